@@ -1,0 +1,3 @@
+"""Millstream: an event log that speaks the Kafka wire protocol."""
+
+__version__ = "0.1.0"

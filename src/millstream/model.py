@@ -1,0 +1,61 @@
+"""Names and small values that every package shares. No behaviour, no I/O."""
+
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+TopicId = uuid.UUID
+
+NO_TOPIC_ID: TopicId = uuid.UUID(int=0)
+NO_LEADER_EPOCH = -1
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP_MS = -1
+
+TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+# Kafka's own two; clients may read but never write or create them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Codec(IntEnum):
+    """Compression codecs, numbered as in the batch attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why `name` cannot be a topic's name, or None if it can.
+
+    Topic names become directory and znode names, so every path that builds one of
+    those from outside input checks here first.
+    """
+    if not name:
+        return "topic name is empty"
+    if name in (".", ".."):
+        return f"topic name {name!r} is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"topic name is longer than {TOPIC_NAME_LENGTH_MAX} characters"
+    if not _TOPIC_CHARACTERS.issuperset(name):
+        return f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    return None
