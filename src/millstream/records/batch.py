@@ -1,0 +1,177 @@
+"""The header of a record batch, format v2: 61 bytes, and the records left alone.
+
+A `BatchView` reads and restamps the header in place over someone else's memory. The CRC
+covers everything from `attributes` on, so base offset and partition leader epoch, which
+the broker fills in, can be changed without a new checksum.
+
+    base_offset             int64   0
+    batch_length            int32   8    bytes after this field
+    partition_leader_epoch  int32  12
+    magic                   int8   16
+    crc                     uint32 17
+    attributes              int16  21    codec 0-2, timestamp type 3, transactional 4,
+                                         control 5, delete horizon 6
+    last_offset_delta       int32  23
+    base_timestamp          int64  27    (or the delete horizon, when that bit is set)
+    max_timestamp           int64  35
+    producer_id             int64  43
+    producer_epoch          int16  51
+    base_sequence           int32  53
+    record_count            int32  57
+    records                        61
+
+Knows bytes only: no files, no offsets of a log, no time.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from millstream.model import Codec, TimestampType
+
+HEADER_BYTES: Final = 61
+# What length and magic need; a reader of a file must have this much to go on.
+PREFIX_BYTES: Final = 17
+LENGTH_FIELD_END: Final = 12
+CRC_START: Final = 21
+MAGIC: Final = 2
+
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+assert HEADER.size == HEADER_BYTES
+_PREFIX: Final = struct.Struct(">qiib")
+_BASE_AND_EPOCH: Final = struct.Struct(">qii")
+_INT64: Final = struct.Struct(">q")
+_UINT32: Final = struct.Struct(">I")
+_INT16: Final = struct.Struct(">h")
+
+
+class BatchView:
+    """One batch at the start of `buffer`; the header's fields are read once.
+
+    The buffer may be longer than the batch. `size_bytes` is trusted only after
+    `split_batches` or the caller has checked it against the buffer.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp_ms",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp_ms",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+    )
+
+    def __init__(self, buffer: memoryview) -> None:
+        (
+            self.base_offset,
+            length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        ) = HEADER.unpack_from(buffer)
+        self.size_bytes = length + LENGTH_FIELD_END
+        self.buffer = buffer
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence numbers wrap from 2^31-1 to 0."""
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        """Raises ValueError for codec numbers that do not exist."""
+        return Codec(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(1 if self.attributes & TIMESTAMP_TYPE_MASK else 0)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def records(self) -> memoryview:
+        """The records, compressed as the attributes say."""
+        return self.buffer[HEADER_BYTES : self.size_bytes]
+
+    @property
+    def bytes(self) -> memoryview:
+        return self.buffer[: self.size_bytes]
+
+    def crc_is_valid(self) -> bool:
+        return crc32c(self.buffer[CRC_START : self.size_bytes]) == self.crc
+
+    def restamp(self, *, base_offset: int, leader_epoch: int) -> None:
+        """Give the batch its place in the log. No new checksum is needed."""
+        _BASE_AND_EPOCH.pack_into(
+            self.buffer, 0, base_offset, self.size_bytes - LENGTH_FIELD_END, leader_epoch
+        )
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
+    def stamp_append_time(self, now_ms: int) -> None:
+        """Make this a LogAppendTime batch. Readers take max_timestamp for every record."""
+        self.attributes |= TIMESTAMP_TYPE_MASK
+        _INT16.pack_into(self.buffer, CRC_START, self.attributes)
+        _INT64.pack_into(self.buffer, 35, now_ms)
+        self.max_timestamp_ms = now_ms
+        self.crc = crc32c(self.buffer[CRC_START : self.size_bytes])
+        _UINT32.pack_into(self.buffer, 17, self.crc)
+
+
+def split_batches(data: memoryview) -> Iterator[BatchView]:
+    """The batches that lie back to back in `data`.
+
+    Raises ValueError when a length is impossible or the data ends inside a batch.
+    """
+    position = 0
+    end = len(data)
+    while position < end:
+        if end - position < HEADER_BYTES:
+            raise ValueError(f"{end - position} bytes are too few for a batch header")
+        batch = BatchView(data[position:])
+        if batch.size_bytes < HEADER_BYTES or batch.size_bytes > end - position:
+            raise ValueError(
+                f"batch says {batch.size_bytes} bytes, {end - position} are there"
+            )
+        yield batch
+        position += batch.size_bytes
