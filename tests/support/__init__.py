@@ -1,0 +1,1 @@
+"""What tests share: real Apache Kafka, its tools, the Java client, a Millstream process."""
