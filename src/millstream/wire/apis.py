@@ -1,0 +1,83 @@
+"""The API table: every request this node answers, and in which versions.
+
+ApiVersions is answered from here and dispatch checks against here, so what is listed is
+what works. `min_listed` differs from `min_version` for one API only: librdkafka before
+2.11.1 turns compression off unless Produce 0 is listed, although nobody sends it.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ApiKey(IntEnum):
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+NEVER_FLEXIBLE = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: ApiKey
+    min_version: int
+    max_version: int
+    flexible_from: int
+    min_listed: int = -1
+
+    @property
+    def lowest_listed(self) -> int:
+        return self.min_version if self.min_listed < 0 else self.min_listed
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+    def supports(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(ApiKey.PRODUCE, 3, 13, flexible_from=9, min_listed=0),
+        Api(ApiKey.FETCH, 4, 18, flexible_from=12),
+        Api(ApiKey.LIST_OFFSETS, 1, 11, flexible_from=6),
+        Api(ApiKey.METADATA, 0, 13, flexible_from=9),
+        Api(ApiKey.FIND_COORDINATOR, 0, 6, flexible_from=3),
+        Api(ApiKey.API_VERSIONS, 0, 4, flexible_from=3),
+        Api(ApiKey.CREATE_TOPICS, 2, 7, flexible_from=5),
+        Api(ApiKey.DELETE_TOPICS, 1, 6, flexible_from=4),
+        Api(ApiKey.DELETE_RECORDS, 0, 2, flexible_from=2),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_from=2),
+        Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_from=4),
+        Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_from=4),
+        Api(ApiKey.ALTER_CONFIGS, 0, 2, flexible_from=2),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_from=2),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_from=2),
+        Api(ApiKey.ELECT_LEADERS, 0, 2, flexible_from=2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_from=1),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible_from=0),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_from=0),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_from=0),
+        Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_from=0),
+    )
+}

@@ -1,0 +1,156 @@
+"""Reading untrusted bytes: a position in a frame that never runs past the end.
+
+Every count is checked against the bytes that are left before anything is allocated, and
+each request has a budget of decoded elements, because one byte on the wire can become a
+hundred bytes of Python objects. Anything wrong raises ProtocolError.
+"""
+
+import struct
+import uuid
+from collections.abc import Iterator
+from typing import Final
+
+from millstream.errors import ProtocolError
+from millstream.model import NO_TOPIC_ID
+
+# Enough for a full-cluster request over 10,000 partitions; bounds what one frame can
+# make us allocate to some tens of megabytes.
+ELEMENTS_MAX: Final = 200_000
+
+_INT16 = struct.Struct(">h")
+_UINT16 = struct.Struct(">H")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_FLOAT64 = struct.Struct(">d")
+
+
+class Cursor:
+    __slots__ = ("data", "elements_left", "end", "position")
+
+    def __init__(self, data: memoryview, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+        self.end = len(data)
+        self.elements_left = ELEMENTS_MAX
+
+    def take(self, size: int) -> memoryview:
+        start = self.position
+        if size < 0 or size > self.end - start:
+            raise ProtocolError(f"{size} bytes wanted, {self.end - start} left")
+        self.position = start + size
+        return self.data[start : start + size]
+
+    def int8(self) -> int:
+        value = self.take(1)[0]
+        return value - 256 if value > 127 else value
+
+    def boolean(self) -> bool:
+        return self.take(1)[0] != 0
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self.take(2))[0])
+
+    def uint16(self) -> int:
+        return int(_UINT16.unpack(self.take(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self.take(4))[0])
+
+    def int64(self) -> int:
+        return int(_INT64.unpack(self.take(8))[0])
+
+    def float64(self) -> float:
+        return float(_FLOAT64.unpack(self.take(8))[0])
+
+    def uuid(self) -> uuid.UUID:
+        raw = bytes(self.take(16))
+        return uuid.UUID(bytes=raw) if any(raw) else NO_TOPIC_ID
+
+    def unsigned_varint(self) -> int:
+        data = self.data
+        position = self.position
+        value = 0
+        for shift in (0, 7, 14, 21, 28):
+            if position >= self.end:
+                raise ProtocolError("frame ends inside a varint")
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                if value > 0xFFFFFFFF:
+                    break
+                return value
+        raise ProtocolError("varint is longer than 32 bits")
+
+    def _text(self, size: int) -> str:
+        try:
+            return str(self.take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise ProtocolError("string is not UTF-8") from None
+
+    def string(self) -> str:
+        return self._text(self.int16())
+
+    def nullable_string(self) -> str | None:
+        size = self.int16()
+        return None if size == -1 else self._text(size)
+
+    def compact_string(self) -> str:
+        return self._text(self.unsigned_varint() - 1)
+
+    def compact_nullable_string(self) -> str | None:
+        size = self.unsigned_varint()
+        return None if size == 0 else self._text(size - 1)
+
+    def bytes_(self) -> memoryview:
+        return self.take(self.int32())
+
+    def nullable_bytes(self) -> memoryview | None:
+        size = self.int32()
+        return None if size == -1 else self.take(size)
+
+    def compact_bytes(self) -> memoryview:
+        return self.take(self.unsigned_varint() - 1)
+
+    def compact_nullable_bytes(self) -> memoryview | None:
+        size = self.unsigned_varint()
+        return None if size == 0 else self.take(size - 1)
+
+    def array_count(self) -> int:
+        """Count of a classic array; -1 is null."""
+        count = self.int32()
+        if count == -1:
+            return -1
+        return self._checked_count(count)
+
+    def compact_array_count(self) -> int:
+        count = self.unsigned_varint() - 1
+        if count == -1:
+            return -1
+        return self._checked_count(count)
+
+    def _checked_count(self, count: int) -> int:
+        # No element is smaller than a byte.
+        if count < 0 or count > self.end - self.position:
+            raise ProtocolError(f"array of {count} elements in {self.end - self.position} bytes")
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise ProtocolError(f"more than {ELEMENTS_MAX} elements in one request")
+        return count
+
+    def tags(self) -> Iterator[tuple[int, int]]:
+        """(tag, size) of each tagged field; the caller consumes or skips `size` bytes."""
+        count = self._checked_count(self.unsigned_varint())
+        previous = -1
+        for _ in range(count):
+            tag = self.unsigned_varint()
+            if tag <= previous:
+                raise ProtocolError(f"tag {tag} after tag {previous}")
+            previous = tag
+            yield tag, self.unsigned_varint()
+
+    def skip_tags(self) -> None:
+        # Unknown tags are skipped, never kept: keeping them lets a client fill memory.
+        for _, size in self.tags():
+            self.take(size)

@@ -1,0 +1,59 @@
+"""Request and response headers, and the size before every frame."""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.wire import output
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.cursor import Cursor
+
+SIZE_BYTES: Final = 4
+_SIZE = struct.Struct(">i")
+_REQUEST = struct.Struct(">hhi")
+_RESPONSE = struct.Struct(">ii")
+_RESPONSE_FLEXIBLE = struct.Struct(">iib")
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(cursor: Cursor) -> RequestHeader:
+    """The header of a request; for an API or version we do not know, only its fixed part."""
+    api_key, version, correlation_id = _REQUEST.unpack(cursor.take(8))
+    api = APIS.get(api_key)
+    if api is None or version > api.max_version or version < 0:
+        return RequestHeader(api_key, version, correlation_id, None)
+    client_id = cursor.nullable_string()
+    if api.is_flexible(version):
+        cursor.skip_tags()
+    return RequestHeader(api_key, version, correlation_id, client_id)
+
+
+def write_request_header(out: bytearray, header: RequestHeader) -> None:
+    """Header v1 or v2, without the size."""
+    out += _REQUEST.pack(header.api_key, header.version, header.correlation_id)
+    output.nullable_string(out, header.client_id)
+    if APIS[header.api_key].is_flexible(header.version):
+        out.append(0)
+
+
+def response_header(header: RequestHeader) -> bytearray:
+    """A response begun: four bytes kept for the size, then the header."""
+    api = APIS[header.api_key]
+    # ApiVersions answers with the old header always: a client that does not know our
+    # versions yet must be able to read it (KIP-511).
+    if api.is_flexible(header.version) and header.api_key != ApiKey.API_VERSIONS:
+        return bytearray(_RESPONSE_FLEXIBLE.pack(0, header.correlation_id, 0))
+    return bytearray(_RESPONSE.pack(0, header.correlation_id))
+
+
+def finish_frame(out: bytearray, extra_bytes: int = 0) -> bytearray:
+    """Fill in the size; `extra_bytes` follow that are not in `out` (file ranges)."""
+    _SIZE.pack_into(out, 0, len(out) - SIZE_BYTES + extra_bytes)
+    return out

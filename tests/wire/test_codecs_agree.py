@@ -1,0 +1,190 @@
+"""The hand-written Produce and Fetch codecs against the general one, in every version."""
+
+import uuid
+
+import pytest
+
+from millstream.model import NO_TOPIC_ID
+from millstream.wire import fetch, produce
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.messages import (
+    Struct,
+    request_reader,
+    request_writer,
+    response_reader,
+)
+
+TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
+
+
+def versions(key: ApiKey) -> range:
+    return range(APIS[key].min_version, APIS[key].max_version + 1)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+def test_produce_request_reads_as_the_general_codec_wrote_it(version: int) -> None:
+    body = bytearray()
+    request_writer(ApiKey.PRODUCE, version)(
+        body,
+        Struct(
+            transactional_id="tx",
+            acks=-1,
+            timeout_ms=1500,
+            topic_data=[
+                Struct(
+                    name="orders",
+                    topic_id=TOPIC_ID,
+                    partition_data=[
+                        Struct(index=3, records=b"abc"),
+                        Struct(index=4, records=None),
+                    ],
+                )
+            ],
+        ),
+    )
+    cursor = Cursor(memoryview(body))
+    request = produce.read_produce_request(cursor, version)
+    assert cursor.position == len(body)
+    assert (request.transactional_id, request.acks, request.timeout_ms) == ("tx", -1, 1500)
+    [topic] = request.topics
+    assert topic.name == ("" if version >= 13 else "orders")
+    assert topic.topic_id == (TOPIC_ID if version >= 13 else NO_TOPIC_ID)
+    assert topic.partitions == [(3, b"abc"), (4, None)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+def test_produce_response_is_read_by_the_general_codec(version: int) -> None:
+    out = bytearray()
+    results = [
+        produce.ProduceResult(3, 0, 77, 1234, 5),
+        produce.ProduceResult(
+            4, 87, record_errors=[(2, "no key")], message="bad", leader_id=1, leader_epoch=9
+        ),
+    ]
+    produce.write_produce_response(
+        out, version, [(produce.ProduceTopic("orders", TOPIC_ID, []), results)]
+    )
+    cursor = Cursor(memoryview(out))
+    response = response_reader(ApiKey.PRODUCE, version)(cursor)
+    assert cursor.position == len(out)
+    good, bad = response.responses[0].partition_responses
+    assert (good.index, good.error_code, good.base_offset, good.log_append_time_ms) == (
+        3,
+        0,
+        77,
+        1234,
+    )
+    assert bad.error_code == 87
+    if version >= 5:
+        assert good.log_start_offset == 5
+    if version >= 8:
+        assert bad.record_errors[0].batch_index == 2
+        assert bad.error_message == "bad"
+    if version >= 10:
+        assert (bad.current_leader.leader_id, bad.current_leader.leader_epoch) == (1, 9)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch_request_reads_as_the_general_codec_wrote_it(version: int) -> None:
+    body = bytearray()
+    request_writer(ApiKey.FETCH, version)(
+        body,
+        Struct(
+            replica_id=-1,
+            replica_state=Struct(replica_id=7, replica_epoch=8),
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1000,
+            isolation_level=1,
+            session_id=12,
+            session_epoch=13,
+            topics=[
+                Struct(
+                    topic="orders",
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        Struct(
+                            partition=2,
+                            current_leader_epoch=4,
+                            fetch_offset=99,
+                            last_fetched_epoch=3,
+                            log_start_offset=1,
+                            partition_max_bytes=555,
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[Struct(topic="old", topic_id=TOPIC_ID, partitions=[1, 2])],
+            rack_id="r1",
+        ),
+    )
+    cursor = Cursor(memoryview(body))
+    request = fetch.read_fetch_request(cursor, version)
+    assert cursor.position == len(body)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 1000)
+    [topic] = request.topics
+    [partition] = topic.partitions
+    assert (partition.index, partition.offset, partition.max_bytes) == (2, 99, 555)
+    assert topic.topic_id == (TOPIC_ID if version >= 13 else NO_TOPIC_ID)
+    assert topic.name == ("" if version >= 13 else "orders")
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (12, 13)
+        assert request.forgotten[0].partitions == [1, 2]
+    if version >= 9:
+        assert partition.current_leader_epoch == 4
+    if version >= 11:
+        assert request.rack_id == "r1"
+    if version >= 12:
+        assert partition.last_fetched_epoch == 3
+    if version >= 15:
+        assert (request.replica_id, request.replica_epoch) == (7, 8)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch_response_is_read_by_the_general_codec(version: int) -> None:
+    out = bytearray()
+    pieces = fetch.write_fetch_response(
+        out,
+        version,
+        code=0,
+        session_id=42,
+        topics=[
+            fetch.FetchTopicResult(
+                "orders",
+                TOPIC_ID,
+                [
+                    fetch.FetchResult(
+                        0, 0, 10, 9, 1, records=b"RECORDS", records_bytes=7, aborted=[]
+                    ),
+                    fetch.FetchResult(
+                        1, 6, aborted=[fetch.AbortedTransaction(5, 6)], leader_id=3, leader_epoch=4
+                    ),
+                    fetch.FetchResult(2, 0, diverging_epoch=2, diverging_offset=8),
+                ],
+            )
+        ],
+    )
+    assert pieces[1] == b"RECORDS"
+    body = b"".join(bytes(piece) for piece in pieces)  # type: ignore[call-overload]
+    cursor = Cursor(memoryview(body))
+    response = response_reader(ApiKey.FETCH, version)(cursor)
+    assert cursor.position == len(body)
+    first, second, third = response.responses[0].partitions
+    assert first.records == b"RECORDS"
+    assert (first.high_watermark, first.last_stable_offset) == (10, 9)
+    assert second.error_code == 6
+    assert second.aborted_transactions[0].first_offset == 6
+    assert third.aborted_transactions is None
+    if version >= 7:
+        assert response.session_id == 42
+    if version >= 12:
+        assert (third.diverging_epoch.epoch, third.diverging_epoch.end_offset) == (2, 8)
+        assert (second.current_leader.leader_id, second.current_leader.leader_epoch) == (3, 4)
+
+
+@pytest.mark.parametrize("key", [int(k) for k in APIS])
+def test_every_listed_version_has_a_schema(key: int) -> None:
+    for version in range(APIS[key].min_version, APIS[key].max_version + 1):
+        assert request_reader(key, version)
+        assert response_reader(key, version)
