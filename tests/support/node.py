@@ -1,0 +1,105 @@
+"""A Millstream node as users start it: a process that prints where it listens."""
+
+import os
+import re
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+_START_SECONDS_MAX = 20
+_STOP_SECONDS_MAX = 15
+
+
+class MillstreamNode:
+    """`with MillstreamNode(data_dir) as node:` starts on a free port, stops with SIGTERM."""
+
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors_path = data_dir.with_name(data_dir.name + ".stderr")
+        self.bootstrap = ""
+
+    @property
+    def log_text(self) -> str:
+        return self._errors_path.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> "MillstreamNode":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "millstream", "broker", "--data-dir", str(self.data_dir)]
+        with open(self._errors_path, "ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, "--listen", "127.0.0.1:0", *self._options],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        try:
+            self.bootstrap = self._wait_for_address()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> int:
+        """Stop cleanly and return the exit code."""
+        if self._process is None:
+            return 0
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the node ignored SIGTERM:\n{self.log_text[-4000:]}") from None
+        return self._forget()
+
+    def kill(self) -> None:
+        """kill -9: no clean-up at all."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def _forget(self) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        code = self._process.returncode
+        self._process = None
+        return code
+
+    def _wait_for_address(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output = b""
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                found = re.search(rb"^listening on (\S+:\d+)\s*$", output, re.MULTILINE)
+                if found:
+                    return found[1].decode()
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise AssertionError(f"the node is not ready:\n{self.log_text[-4000:]}")
+                part = os.read(self._process.stdout.fileno(), 65536)
+                if not part:
+                    raise AssertionError(f"the node did not start:\n{self.log_text[-4000:]}")
+                output += part
