@@ -1,0 +1,213 @@
+"""The node's effective options: what was set where, over the defaults of the table.
+
+A `BrokerConfig` never changes; a change at run time makes a new one. Values are typed and
+checked when it is made, so whoever reads one need not check again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.config.option import (
+    ConfigError,
+    Described,
+    Option,
+    Source,
+    Status,
+    Synonym,
+    Value,
+    format_value,
+    parse_value,
+)
+from millstream.config.tables import BROKER_OPTIONS, find_broker_option
+
+_MS_PER_UNIT: Final[Mapping[str, int]] = {"hours": 3_600_000, "minutes": 60_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value that somebody set, and where: `--set`, a file's name, ..."""
+
+    value: Value
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    name: str
+    value: Value
+    source: Source
+
+
+class BrokerConfig:
+    """Typed values by option name. Ask with the getter of the option's type."""
+
+    __slots__ = ("_cluster_default", "_effective", "_own", "_static", "notes")
+
+    def __init__(
+        self,
+        static: Mapping[str, Setting],
+        *,
+        notes: tuple[str, ...] = (),
+        own: Mapping[str, Value] | None = None,
+        cluster_default: Mapping[str, Value] | None = None,
+    ) -> None:
+        self._static = dict(static)
+        self._own = dict(own or {})
+        self._cluster_default = dict(cluster_default or {})
+        self._effective: dict[str, Value] = {}
+        self.notes = notes
+
+    def get(self, name: str) -> Value:
+        """The effective value, in the unit of `name`. KeyError for a name of no option."""
+        if name not in self._effective:
+            self._effective[name] = _in_unit_of(name, self._found(name)[0])
+        return self._effective[name]
+
+    def int(self, name: str) -> int:
+        value = self.get(name)
+        assert type(value) is int, name
+        return value
+
+    def float(self, name: str) -> float:
+        value = self.get(name)
+        assert isinstance(value, float), name
+        return value
+
+    def boolean(self, name: str) -> bool:
+        value = self.get(name)
+        assert isinstance(value, bool), name
+        return value
+
+    def string(self, name: str) -> str:
+        value = self.get(name)
+        assert isinstance(value, str), name
+        return value
+
+    def optional_string(self, name: str) -> str | None:
+        """An empty text counts as not set, as in Kafka's shipped files."""
+        value = self.get(name)
+        assert value is None or isinstance(value, str), name
+        return value or None
+
+    def list(self, name: str) -> tuple[str, ...]:
+        value = self.get(name)
+        assert value is None or isinstance(value, tuple), name
+        return value or ()
+
+    def source(self, name: str) -> Source:
+        return self._found(name)[0].source
+
+    def origin(self, name: str) -> str:
+        """Where the value was set, for a person: `--set`, a file's name, `default`."""
+        found = self._found(name)[0]
+        if found.source is Source.STATIC_BROKER:
+            return self._static[found.name].origin
+        return "default" if found.source is Source.DEFAULT else "changed at run time"
+
+    def is_set(self, name: str) -> bool:
+        """Whether anybody set this very name; its synonyms do not count."""
+        return name in self._own or name in self._cluster_default or name in self._static
+
+    def describe(self, name: str) -> Described:
+        """What DescribeConfigs answers for the node."""
+        option = BROKER_OPTIONS[name]
+        considered = self._found(name)
+        value = None if option.is_sensitive else format_value(self.get(name))
+        return Described(
+            option=option,
+            value=value,
+            source=considered[0].source,
+            synonyms=self.synonyms(name),
+            is_read_only=not option.is_dynamic,
+        )
+
+    def synonyms(self, name: str) -> tuple[Synonym, ...]:
+        """Every value that stands behind `name`, the effective one first."""
+        return tuple(
+            Synonym(
+                found.name,
+                None if BROKER_OPTIONS[found.name].is_sensitive else format_value(found.value),
+                found.source,
+            )
+            for found in self._found(name)
+            if found.value is not None
+        )
+
+    def with_dynamic(
+        self, overrides: Mapping[str, str], cluster_default: Mapping[str, str] | None = None
+    ) -> "BrokerConfig":
+        """The same node with these, and only these, values set at run time.
+
+        `overrides` are for this node, `cluster_default` for every node without its own.
+        Names that do not work at run time are left out: an older or newer release may have
+        stored them, and the node must start all the same.
+        """
+        return BrokerConfig(
+            self._static,
+            notes=self.notes,
+            own=_typed_dynamic(overrides),
+            cluster_default=_typed_dynamic(cluster_default or {}),
+        )
+
+    def _found(self, name: str) -> Sequence[_Found]:
+        """Candidates for `name`: what is set, by rank, then defaults that say something."""
+        chain = (name, *BROKER_OPTIONS[name].synonyms)
+        found = [candidate for link in chain for candidate in self._set_for(link)]
+        for link in chain:
+            default = BROKER_OPTIONS[link].default
+            if default is not None:
+                found.append(_Found(link, default, Source.DEFAULT))
+        return found or [_Found(name, None, Source.DEFAULT)]
+
+    def _set_for(self, name: str) -> Sequence[_Found]:
+        found = []
+        if name in self._own:
+            found.append(_Found(name, self._own[name], Source.DYNAMIC_BROKER))
+        if name in self._cluster_default:
+            value = self._cluster_default[name]
+            found.append(_Found(name, value, Source.DYNAMIC_DEFAULT_BROKER))
+        if name in self._static:
+            found.append(_Found(name, self._static[name].value, Source.STATIC_BROKER))
+        return found
+
+
+def broker_config_problem(name: str, text: str | None) -> str | None:
+    """Why this cannot be set on a running node, or None if it can. None as text unsets."""
+    try:
+        option = find_broker_option(name)
+    except ConfigError as problem:
+        return str(problem)
+    if option is None or option.name != name or not option.is_dynamic:
+        return f"{name} cannot be changed while the node runs"
+    if text is None:
+        return None
+    try:
+        check_allowed(option, parse_value(option, text))
+    except ConfigError as problem:
+        return str(problem)
+    return None
+
+
+def check_allowed(option: Option, value: Value) -> None:
+    """Raises ConfigError for a refused option, unless it is set to what it is anyway."""
+    if option.status is Status.REFUSED and value != option.default:
+        raise ConfigError(f"{option.name}: {option.status_text}")
+    if option.name.startswith("log.retention.") and value == 0:
+        raise ConfigError(f"{option.name}: 0 would delete everything; -1 keeps everything")
+
+
+def _typed_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
+    return {
+        name: parse_value(BROKER_OPTIONS[name], text)
+        for name, text in texts.items()
+        if broker_config_problem(name, text) is None
+    }
+
+
+def _in_unit_of(name: str, found: _Found) -> Value:
+    factor = _MS_PER_UNIT.get(found.name.rpartition(".")[2])
+    if factor is None or found.name == name or not isinstance(found.value, int):
+        return found.value
+    # -1 means "no limit" in every unit.
+    return found.value * factor if found.value >= 0 else found.value
