@@ -77,6 +77,21 @@ class BatchView:
         "size_bytes",
     )
 
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp_ms: int
+    buffer: memoryview
+    crc: int
+    last_offset_delta: int
+    magic: int
+    max_timestamp_ms: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+    record_count: int
+    size_bytes: int
+
     def __init__(self, buffer: memoryview) -> None:
         (
             self.base_offset,
@@ -170,8 +185,6 @@ def split_batches(data: memoryview) -> Iterator[BatchView]:
             raise ValueError(f"{end - position} bytes are too few for a batch header")
         batch = BatchView(data[position:])
         if batch.size_bytes < HEADER_BYTES or batch.size_bytes > end - position:
-            raise ValueError(
-                f"batch says {batch.size_bytes} bytes, {end - position} are there"
-            )
+            raise ValueError(f"batch says {batch.size_bytes} bytes, {end - position} are there")
         yield batch
         position += batch.size_bytes

@@ -1,0 +1,144 @@
+"""Encodes record batches, byte for byte as Kafka's own producer does.
+
+Used where the broker itself writes records: recompression, coordinators, transaction
+markers, tests. Batches from clients are stored as they came.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from millstream.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, Codec, TimestampType
+from millstream.records.batch import (
+    CONTROL_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    MAGIC,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchView,
+)
+from millstream.records.compression import compress
+from millstream.records.records import Record, read_records
+
+_CRC_POSITION: Final = 17
+_KEEP_ON_REWRITE_MASK: Final = 0xFFF8
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """One batch of `records`, whose offsets count from `base_offset` and may have gaps."""
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    attributes = codec.value
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= TIMESTAMP_TYPE_MASK
+    if is_transactional:
+        attributes |= TRANSACTIONAL_MASK
+    if is_control:
+        attributes |= CONTROL_MASK
+    base_timestamp_ms = records[0].timestamp_ms
+    payload = compress(codec, _encode_records(records, base_offset, base_timestamp_ms))
+    batch = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_BYTES + len(payload) - LENGTH_FIELD_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        records[-1].offset - base_offset,
+        base_timestamp_ms,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    batch += payload
+    _seal(batch)
+    return batch
+
+
+def recompress(batch: BatchView, codec: Codec, *, limit_bytes: int) -> bytearray:
+    """The same records under another codec. Raises ValueError when they cannot be read."""
+    records = read_records(batch, limit_bytes=limit_bytes)
+    payload = compress(codec, _encode_records(records, batch.base_offset, batch.base_timestamp_ms))
+    rewritten = bytearray(batch.buffer[:HEADER_BYTES])
+    HEADER.pack_into(
+        rewritten,
+        0,
+        batch.base_offset,
+        HEADER_BYTES + len(payload) - LENGTH_FIELD_END,
+        batch.partition_leader_epoch,
+        MAGIC,
+        0,
+        (batch.attributes & _KEEP_ON_REWRITE_MASK) | codec.value,
+        batch.last_offset_delta,
+        batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+    rewritten += payload
+    _seal(rewritten)
+    return rewritten
+
+
+def _seal(batch: bytearray) -> None:
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    batch[_CRC_POSITION:CRC_START] = crc.to_bytes(4, "big")
+
+
+def _encode_records(
+    records: Sequence[Record], base_offset: int, base_timestamp_ms: int
+) -> bytearray:
+    encoded = bytearray()
+    for record in records:
+        body = bytearray(1)
+        write_varint(body, record.timestamp_ms - base_timestamp_ms)
+        write_varint(body, record.offset - base_offset)
+        _write_bytes(body, record.key)
+        _write_bytes(body, record.value)
+        write_varint(body, len(record.headers))
+        for name, value in record.headers:
+            _write_bytes(body, name.encode())
+            _write_bytes(body, value)
+        write_varint(encoded, len(body))
+        encoded += body
+    return encoded
+
+
+def _write_bytes(target: bytearray, data: bytes | None) -> None:
+    if data is None:
+        target.append(1)  # zigzag of -1
+        return
+    write_varint(target, len(data))
+    target += data
+
+
+def write_varint(target: bytearray, number: int) -> None:
+    """Zigzag, so that small negative numbers stay small."""
+    value = (number << 1) ^ (number >> 63)
+    while value >= 0x80:
+        target.append((value & 0x7F) | 0x80)
+        value >>= 7
+    target.append(value)

@@ -1,0 +1,168 @@
+"""The five codecs of a record batch, with a hard limit on what comes out.
+
+Compressed bytes arrive from strangers: a kilobyte of zstd can stand for tens of megabytes.
+`decompress` never holds more than `limit_bytes` of output, whatever the input claims.
+The codec libraries are imported on first use; most brokers never decompress anything.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+from millstream.model import Codec
+
+Bytes = bytes | bytearray | memoryview
+
+# Java's snappy stream ("xerial"): this magic, version 1, compatible from version 1, and
+# then blocks, each after its length. librdkafka and Java read both this and bare snappy.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_INT32: Final = struct.Struct(">i")
+
+_GZIP_WBITS: Final = 31
+_ZSTD_FIRST_GUESS: Final = 16
+
+
+def compress(codec: Codec, data: Bytes) -> bytes:
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            stream = zlib.compressobj(wbits=_GZIP_WBITS)
+            return stream.compress(data) + stream.flush()
+        case Codec.SNAPPY:
+            return _compress_snappy(memoryview(data))
+        case Codec.LZ4:
+            import lz4.frame
+
+            # Kafka's Java reader refuses linked blocks.
+            framed: bytes = lz4.frame.compress(bytes(data), block_linked=False, store_size=False)
+            return framed
+        case Codec.ZSTD:
+            import cramjam
+
+            return bytes(cramjam.zstd.compress(bytes(data)))
+
+
+def decompress(codec: Codec, data: Bytes, *, limit_bytes: int) -> bytes:
+    """Raises ValueError when the data is damaged or larger than `limit_bytes` unpacked."""
+    match codec:
+        case Codec.NONE:
+            return _within(bytes(data), limit_bytes)
+        case Codec.GZIP:
+            return _decompress_gzip(data, limit_bytes)
+        case Codec.SNAPPY:
+            return _decompress_snappy(memoryview(data), limit_bytes)
+        case Codec.LZ4:
+            return _decompress_lz4(data, limit_bytes)
+        case Codec.ZSTD:
+            return _decompress_zstd(bytes(data), limit_bytes)
+
+
+def _within(data: bytes, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+    return data
+
+
+def _decompress_gzip(data: Bytes, limit_bytes: int) -> bytes:
+    """Every member of the stream: Java's reader goes on after the first, so do we."""
+    parts: list[bytes] = []
+    size = 0
+    rest = bytes(data)
+    while rest:
+        stream = zlib.decompressobj(wbits=_GZIP_WBITS)
+        try:
+            part = stream.decompress(rest, limit_bytes - size + 1)
+        except zlib.error as error:
+            raise ValueError(f"damaged gzip data: {error}") from error
+        size += len(part)
+        if size > limit_bytes:
+            raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+        if not stream.eof:
+            raise ValueError("gzip data ends early")
+        parts.append(part)
+        rest = stream.unused_data
+    return b"".join(parts)
+
+
+def _compress_snappy(data: memoryview) -> bytes:
+    import cramjam
+
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(bytes(data[start : start + _XERIAL_BLOCK_BYTES])))
+        parts.append(_INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(bytes(data), limit_bytes)
+    parts: list[bytes] = []
+    left = limit_bytes
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if len(data) - position < 4:
+            raise ValueError("snappy stream ends inside a block length")
+        (length,) = _INT32.unpack_from(data, position)
+        position += 4
+        if length < 0 or length > len(data) - position:
+            raise ValueError("snappy block is longer than its stream")
+        part = _decompress_snappy_block(bytes(data[position : position + length]), left)
+        left -= len(part)
+        parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: bytes, limit_bytes: int) -> bytes:
+    import cramjam
+
+    try:
+        # The block declares its size up front, and the library allocates that much.
+        if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
+            raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise ValueError(f"damaged snappy data: {error}") from error
+
+
+def _decompress_lz4(data: Bytes, limit_bytes: int) -> bytes:
+    import lz4.frame
+
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        unpacked: bytes = stream.decompress(bytes(data), max_length=limit_bytes + 1)
+    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"damaged lz4 data: {error}") from error
+    _within(unpacked, limit_bytes)
+    if not stream.eof:
+        raise ValueError("lz4 data ends early")
+    if stream.unused_data:
+        raise ValueError("bytes after the end of the lz4 frame")
+    return unpacked
+
+
+def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
+    """Unpack into a buffer that grows up to the limit and never past it.
+
+    Streaming encoders leave the size out of the frame, so it has to be found by trying.
+    """
+    import cramjam
+
+    size = min(limit_bytes, max(_ZSTD_FIRST_GUESS * len(data), 64 * 1024))
+    while True:
+        buffer = bytearray(size)
+        try:
+            length = cramjam.zstd.decompress_into(data, buffer)
+        except cramjam.DecompressionError as error:
+            if "write whole buffer" not in str(error):
+                raise ValueError(f"damaged zstd data: {error}") from error
+            if size == limit_bytes:
+                raise ValueError(f"records unpack to more than {limit_bytes} bytes") from error
+            size = min(limit_bytes, size * 8)
+            continue
+        return bytes(memoryview(buffer)[:length])

@@ -1,0 +1,161 @@
+"""What Kafka checks before a client's batch enters the log, with Kafka's error codes.
+
+The header answers nearly everything, and the CRC the rest; the records are decoded only
+where the header cannot decide: keys on a compacted topic, a lower bound on timestamps,
+or to say which record breaks the upper one. Checks run in Kafka's order, so that a batch
+with two faults gets the same answer.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import Codec, TimestampType
+from millstream.records.batch import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    HEADER_BYTES,
+    MAGIC,
+    BatchView,
+)
+from millstream.records.records import Record, read_records
+
+INT64_MAX: Final = 2**63 - 1
+_CODEC_MAX: Final = max(Codec)
+# Batches are compressed at most some thirty times in practice; a bomb stops here.
+DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
+_ERRORS_SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """The settings of a topic that a produced batch is held against."""
+
+    message_bytes_max: int = 1_048_588
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    is_key_required: bool = False
+    is_zstd_allowed: bool = True
+    decoded_bytes_max: int = DECODED_BYTES_MAX
+
+
+class RecordErrors(KafkaError):
+    """A batch refused because of single records: their index in the batch, and why."""
+
+    def __init__(self, code: KafkaCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
+    """Raises KafkaError when a client may not append this batch."""
+    if batch.magic != MAGIC:
+        raise _magic_error(batch.magic)
+    if batch.base_offset != 0:
+        raise _invalid(f"base offset of a produced batch must be 0, not {batch.base_offset}")
+    size_bytes = batch.size_bytes
+    if size_bytes > rules.message_bytes_max:
+        raise KafkaError(
+            KafkaCode.MESSAGE_TOO_LARGE,
+            f"batch of {size_bytes} bytes is larger than max.message.bytes"
+            f" ({rules.message_bytes_max})",
+        )
+    if size_bytes < HEADER_BYTES or size_bytes > len(batch.buffer):
+        raise KafkaError(KafkaCode.CORRUPT_MESSAGE, f"batch of {size_bytes} bytes cannot be")
+    if not batch.crc_is_valid():
+        raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
+    count = batch.record_count
+    if count <= 0:
+        raise _invalid(f"batch says it holds {count} records")
+    if batch.last_offset_delta != count - 1:
+        raise _invalid(f"batch of {count} records has last offset delta {batch.last_offset_delta}")
+    if batch.attributes & CONTROL_MASK:
+        raise _invalid("clients may not write control records")
+    if batch.producer_id >= 0:
+        if batch.base_sequence < 0 or batch.producer_epoch < 0:
+            raise _invalid(
+                f"producer {batch.producer_id} sent epoch {batch.producer_epoch}"
+                f" and sequence {batch.base_sequence}"
+            )
+    elif batch.is_transactional:
+        raise _invalid("transactional batch without a producer id")
+    _check_codec(batch.attributes & CODEC_MASK, rules)
+    if must_decode(batch, rules, now_ms):
+        _check_records(batch, rules, now_ms)
+
+
+def must_decode(batch: BatchView, rules: BatchRules, now_ms: int) -> bool:
+    """Whether the checks need the records, or the header is enough."""
+    if rules.is_key_required:
+        return True
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return False
+    # The header has the largest timestamp but not the smallest.
+    return (
+        batch.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
+        or rules.timestamp_before_max_ms < now_ms
+    )
+
+
+def _magic_error(magic: int) -> KafkaError:
+    if magic in (0, 1):
+        return KafkaError(
+            KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"record format v{magic} is no longer written; use v2 batches",
+        )
+    return _invalid(f"unknown record format: magic {magic}")
+
+
+def _check_codec(number: int, rules: BatchRules) -> None:
+    if number > _CODEC_MAX:
+        raise KafkaError(
+            KafkaCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {number}"
+        )
+    if number == Codec.ZSTD and not rules.is_zstd_allowed:
+        raise KafkaError(
+            KafkaCode.UNSUPPORTED_COMPRESSION_TYPE,
+            "zstd needs Produce version 7 or newer",
+        )
+
+
+def _check_records(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
+    try:
+        records = read_records(batch, limit_bytes=rules.decoded_bytes_max)
+    except ValueError as error:
+        raise KafkaError(KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}") from error
+    timestamp_errors: list[tuple[int, str]] = []
+    key_errors: list[tuple[int, str]] = []
+    for index, record in enumerate(records):
+        if record.offset - batch.base_offset != index:
+            raise _invalid(f"record {index} has offset delta {record.offset - batch.base_offset}")
+        if rules.is_key_required and record.key is None:
+            key_errors.append((index, "compacted topics need a key in every record"))
+        problem = _timestamp_problem(record, rules, now_ms)
+        if problem is not None:
+            timestamp_errors.append((index, problem))
+    if timestamp_errors:
+        raise RecordErrors(
+            KafkaCode.INVALID_TIMESTAMP,
+            "one or more records have a timestamp out of range",
+            timestamp_errors + key_errors,
+        )
+    if key_errors:
+        shown = "; ".join(f"{index}: {text}" for index, text in key_errors[:_ERRORS_SHOWN_MAX])
+        raise RecordErrors(
+            KafkaCode.INVALID_RECORD, f"{len(key_errors)} records refused: {shown}", key_errors
+        )
+
+
+def _timestamp_problem(record: Record, rules: BatchRules, now_ms: int) -> str | None:
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME or record.timestamp_ms < 0:
+        return None
+    earliest_ms = max(0, now_ms - rules.timestamp_before_max_ms)
+    latest_ms = now_ms + rules.timestamp_after_max_ms
+    if earliest_ms <= record.timestamp_ms <= latest_ms:
+        return None
+    return f"timestamp {record.timestamp_ms} is not within [{earliest_ms}, {latest_ms}]"
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(KafkaCode.INVALID_RECORD, message)
