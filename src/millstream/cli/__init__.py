@@ -1,0 +1,1 @@
+"""The `millstream` command: one module per command group, loaded when it is used."""

@@ -1,0 +1,94 @@
+"""Where every `millstream` command starts, and the one place where failures become text.
+
+Commands raise `CommandFailed` (or the broker `StartError`); here that becomes one line on
+stderr and an exit code. Nothing but data goes to stdout.
+"""
+
+import os
+import sys
+
+import click
+
+from millstream import __version__
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.lazy import LazyCommand, LazyGroup
+from millstream.errors import StartError
+
+_COMMANDS = {
+    "broker": LazyCommand("millstream.cli.broker", "broker", "Run a node."),
+    "topic": LazyCommand(
+        "millstream.cli.topic", "topic", "Create, list, describe and delete topics."
+    ),
+    "produce": LazyCommand("millstream.cli.produce", "produce", "Send lines from stdin."),
+    "consume": LazyCommand("millstream.cli.consume", "consume", "Print the records of a topic."),
+    "storage": LazyCommand(
+        "millstream.cli.storage", "storage", "Look into the files of a data directory."
+    ),
+}
+
+_ALIASES = {"topics": "topic"}
+
+_HELP = """An event log that speaks the Kafka wire protocol.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 130 Ctrl-C.
+"""
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"millstream {__version__}")
+        context.exit()
+
+
+root = LazyGroup(
+    name="millstream",
+    help=_HELP,
+    table=_COMMANDS,
+    aliases=_ALIASES,
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Print the version and exit.",
+        )
+    ],
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process."""
+    if not __debug__:
+        # Broken invariants stop the node before it harms data; -O would remove them.
+        sys.exit("millstream: refusing to run under `python -O`, which removes its safety checks")
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        result = root.main(args=arguments, prog_name="millstream", standalone_mode=False)
+        # Inside the try: a reader that left is noticed at the last flush too.
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    except CommandFailed as failed:
+        return _say(str(failed), failed.exit_code)
+    except StartError as failed:
+        return _say(str(failed), ExitCode.FAILED)
+    except BrokenPipeError:
+        # Python would complain once more when it closes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say("the reader of the output went away", ExitCode.FAILED)
+    except (KeyboardInterrupt, click.Abort):
+        return ExitCode.INTERRUPTED
+
+
+def _say(text: str, exit_code: ExitCode) -> int:
+    click.echo(f"millstream: {text}", err=True)
+    return exit_code

@@ -1,0 +1,186 @@
+"""Records as text: the `-f` format of kcat and rpk, and JSON lines that round-trip.
+
+    %t topic   %p partition   %o offset   %k key   %v value (also %s)   %h headers
+    %T timestamp in ms   %d timestamp as a date   %K key length   %S value length   %% percent
+    \\n newline   \\t tab   \\0 zero byte   \\xNN any byte   \\\\ backslash
+
+A null key or value prints as nothing, its length as -1. In JSON lines, bytes that are not
+UTF-8 stand under `key_base64` and `value_base64`.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class TextRecord:
+    """A record as a command reads or prints it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+Piece = Callable[[TextRecord], bytes]
+
+_FIELDS: dict[str, Piece] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "k": lambda record: record.key or b"",
+    "v": lambda record: record.value or b"",
+    "s": lambda record: record.value or b"",
+    "h": lambda record: _headers_text(record.headers),
+    "T": lambda record: b"%d" % record.timestamp_ms,
+    "d": lambda record: _date_text(record.timestamp_ms).encode(),
+    "K": lambda record: b"%d" % _length(record.key),
+    "S": lambda record: b"%d" % _length(record.value),
+}
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_TOKEN = re.compile(r"%(?P<field>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<text>[^%\\]+)")
+
+
+def compile_format(text: str) -> Callable[[TextRecord], bytes]:
+    """A function that prints a record as `text` says; `ValueError` if it is no format."""
+    pieces: list[bytes | Piece] = []
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise ValueError(f"the format ends inside {text[position:]!r}")
+        pieces.append(_piece(found))
+        position = found.end()
+
+    def print_record(record: TextRecord) -> bytes:
+        return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
+
+    return print_record
+
+
+def _piece(found: re.Match[str]) -> bytes | Piece:
+    if found["field"] == "%":
+        return b"%"
+    if found["field"]:
+        if found["field"] not in _FIELDS:
+            known = " ".join(f"%{name}" for name in _FIELDS)
+            raise ValueError(f"%{found['field']} is not a field; there are {known}")
+        return _FIELDS[found["field"]]
+    if found["hex"]:
+        return bytes.fromhex(found["hex"])
+    if found["escape"]:
+        if found["escape"] not in _ESCAPES:
+            raise ValueError(
+                f"\\{found['escape']} is not an escape; there are \\n \\t \\r \\0 \\xNN"
+            )
+        return _ESCAPES[found["escape"]]
+    return found["text"].encode()
+
+
+def to_json_line(record: TextRecord) -> bytes:
+    """One line of JSON, newline included, that `from_json_line` reads back."""
+    fields: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        **_bytes_fields("key", record.key),
+        **_bytes_fields("value", record.value),
+        "headers": [{"name": name, **_bytes_fields("value", v)} for name, v in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+@dataclass(slots=True)
+class JsonRecord:
+    """What a JSON line can say about a record to send."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None
+    partition: int | None
+
+
+def from_json_line(line: bytes) -> JsonRecord:
+    """The record of one JSON line; `ValueError` with a reason if it holds none."""
+    try:
+        fields = json.loads(line)
+    except ValueError as wrong:
+        raise ValueError(f"not JSON: {wrong}") from None
+    if not isinstance(fields, dict):
+        raise ValueError("a record is a JSON object, with a value and perhaps a key and headers")
+    headers = fields.get("headers") or []
+    if not isinstance(headers, list):
+        raise ValueError("headers is not a list of objects with name and value")
+    return JsonRecord(
+        key=_read_bytes(fields, "key"),
+        value=_read_bytes(fields, "value"),
+        headers=[_read_header(header) for header in headers],
+        timestamp_ms=_read_integer(fields, "timestamp"),
+        partition=_read_integer(fields, "partition"),
+    )
+
+
+def _read_header(header: object) -> tuple[str, bytes | None]:
+    if not isinstance(header, dict) or not isinstance(header.get("name"), str):
+        raise ValueError("a header is an object with name and value")
+    return header["name"], _read_bytes(header, "value")
+
+
+def _read_bytes(fields: dict[str, object], name: str) -> bytes | None:
+    encoded = fields.get(f"{name}_base64")
+    if isinstance(encoded, str):
+        return base64.b64decode(encoded, validate=True)
+    value = fields.get(name)
+    if value is None:
+        return None
+    # A value that is JSON itself is sent as the JSON text it was.
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode()
+
+
+def _read_integer(fields: dict[str, object], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} is not a number from 0 up: {value!r}")
+    return value
+
+
+def _bytes_fields(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _headers_text(headers: Headers) -> bytes:
+    return b",".join(
+        name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in headers
+    )
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _date_text(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        # Any 64-bit number may stand in a record.
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,233 @@
+"""`millstream topic`: create, list, describe, delete."""
+
+import sys
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.cluster import (
+    REQUEST_SECONDS_MAX,
+    bootstrap_option,
+    connect_admin,
+    describe_topic,
+    explain,
+    json_option,
+    wait_for,
+)
+from millstream.cli.failure import CommandFailed
+from millstream.cli.lazy import AliasGroup
+from millstream.cli.output import JsonValue, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import ValuesView
+
+    from confluent_kafka.admin import AdminClient, PartitionMetadata, TopicDescription
+
+
+@click.group(cls=AliasGroup)
+def topic() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="Default: the broker's choice.")
+@click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's choice.")
+@click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no failure.")
+@bootstrap_option
+def create(
+    names: tuple[str, ...],
+    partitions: int | None,
+    replicas: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+) -> None:
+    """Create topics.
+
+    Example: millstream topic create orders -p 3 -c retention.ms=86400000
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    configs = dict(_parse_setting(setting) for setting in settings)
+    admin = connect_admin(bootstrap)
+    wanted = [
+        NewTopic(name, partitions or -1, replication_factor=replicas or -1, config=configs)
+        for name in names
+    ]
+    answers = admin.create_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+    for name, future in answers.items():
+        try:
+            future.result(REQUEST_SECONDS_MAX + 5)
+        except KafkaException as failed:
+            error = failed.args[0]
+            if not (if_not_exists and error.code() == KafkaError.TOPIC_ALREADY_EXISTS):
+                raise explain(error, f"topic {name}") from None
+        else:
+            click.echo(f"created {name}", err=True)
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Show the broker's own topics too.")
+@json_option
+@bootstrap_option
+def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
+    """List the topics of the cluster."""
+    from confluent_kafka import KafkaException
+
+    admin = connect_admin(bootstrap)
+    try:
+        metadata = admin.list_topics(timeout=REQUEST_SECONDS_MAX)
+    except KafkaException as failed:
+        raise explain(failed.args[0], f"listing the topics of {bootstrap}") from None
+    rows = [
+        (name, len(found.partitions), _replica_count(found.partitions.values()))
+        for name, found in sorted(metadata.topics.items())
+        if internal or not name.startswith("__")
+    ]
+    if as_json:
+        print_json([{"name": n, "partitions": p, "replicas": r} for n, p, r in rows])
+    else:
+        print_table(["NAME", "PARTITIONS", "REPLICAS"], rows)
+
+
+@topic.command()
+@click.argument("name")
+@json_option
+@bootstrap_option
+def describe(name: str, as_json: bool, bootstrap: str) -> None:
+    """Show a topic's partitions and the settings that differ from the defaults."""
+    admin = connect_admin(bootstrap)
+    description = describe_topic(admin, name)
+    partitions = _partition_rows(admin, description)
+    configs = _changed_configs(admin, name)
+    if as_json:
+        print_json(_as_json(description, partitions, configs))
+        return
+    click.echo(f"topic     {name}\nid        {description.topic_id}")
+    for key, value in configs.items():
+        click.echo(f"config    {key}={value}")
+    click.echo(f"records   {sum(row.record_count for row in partitions)}\n")
+    print_table(
+        ["PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "LOG-START-OFFSET", "LOG-END-OFFSET"],
+        [
+            (r.id, r.leader, _ids(r.replicas), _ids(r.in_sync), r.start_offset, r.end_offset)
+            for r in partitions
+        ],
+    )
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+    """Delete topics with all their records."""
+    if not yes:
+        _ask_before_deleting(names)
+    answers = connect_admin(bootstrap).delete_topics(
+        list(names), request_timeout=REQUEST_SECONDS_MAX
+    )
+    for name, future in answers.items():
+        wait_for(future, f"topic {name}")
+        click.echo(f"deleted {name}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    id: int
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+    start_offset: int
+    end_offset: int
+
+    @property
+    def record_count(self) -> int:
+        """Offsets, to be exact: compaction and transactions leave gaps."""
+        return self.end_offset - self.start_offset
+
+
+def _partition_rows(admin: "AdminClient", description: "TopicDescription") -> list[PartitionRow]:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    name = description.name
+    partitions = [TopicPartition(name, partition.id) for partition in description.partitions]
+    starts = admin.list_offsets({each: OffsetSpec.earliest() for each in partitions})
+    ends = admin.list_offsets({each: OffsetSpec.latest() for each in partitions})
+    start_of = {each.partition: wait_for(f, f"topic {name}").offset for each, f in starts.items()}
+    end_of = {each.partition: wait_for(f, f"topic {name}").offset for each, f in ends.items()}
+    return [
+        PartitionRow(
+            id=partition.id,
+            leader=partition.leader.id if partition.leader is not None else -1,
+            replicas=[node.id for node in partition.replicas],
+            in_sync=[node.id for node in partition.isr],
+            start_offset=start_of[partition.id],
+            end_offset=end_of[partition.id],
+        )
+        for partition in description.partitions
+    ]
+
+
+def _changed_configs(admin: "AdminClient", name: str) -> dict[str, str]:
+    from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    answers = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+    future: Future[dict[str, ConfigEntry]] = answers[resource]
+    entries = wait_for(future, f"topic {name}")
+    return {
+        key: str(entry.value)
+        for key, entry in sorted(entries.items())
+        # The library hands out the number, not the member its types promise.
+        if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
+
+
+def _as_json(
+    description: "TopicDescription", partitions: list[PartitionRow], configs: dict[str, str]
+) -> JsonValue:
+    return {
+        "name": description.name,
+        "id": str(description.topic_id),
+        "configs": dict(configs),
+        "partitions": [
+            {
+                "id": row.id,
+                "leader": row.leader,
+                "replicas": row.replicas,
+                "in_sync": row.in_sync,
+                "log_start_offset": row.start_offset,
+                "log_end_offset": row.end_offset,
+            }
+            for row in partitions
+        ],
+    }
+
+
+def _parse_setting(setting: str) -> tuple[str, str]:
+    name, equals, value = setting.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--config takes NAME=VALUE, not {setting!r}")
+    return name, value
+
+
+def _replica_count(partitions: "ValuesView[PartitionMetadata]") -> int:
+    return max((len(partition.replicas) for partition in partitions), default=0)
+
+
+def _ids(ids: list[int]) -> str:
+    return ",".join(str(each) for each in ids)
+
+
+def _ask_before_deleting(names: tuple[str, ...]) -> None:
+    if not sys.stdin.isatty():
+        raise CommandFailed("deleting topics needs -y where nobody can be asked")
+    listed = ", ".join(names)
+    click.confirm(f"Delete {listed} with all records?", abort=True, err=True)
