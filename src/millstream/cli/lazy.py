@@ -11,6 +11,10 @@ from dataclasses import dataclass
 import click
 
 
+class OutputClosed(Exception):
+    """The reader of stdout went away, as `head` does when it has enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
     module: str
@@ -44,6 +48,13 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(row.module), row.attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        # click would turn a closed pipe into a silent exit before `main` sees it.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise OutputClosed from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

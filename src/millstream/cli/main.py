@@ -11,7 +11,7 @@ import click
 
 from millstream import __version__
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.lazy import LazyCommand, LazyGroup
+from millstream.cli.lazy import LazyCommand, LazyGroup, OutputClosed
 from millstream.errors import StartError
 
 _COMMANDS = {
@@ -81,7 +81,7 @@ def _run(arguments: list[str] | None) -> int:
         return _say(str(failed), failed.exit_code)
     except StartError as failed:
         return _say(str(failed), ExitCode.FAILED)
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputClosed):
         # Python would complain once more when it closes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _say("the reader of the output went away", ExitCode.FAILED)

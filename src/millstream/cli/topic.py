@@ -129,9 +129,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics with all their records."""
     if not yes:
         _ask_before_deleting(names)
-    answers = connect_admin(bootstrap).delete_topics(
-        list(names), request_timeout=REQUEST_SECONDS_MAX
-    )
+    admin = connect_admin(bootstrap)
+    answers = admin.delete_topics(list(names), request_timeout=REQUEST_SECONDS_MAX)
     for name, future in answers.items():
         wait_for(future, f"topic {name}")
         click.echo(f"deleted {name}", err=True)

@@ -1,0 +1,235 @@
+"""`millstream produce`: every line of stdin becomes a record."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.cluster import (
+    bootstrap_option,
+    client_settings,
+    connect_admin,
+    describe_topic,
+    explain,
+)
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.record_text import Headers, JsonRecord, from_json_line
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+    from rich.status import Status
+
+_CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+_DELIVERY_SECONDS_MAX = 30
+_PROGRESS_AFTER_SECONDS = 0.5
+_PROGRESS_EVERY_RECORDS = 2_000
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-k", "--key", help="The key of every record.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY TEXT VALUE.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Default: chosen by key.")
+@click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Empty is null, not empty.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Lines as `consume -J` prints them.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no count.")
+@bootstrap_option
+def produce(
+    topic: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    empty_is_null: bool,
+    as_json: bool,
+    quiet: bool,
+    bootstrap: str,
+) -> None:
+    """Send the lines of stdin to TOPIC, one record each.
+
+    Example: printf 'a:1\\nb:2\\n' | millstream produce orders -K :
+    """
+    if key is not None and key_separator is not None:
+        raise click.UsageError("--key and --key-separator exclude each other")
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty")
+    rules = LineRules(
+        key=None if key is None else key.encode(),
+        key_separator=None if key_separator is None else key_separator.encode(),
+        headers=[_parse_header(header) for header in headers],
+        partition=partition,
+        empty_is_null=empty_is_null,
+    )
+    parse = _json_parser(rules) if as_json else rules.parse
+    admin = connect_admin(bootstrap)
+    describe_topic(admin, topic)
+    sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet))
+    sender.send_all(_read_records(parse))
+    if not quiet:
+        click.echo(f"sent {sender.sent_count:,} records to {topic}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LineRules:
+    """How a plain line becomes a record."""
+
+    key: bytes | None
+    key_separator: bytes | None
+    headers: Headers
+    partition: int | None
+    empty_is_null: bool
+
+    def parse(self, line: bytes) -> JsonRecord:
+        key, value = self.key, line
+        if self.key_separator is not None:
+            key, separator, value = line.partition(self.key_separator)
+            if not separator:
+                raise ValueError(f"no {self.key_separator.decode()!r} between key and value")
+        return JsonRecord(
+            key=None if self.empty_is_null and not key else key,
+            value=None if self.empty_is_null and not value else value,
+            headers=self.headers,
+            timestamp_ms=None,
+            partition=self.partition,
+        )
+
+
+def _json_parser(rules: LineRules) -> Callable[[bytes], JsonRecord]:
+    def parse(line: bytes) -> JsonRecord:
+        record = from_json_line(line)
+        if record.key is None:
+            record.key = rules.key
+        if rules.partition is not None:
+            record.partition = rules.partition
+        record.headers = [*record.headers, *rules.headers]
+        return record
+
+    return parse
+
+
+def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield parse(line.removesuffix(b"\n"))
+        except ValueError as wrong:
+            raise CommandFailed(f"line {number}: {wrong}; the lines before it were sent") from None
+
+
+class _Sender:
+    """Hands records to the client and stops at the first one the broker refuses."""
+
+    def __init__(self, topic: str, producer: "Producer", progress: "_Progress") -> None:
+        self.sent_count = 0
+        self._topic = topic
+        self._producer = producer
+        self._progress = progress
+        self._refused: KafkaError | None = None
+
+    def send_all(self, records: Iterator[JsonRecord]) -> None:
+        try:
+            for record in records:
+                self._send(record)
+                self._producer.poll(0)
+                if self._refused is not None:
+                    break
+        finally:
+            # Also after a bad line: what was read before it is sent.
+            left = self._flush()
+            self._progress.stop()
+        if self._refused is not None:
+            raise explain(self._refused, f"topic {self._topic}")
+        if left:
+            raise CommandFailed(
+                f"{left} records were not acknowledged in {_DELIVERY_SECONDS_MAX} s",
+                exit_code=ExitCode.TIMEOUT,
+            )
+
+    def _send(self, record: JsonRecord) -> None:
+        from confluent_kafka import KafkaException
+
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=[*record.headers],
+                    partition=-1 if record.partition is None else record.partition,
+                    timestamp=record.timestamp_ms or 0,
+                    on_delivery=self._delivered,
+                )
+                return
+            except BufferError:
+                # The client's queue is full: deliveries make room.
+                self._producer.poll(0.1)
+            except KafkaException as failed:
+                raise explain(failed.args[0], f"topic {self._topic}") from None
+
+    def _flush(self) -> int:
+        deadline = time.monotonic() + _DELIVERY_SECONDS_MAX + 5
+        while (left := self._producer.flush(0.25)) and time.monotonic() < deadline:
+            self._progress.show(self.sent_count)
+        return left
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is None:
+            self.sent_count += 1
+            if self.sent_count % _PROGRESS_EVERY_RECORDS == 0:
+                self._progress.show(self.sent_count)
+        elif self._refused is None:
+            self._refused = error
+
+
+class _Progress:
+    """A line on stderr, for people who wait longer than half a second."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._is_wanted = not quiet and sys.stderr.isatty() and not os.environ.get("CI")
+        self._started = time.monotonic()
+        self._status: Status | None = None
+
+    def show(self, sent_count: int) -> None:
+        if not self._is_wanted or time.monotonic() - self._started < _PROGRESS_AFTER_SECONDS:
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(f"sent {sent_count:,} records")
+
+    def stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def _connect(bootstrap: str, compression: str, acks: str) -> "Producer":
+    from confluent_kafka import Producer
+
+    return Producer(
+        {
+            **client_settings(bootstrap),
+            "compression.type": compression,
+            "acks": acks,
+            # Retries may not reorder or repeat lines; only acks=all can promise that.
+            "enable.idempotence": acks == "all",
+            "message.timeout.ms": _DELIVERY_SECONDS_MAX * 1000,
+            "linger.ms": 5,
+        }
+    )
+
+
+def _parse_header(header: str) -> tuple[str, bytes | None]:
+    name, equals, value = header.partition("=")
+    if not name:
+        raise click.UsageError(f"--header takes NAME=VALUE, not {header!r}")
+    return name, value.encode() if equals else None
