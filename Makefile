@@ -1,0 +1,66 @@
+# `make run` starts a node, `make test` checks everything. Both do all set-up themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA_DIR ?= ./data
+LISTEN ?= 127.0.0.1:9092
+SOURCES := src tests bench
+# The commands find the default address by themselves.
+ASK := $(if $(filter 127.0.0.1:9092,$(LISTEN)),, -b $(LISTEN))
+
+.PHONY: run test lint format unit bench soak clean help
+
+help:
+	@echo "make run           start a node on $(LISTEN) with its data in $(DATA_DIR)"
+	@echo "make test          lint, types, import contracts and all tests"
+	@echo "make unit          only the tests that start no other program"
+	@echo "make lint          ruff, mypy and the import contracts"
+	@echo "make format        let ruff format the code"
+	@echo "make bench         the benchmarks"
+	@echo "make soak NAME=x   one long fault test; without NAME it lists them"
+
+run: $(VENV)/installed
+	@echo "Millstream on $(LISTEN), data in $(DATA_DIR). In another terminal, try:"
+	@echo "  $(BIN)/millstream topic create hello$(ASK)"
+	@echo "  echo 'my first record' | $(BIN)/millstream produce hello$(ASK)"
+	@echo "  $(BIN)/millstream consume hello -o beginning -n 1$(ASK)"
+	@exec $(BIN)/millstream broker --data-dir $(DATA_DIR) --listen $(LISTEN)
+
+test: lint
+	$(BIN)/python -m pytest
+
+unit: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python bench/startup.py
+
+soak: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults.soak $(NAME)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# The stamps make a second run quick: they are redone when a dependency may have changed.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh run
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt
+	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh test
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(VENV)/installed $@

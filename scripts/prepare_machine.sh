@@ -1,0 +1,43 @@
+#!/bin/sh
+# Make sure the machine has what `make run` or `make test` needs.
+#
+#   scripts/prepare_machine.sh run|test
+#
+# As root on Debian the missing packages are installed; anywhere else they are named
+# together with the command that installs them, and the script fails.
+set -eu
+
+missing=""
+need() { # need PACKAGE COMMAND...: the package is missing if the command fails
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "Millstream needs Python 3.11 or newer as $python (or set PYTHON=/path/to/python3.11)" >&2
+    exit 1
+fi
+need python3-venv "$python" -c 'import ensurepip, venv'
+need gcc command -v cc
+if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
+    need openjdk-17-jdk-headless command -v javac
+    need maven command -v mvn
+fi
+if [ "$1" = test ]; then
+    need kcat command -v kcat
+fi
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing$missing" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # shellcheck disable=SC2086  # the list is meant to be split
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "this machine lacks:$missing" >&2
+    echo "on Debian or Ubuntu: sudo apt-get install -y$missing" >&2
+    exit 1
+fi
