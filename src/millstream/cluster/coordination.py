@@ -1,0 +1,135 @@
+"""The coordination store: a small tree of versioned nodes, in ZooKeeper's shape.
+
+Every write is a transaction of operations that all happen or none. A node's version
+counts its changes since it was created; a write that names a version fails unless the
+node still has it, which is how two writers find out about each other. An ephemeral node
+goes when the session that made it ends. A node with children cannot be deleted, and a
+node's parent must exist.
+
+This module is the seam: `embedded`, `memory` and ZooKeeper stand behind it, and one
+conformance suite holds for all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+ANY_VERSION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    is_ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Changes nothing; fails the transaction unless the node is there in this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Create | Put | Delete | Check
+
+
+class CoordinationFailed(Exception):
+    """The store cannot be used: closed, its disk failed, its session ended."""
+
+
+class NotApplied(Exception):
+    """A transaction that did not happen, and the operation that stopped it."""
+
+    def __init__(self, path: str, operation: Operation | None = None) -> None:
+        super().__init__(path)
+        self.path = path
+        self.operation = operation
+
+
+class NoNode(NotApplied):
+    pass
+
+
+class NodeExists(NotApplied):
+    pass
+
+
+class BadVersion(NotApplied):
+    pass
+
+
+class NotEmpty(NotApplied):
+    pass
+
+
+class NoParent(NoNode):
+    """The node could not be created: there is nothing above it to hold it."""
+
+
+class CoordinationStore(Protocol):
+    async def get(self, path: str) -> Node:
+        """Raises NoNode."""
+        ...
+
+    async def exists(self, path: str) -> bool: ...
+
+    async def children(self, path: str) -> list[str]:
+        """Names, sorted, without the path. Raises NoNode."""
+        ...
+
+    async def tree(self, path: str) -> dict[str, Node]:
+        """Every node below `path`, by full path; empty where there is none."""
+        ...
+
+    async def commit(self, operations: Sequence[Operation]) -> list[int]:
+        """All of them or none, durable on return. The version of each node afterwards.
+
+        Raises a NotApplied for the first operation that cannot be. Later operations see
+        what earlier ones did. A deleted node's version is -1.
+        """
+        ...
+
+    def watch(self, path: str, callback: Callable[[], None]) -> None:
+        """Call once when the node or the set of its children next changes.
+
+        A hint, not a message: read again, changes in between are not told apart.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go."""
+        ...
+
+
+def parent_of(path: str) -> str:
+    """The path above; that of a top node is "/"."""
+    return path.rpartition("/")[0] or "/"
+
+
+def check_path(path: str) -> None:
+    """A path that is not one is a bug, never a client's mistake."""
+    assert path.startswith("/"), path
+    assert path == "/" or not path.endswith("/"), path
+    assert "//" not in path, path
+    assert "\0" not in path, path
