@@ -1,0 +1,198 @@
+"""The commands against a running broker, as a user types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from tests.support.command_line import Ran, run_millstream
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"cli-{uuid.uuid4().hex[:10]}"
+    ran = run_millstream("topic", "create", name, "-p", "1", bootstrap=bootstrap)
+    assert ran == Ran(0, "", f"created {name}\n")
+    return name
+
+
+def test_lines_are_sent_and_read_back(bootstrap: str, topic: str) -> None:
+    sent = run_millstream("produce", topic, stdin="one\ntwo\nthree\nfour\n", bootstrap=bootstrap)
+    assert sent == Ran(0, "", f"sent 4 records to {topic}\n")
+    ran = run_millstream("consume", topic, "-o", "beginning", "-n", "3", bootstrap=bootstrap)
+    assert ran == Ran(0, "one\ntwo\nthree\n", "")
+
+
+def test_keys_headers_and_compression_are_kept(bootstrap: str, topic: str) -> None:
+    run_millstream(
+        *["produce", topic, "-K", ":", "-H", "a=1", "-H", "b", "-z", "zstd", "-q"],
+        stdin="k1:v1\nk2:v2\n",
+        bootstrap=bootstrap,
+    )
+    ran = run_millstream("consume", topic, "-e", "-f", r"%o %k=%v %h\n", bootstrap=bootstrap)
+    assert ran.output == "0 k1=v1 a=1,b=NULL\n1 k2=v2 a=1,b=NULL\n"
+
+
+def test_json_lines_copy_a_topic_record_for_record(bootstrap: str, topic: str) -> None:
+    lines = '{"key": "k", "value": null}\n{"value_base64": "/wA=", "timestamp": 1769860800000}\n'
+    assert run_millstream("produce", topic, "-J", stdin=lines, bootstrap=bootstrap).exit_code == 0
+    first = run_millstream("consume", topic, "-e", "-J", bootstrap=bootstrap)
+    run_millstream("produce", topic, "-J", stdin=first.output, bootstrap=bootstrap)
+    records = [
+        json.loads(line)
+        for line in run_millstream(
+            "consume", topic, "-e", "-J", bootstrap=bootstrap
+        ).output.splitlines()
+    ]
+    for record in records:
+        del record["offset"]
+    assert len(records) == 4
+    assert records[:2] == records[2:]
+    assert records[1]["value_base64"] == "/wA="
+    assert records[1]["timestamp"] == 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    ("start", "values"),
+    [
+        ("end", []),
+        ("-2", ["3", "4"]),
+        ("3", ["3", "4"]),
+        ("@1769860802000", ["2", "3", "4"]),
+        ("@-1h", []),
+    ],
+)
+def test_reading_starts_where_it_is_told(
+    bootstrap: str, topic: str, start: str, values: list[str]
+) -> None:
+    lines = "".join(
+        json.dumps({"value": str(i), "timestamp": 1_769_860_800_000 + i * 1000}) + "\n"
+        for i in range(5)
+    )
+    run_millstream("produce", topic, "-J", stdin=lines, bootstrap=bootstrap)
+    ran = run_millstream("consume", topic, "-e", "-o", start, bootstrap=bootstrap)
+    assert ran.output.split() == values
+
+
+def test_an_offset_outside_the_log_starts_at_the_near_end_and_says_so(
+    bootstrap: str, topic: str
+) -> None:
+    run_millstream("produce", topic, stdin="a\nb\n", bootstrap=bootstrap)
+    ran = run_millstream("consume", topic, "-e", "-o", "500", bootstrap=bootstrap)
+    assert ran == Ran(0, "", f"millstream: {topic}-0 holds 0 to 2, starting at 2\n")
+
+
+def test_a_topic_is_listed_and_described_in_json(bootstrap: str) -> None:
+    name = f"cli-{uuid.uuid4().hex[:10]}"
+    options = ["-p", "3", "-c", "retention.ms=3600000"]
+    run_millstream("topic", "create", name, *options, bootstrap=bootstrap)
+    listed = json.loads(run_millstream("topic", "list", "--json", bootstrap=bootstrap).output)
+    assert {"name": name, "partitions": 3, "replicas": 1} in listed
+    run_millstream("produce", name, "-p", "1", stdin="x\ny\n", bootstrap=bootstrap)
+    described = json.loads(
+        run_millstream("topic", "describe", name, "--json", bootstrap=bootstrap).output
+    )
+    assert described["configs"] == {"retention.ms": "3600000"}
+    assert [p["log_end_offset"] for p in described["partitions"]] == [0, 2, 0]
+
+
+def test_a_topic_is_described_for_people(bootstrap: str, topic: str) -> None:
+    ran = run_millstream("topic", "describe", topic, bootstrap=bootstrap)
+    assert f"topic     {topic}\n" in ran.output
+    assert "LOG-END-OFFSET" in ran.output
+
+
+def test_creating_a_topic_twice_fails_unless_that_is_allowed(bootstrap: str, topic: str) -> None:
+    ran = run_millstream("topic", "create", topic, bootstrap=bootstrap)
+    assert ran == Ran(1, "", f"millstream: topic {topic} exists already\n")
+    ran = run_millstream("topic", "create", topic, "--if-not-exists", bootstrap=bootstrap)
+    assert ran == Ran(0, "", "")
+
+
+def test_deleting_asks_and_without_anyone_to_ask_it_refuses(bootstrap: str, topic: str) -> None:
+    ran = run_millstream("topic", "delete", topic, bootstrap=bootstrap)
+    assert ran.exit_code == 1
+    assert "needs -y" in ran.errors
+    ran = run_millstream("topic", "delete", topic, "-y", bootstrap=bootstrap)
+    assert ran == Ran(0, "", f"deleted {topic}\n")
+    assert topic not in run_millstream("topic", "list", bootstrap=bootstrap).output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "no-such-topic"],
+        ["produce", "no-such-topic"],
+        ["topic", "describe", "no-such-topic"],
+        ["topic", "delete", "no-such-topic", "-y"],
+    ],
+)
+def test_a_missing_topic_is_one_line_and_never_created(
+    bootstrap: str, arguments: list[str]
+) -> None:
+    ran = run_millstream(*arguments, stdin="x\n", bootstrap=bootstrap)
+    assert ran.exit_code == 1
+    assert ran.output == ""
+    assert ran.errors.count("\n") == 1
+    assert "topic no-such-topic does not exist" in ran.errors
+    assert "no-such-topic" not in run_millstream("topic", "list", bootstrap=bootstrap).output
+
+
+def test_a_missing_partition_is_named(bootstrap: str, topic: str) -> None:
+    ran = run_millstream("consume", topic, "-p", "7", bootstrap=bootstrap)
+    assert ran == Ran(1, "", f"millstream: topic {topic} has no partition 7; it has 0 to 0\n")
+
+
+def test_a_bad_line_stops_after_the_lines_before_it(bootstrap: str, topic: str) -> None:
+    ran = run_millstream("produce", topic, "-K", ":", stdin="a:1\nwrong\n", bootstrap=bootstrap)
+    assert ran.exit_code == 1
+    assert "line 2: no ':' between key and value" in ran.errors
+    assert run_millstream("consume", topic, "-e", bootstrap=bootstrap).output == "1\n"
+
+
+def test_a_record_above_the_limit_is_refused_in_one_line(bootstrap: str) -> None:
+    name = f"cli-{uuid.uuid4().hex[:10]}"
+    run_millstream("topic", "create", name, "-c", "max.message.bytes=1000", bootstrap=bootstrap)
+    ran = run_millstream("produce", name, stdin="x" * 5000 + "\n", bootstrap=bootstrap)
+    assert ran.exit_code == 1
+    assert ran.errors.count("\n") == 1
+    assert "MSG_SIZE_TOO_LARGE" in ran.errors
+
+
+def test_a_reader_that_leaves_is_one_line_and_no_traceback(bootstrap: str, topic: str) -> None:
+    lines = "".join(f"{i:0100}\n" for i in range(5000))
+    run_millstream("produce", topic, stdin=lines, bootstrap=bootstrap)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", "consume", topic, "-e", "-b", bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    os.read(process.stdout.fileno(), 100)
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(30) == 1
+    assert errors == b"millstream: the reader of the output went away\n"
+
+
+def test_following_a_topic_ends_with_130_at_ctrl_c(bootstrap: str, topic: str) -> None:
+    run_millstream("produce", topic, stdin="first\n", bootstrap=bootstrap)
+    with subprocess.Popen(
+        [sys.executable, "-m", "millstream", "consume", topic, "-b", bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()

@@ -1,0 +1,95 @@
+"""The command as a whole: help, versions, wrong usage, failures."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from millstream import __version__
+from millstream.cli.main import root
+from tests.support.command_line import run_millstream
+
+HELP_SECONDS_MAX = 0.150
+
+
+def test_help_names_every_command() -> None:
+    ran = run_millstream("--help")
+    assert ran.exit_code == 0
+    for name in ("broker", "topic", "produce", "consume", "storage"):
+        assert f"\n  {name} " in ran.output
+
+
+def test_help_is_quick() -> None:
+    def seconds() -> float:
+        started = time.perf_counter()
+        run_millstream("--help")
+        return time.perf_counter() - started
+
+    # The best of a few: a busy machine may delay one, but cannot speed one up.
+    assert min(seconds() for _ in range(8)) < HELP_SECONDS_MAX
+
+
+def test_help_loads_no_client_and_no_rich() -> None:
+    code = (
+        "import sys\nfrom millstream.cli.main import root\n"
+        "root.get_help(root.make_context('millstream', [], resilient_parsing=True))\n"
+        "print([m for m in ('confluent_kafka', 'rich', 'kio', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_command_of_the_table_loads_and_has_help() -> None:
+    context = root.make_context("millstream", [], resilient_parsing=True)
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        assert command is not None
+        assert command.help, f"{name} has no help"
+
+
+def test_the_version_is_printed() -> None:
+    assert run_millstream("--version").output == f"millstream {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing-like-this"],
+        ["topic", "create"],
+        ["topic", "create", "x", "-c", "no-equals"],
+        ["consume", "x", "-o", "soon"],
+        ["consume", "x", "-f", "%q"],
+        ["produce", "x", "-k", "a", "-K", ":"],
+    ],
+)
+def test_wrong_usage_exits_with_2_and_prints_nothing_to_stdout(arguments: list[str]) -> None:
+    ran = run_millstream(*arguments)
+    assert ran.exit_code == 2
+    assert ran.output == ""
+    assert "Error:" in ran.errors
+
+
+def test_python_without_assertions_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-O", "-m", "millstream", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "python -O" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["topic", "list"], ["produce", "x"], ["consume", "x"], ["topic", "describe", "x"]]
+)
+def test_an_unreachable_broker_is_one_line_and_exit_code_4(arguments: list[str]) -> None:
+    ran = run_millstream(*arguments, bootstrap="127.0.0.1:1")
+    assert ran.exit_code == 4
+    assert ran.output == ""
+    assert ran.errors.count("\n") == 1
+    assert "127.0.0.1:1 refused the connection" in ran.errors

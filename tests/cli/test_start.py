@@ -1,0 +1,45 @@
+"""The `-o` option of `millstream consume`."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from millstream.cli.start import FromBeginning, FromEnd, FromOffset, FromTime, parse_start
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+NOON_MS = 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("beginning", FromBeginning()),
+        ("end", FromEnd(back=0)),
+        ("0", FromOffset(0)),
+        ("42", FromOffset(42)),
+        ("-3", FromEnd(back=3)),
+        ("@now", FromTime(NOON_MS)),
+        ("@-1h", FromTime(NOON_MS - 3_600_000)),
+        ("@-30s", FromTime(NOON_MS - 30_000)),
+        ("@-2d", FromTime(NOON_MS - 2 * 86_400_000)),
+        ("@2026-01-31T12:00:00Z", FromTime(NOON_MS)),
+        ("@2026-01-31T13:00:00+01:00", FromTime(NOON_MS)),
+        ("@2026-01-31T12:00:00.250Z", FromTime(NOON_MS + 250)),
+        ("@1769860800000", FromTime(NOON_MS)),
+    ],
+)
+def test_every_form_is_understood(text: str, start: object) -> None:
+    assert parse_start(text, now=NOW) == start
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert parse_start("@2026-01-31T12:00:00", now=NOW) == FromTime(NOON_MS)
+    assert parse_start("@2026-01-31", now=NOW) == FromTime(NOON_MS - 12 * 3_600_000)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "--1", "1.5", "@", "@yesterday", "@-1w", "@2026-13-01"]
+)
+def test_what_is_no_start_is_refused_with_a_reason(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not (a time|beginning)"):
+        parse_start(text, now=NOW)
