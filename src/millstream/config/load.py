@@ -104,7 +104,8 @@ def _check_together(config: BrokerConfig) -> None:
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         if len(config.list(name)) > 1:
             raise ConfigError(f"{name}: names several nodes; {NO_CLUSTER}")
-    if not all(config.list("log.dirs")):
+    directories = config.list("log.dirs")
+    if not directories or not all(directories):
         raise ConfigError("log.dirs: names no directory")
     problem = topic_overrides_problem(config, {})
     if problem is not None:
