@@ -1,0 +1,80 @@
+"""What the documents name must exist: commands, make targets, files."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from millstream.cli.main import root
+
+PROJECT = Path(__file__).parent.parent
+DOCUMENTS = sorted([PROJECT / "README.md", *PROJECT.glob("docs/**/*.md")])
+_SHELL_BLOCK = re.compile(r"```(?:sh|bash|console)\n(.*?)```", re.DOTALL)
+_INLINE_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def named_commands(text: str) -> list[str]:
+    """Every `millstream ...` command line in shell blocks and inline code."""
+    lines = [line for block in _SHELL_BLOCK.findall(text) for line in block.splitlines()]
+    lines += _INLINE_CODE.findall(_SHELL_BLOCK.sub("", text))
+    found = []
+    for line in lines:
+        for part in re.split(r"[|;&]+", line.partition("#")[0]):
+            command = re.match(r"\s*(?:\$\s+)?(?:\S*/)?millstream\s+(.*)", part)
+            if command:
+                found.append(command[1].strip())
+    return found
+
+
+def command_problem(words: list[str]) -> str | None:
+    """Why a command line cannot be run as written, or None."""
+    command: click.Command = root
+    context = click.Context(command, info_name="millstream")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        # `topic create|list` in a text names several commands at once.
+        name = words.pop(0)
+        choices = [command.get_command(context, each) for each in name.split("|")]
+        if None in choices:
+            return f"no command {name}"
+        assert choices[0] is not None
+        command = choices[0]
+        context = click.Context(command, info_name=name, parent=context)
+    known = {option for each in command.get_params(context) for option in each.opts}
+    options = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    unknown = [option for option in options if option not in known]
+    return f"no option {unknown[0]}" if unknown else None
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_in_a_document_exists(document: Path) -> None:
+    problems = {
+        line: problem
+        for line in named_commands(document.read_text())
+        if (problem := command_problem([word.strip("[].,") for word in line.split()]))
+    }
+    assert problems == {}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_make_target_in_a_document_exists(document: Path) -> None:
+    text = document.read_text()
+    lines = "\n".join([*_SHELL_BLOCK.findall(text), *_INLINE_CODE.findall(text)])
+    named = set(re.findall(r"^\s*make ([a-z-]+)", lines, re.MULTILINE))
+    assert named <= make_targets()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_source_file_in_a_document_exists(document: Path) -> None:
+    named = re.findall(r"`((?:src|tests|docs|bench|scripts)/[\w./-]+)`", document.read_text())
+    assert [path for path in named if not (PROJECT / path).exists()] == []
+
+
+def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
+    commands = named_commands((PROJECT / "README.md").read_text())
+    first_words = {line.split()[0] for line in commands}
+    assert {"broker", "topic", "produce", "consume", "storage"} <= first_words

@@ -1,0 +1,52 @@
+"""The broker that runs inside a test."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from millstream.errors import StartError
+from millstream.testing import Broker
+
+
+def produce(bootstrap: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(topic, value=value)
+    assert producer.flush(10) == 0
+
+
+def first_value(bootstrap: str, topic: str) -> bytes | None:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "not-used", "log_level": 0}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    message = consumer.poll(10)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None
+    return message.value()
+
+
+def test_a_record_goes_in_and_comes_out() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        produce(broker.bootstrap, "orders", b"hello")
+        assert first_value(broker.bootstrap, "orders") == b"hello"
+
+
+def test_two_brokers_run_side_by_side_and_leave_no_thread() -> None:
+    before = threading.active_count()
+    with Broker(topics={"a": 1}) as first, Broker(topics={"b": 1}) as second:
+        assert first.bootstrap != second.bootstrap
+    assert threading.active_count() <= before
+
+
+def test_a_given_directory_keeps_the_data_for_the_next_start(tmp_path: Path) -> None:
+    with Broker(topics={"orders": 1}, data_dir=tmp_path) as broker:
+        produce(broker.bootstrap, "orders", b"kept")
+    with Broker(data_dir=tmp_path) as broker:
+        assert first_value(broker.bootstrap, "orders") == b"kept"
+
+
+def test_a_setting_that_does_not_exist_fails_the_start() -> None:
+    with pytest.raises((StartError, ValueError)), Broker(settings={"no.such.option": "1"}):
+        pytest.fail("the broker started")
