@@ -1,6 +1,7 @@
 """Produce, by hand: the records stay views of the frame, nothing is copied.
 
-Versions 3 to 13. 9 made it flexible, 13 names topics by id.
+Versions 0 to 13. 3 brought transactions, 9 made it flexible, 13 names topics by id.
+0 to 2 carry older record formats, which are refused; they are read to say so.
 """
 
 import struct
@@ -43,7 +44,7 @@ class ProduceRequest:
 def read_produce_request(cursor: Cursor, version: int) -> ProduceRequest:
     if version >= FLEXIBLE_FROM:
         return _read_flexible(cursor, version)
-    transactional_id = cursor.nullable_string()
+    transactional_id = cursor.nullable_string() if version >= 3 else None
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack(cursor.take(6))
     topics = []
     for _ in range(cursor.array_count()):
@@ -104,7 +105,8 @@ def write_produce_response(
         output.array_count(out, len(results))
         for result in results:
             out += _RESULT_HEAD.pack(result.index, result.code, result.base_offset)
-            out += _INT64.pack(result.append_time_ms)
+            if version >= 2:
+                out += _INT64.pack(result.append_time_ms)
             if version >= 5:
                 out += _INT64.pack(result.log_start_offset)
             if version >= 8:
@@ -113,7 +115,8 @@ def write_produce_response(
                     output.int32(out, index)
                     output.nullable_string(out, text)
                 output.nullable_string(out, result.message)
-    output.int32(out, 0)
+    if version >= 1:
+        output.int32(out, 0)
 
 
 def _write_flexible(

@@ -1,0 +1,164 @@
+"""One node: the parts, put together, started and stopped in the right order.
+
+Wiring only. What a request does is in `handlers/`, what a partition does in
+`replication/`, what is on the disk in `storage/`.
+"""
+
+import asyncio
+import logging
+import uuid
+from pathlib import Path
+
+from millstream.broker.connection import Connection, Pending, Pieces
+from millstream.broker.dispatch import dispatch
+from millstream.broker.fetch_sessions import FetchSessions
+from millstream.broker.housekeeping import keep_house
+from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.server import Endpoint, Limits, Server
+from millstream.broker.topics import Topics
+from millstream.clock import Clock, SystemClock
+from millstream.cluster.controller import Controller
+from millstream.cluster.embedded import EmbeddedStore
+from millstream.cluster.state import ClusterImage
+from millstream.config import BrokerConfig, Listener, parse_listeners
+from millstream.errors import StartError
+from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
+from millstream.replication.table import PartitionTable
+from millstream.storage.store import LogStore
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """`dev` answers acks=all from the page cache, without waiting for the disk."""
+
+    def __init__(self, config: BrokerConfig, *, dev: bool = False, clock: Clock | None = None) -> None:
+        self._static_config = config
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.node_id = config.int("node.id")
+        self.data_dir = Path(config.list("log.dirs")[0])
+        self.disk_failure: str | None = None
+        # Requests answered, by API key.
+        self.requests: dict[int, int] = {}
+        self.partitions = PartitionTable()
+        self.topics = Topics(self)
+        self.fetch_bytes_max = config.int("fetch.max.bytes")
+        self.fetch_sessions = FetchSessions(
+            config.int("max.incremental.fetch.session.cache.slots")
+        )
+        self.durability: Durability = (
+            PageCacheDurability() if dev else GroupCommit(self.fail_disk)
+        )
+        self.stopped = asyncio.Event()
+        self._listeners: dict[str, Listener] = {}
+        self._housekeeping: asyncio.Task[None] | None = None
+        self._server = Server(self._dispatch, _limits(config))
+        self.store: LogStore
+        self.controller: Controller
+        self.producer_ids: ProducerIds
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        return self._server.endpoints
+
+    @property
+    def port(self) -> int:
+        return self._server.endpoints[0].port
+
+    def advertised(self, listener: str) -> tuple[str, int]:
+        """The address that clients of a listener are told."""
+        told = self._listeners[listener]
+        if told.advertised_port:
+            return told.advertised_host, told.advertised_port
+        port = next(e.port for e in self._server.endpoints if e.name == listener)
+        return told.advertised_host, port
+
+    # -- start and stop -------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Ready to serve when this returns. Raises StartError and leaves nothing behind."""
+        if len(self.config.list("log.dirs")) > 1:
+            raise StartError("log.dirs: one directory per node; run one node per disk")
+        for listener in parse_listeners(self.config):
+            self._listeners[listener.name] = listener
+            # First of all: a port in use must not touch the disk.
+            self._server.bind(listener.name, listener.host, listener.port)
+        self._open_store()
+        coordination = await EmbeddedStore.open(self.data_dir)
+        self.controller = Controller(coordination, self.config, clock=self.clock)
+        await self.controller.start(cluster_id=self.store.cluster_id)
+        self.reload_config()
+        self.producer_ids = ProducerIds(self.controller)
+        self._put_strays_aside()
+        for topic in self.image.topics.values():
+            self.topics.open_partitions(topic)
+        self._server.start()
+        self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
+
+    def _open_store(self) -> None:
+        raise NotImplementedError
+
+    def _put_strays_aside(self) -> None:
+        known = {t.topic_id for t in self.image.topics.values()}
+        for where, partition_log in list(self.store.logs.items()):
+            if partition_log.topic_id not in known:
+                self.store.put_aside(where)
+
+    async def stop(self) -> None:
+        """Stop cleanly: everything synced, then the marker that says so."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.gather(self._housekeeping, return_exceptions=True)
+        await self._server.stop()
+        await self.durability.stop()
+        self.store.close(clean=self.disk_failure is None)
+        await self.controller.close()
+        self.stopped.set()
+
+    # -- what the parts ask of the whole ---------------------------------------------
+
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
+        return dispatch(self, connection, frame)
+
+    def reload_config(self) -> None:
+        """Apply what was set at run time."""
+        self.config = self._static_config.with_dynamic(
+            self.controller.broker_overrides, self.controller.cluster_overrides
+        )
+        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
+
+    def fail_disk(self, reason: str) -> None:
+        """The data directory failed: nothing on it is served or acknowledged any more."""
+        if self.disk_failure is not None:
+            return
+        self.disk_failure = reason
+        log.error("data directory %s is offline: %s", self.data_dir, reason)
+        self.durability.fail(reason)
+        for partition in self.partitions:
+            partition.go_offline(reason)
+
+    async def checkpoint(self) -> None:
+        """Write the checkpoint files, off the loop."""
+        if self.disk_failure is None:
+            await asyncio.get_running_loop().run_in_executor(None, self.store.write_checkpoints)
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        frame_bytes_max=config.int("socket.request.max.bytes"),
+        connections_max=config.int("max.connections"),
+        connections_per_ip_max=config.int("max.connections.per.ip"),
+        idle_seconds_max=config.int("connections.max.idle.ms") / 1000,
+    )
+
+
+def new_cluster_id() -> str:
+    """22 characters, as Kafka makes them."""
+    import base64
+
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

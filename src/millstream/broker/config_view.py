@@ -1,0 +1,45 @@
+"""Options as DescribeConfigs and CreateTopics show them."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from millstream.cluster.state import TopicState
+from millstream.config import BROKER_OPTIONS, TOPIC_OPTIONS, Described, topic_config
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+
+def topic_entries(
+    broker: "Broker", topic: TopicState, *, names: Iterable[str] | None
+) -> list[Struct]:
+    config = topic_config(broker.config, topic.overrides)
+    chosen = TOPIC_OPTIONS if names is None else [n for n in names if n in TOPIC_OPTIONS]
+    return [_entry(config.describe(name)) for name in chosen]
+
+
+def broker_entries(broker: "Broker", *, names: Iterable[str] | None) -> list[Struct]:
+    chosen = BROKER_OPTIONS if names is None else [n for n in names if n in BROKER_OPTIONS]
+    return [_entry(broker.config.describe(name)) for name in chosen]
+
+
+def _entry(described: Described) -> Struct:
+    option = described.option
+    return Struct(
+        name=described.name,
+        value=described.value,
+        read_only=described.is_read_only,
+        config_source=described.source,
+        is_sensitive=option.is_sensitive,
+        synonyms=[
+            Struct(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in described.synonyms
+        ],
+        config_type=option.kind,
+        documentation=option.doc,
+    )

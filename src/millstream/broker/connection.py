@@ -1,0 +1,368 @@
+"""One client's connection: bytes to frames, and replies back in request order.
+
+All connections receive into one shared buffer and keep only a partial frame of their own:
+a megabyte each would be gigabytes for thousands of clients. A frame that lies whole in
+the shared buffer is dispatched from there, so whoever handles it must finish with it
+before returning, or copy it; `dispatch` sees to that.
+
+A reply that must wait for something (a sync, new records, a deadline) keeps its place in
+the queue; later requests go on meanwhile, unless the request said that its effect is still
+to come (`Reply.gate`): then the next frame waits, or a pipelined write would overtake.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from millstream.broker import pagecache
+from millstream.broker.output import OutputQueue, Sent, release_all
+from millstream.errors import ProtocolError
+from millstream.wire.headers import SIZE_BYTES
+
+log = logging.getLogger(__name__)
+
+SHARED_BUFFER_BYTES: Final = 1 << 20
+# Requests of one client whose replies have not left. Kafka's clients keep at most a
+# handful; a replaying one may keep more, and is told by TCP to wait.
+IN_FLIGHT_MAX: Final = 512
+# A client that does not read its replies stops being read itself beyond this.
+OUTPUT_BYTES_MAX: Final = 64 << 20
+
+_SIZE = struct.Struct(">i")
+
+Pieces = list[object]
+
+
+class Pending:
+    """A reply that is not there yet. `gate` holds back the connection's next frame."""
+
+    __slots__ = ("coroutine", "gate")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Pieces], *, gate: bool = False) -> None:
+        self.coroutine = coroutine
+        self.gate = gate
+
+
+class _Slot:
+    """A reply's place in the queue."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Pieces | None) -> None:
+        self.pieces = pieces
+
+
+class Host(Protocol):
+    """What a connection needs from the server it belongs to."""
+
+    buffer: memoryview
+    frame_bytes_max: int
+
+    def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
+    def forget(self, connection: "Connection") -> None: ...
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
+    def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]": ...
+
+
+class Connection:
+    __slots__ = (
+        "_gates",
+        "_host",
+        "_loop",
+        "_output",
+        "_partial",
+        "_partial_bytes",
+        "_replies",
+        "_wants_write",
+        "_warming",
+        "client_id",
+        "client_software",
+        "is_closed",
+        "is_reading",
+        "listener",
+        "peer",
+        "received_at",
+        "sent_at",
+        "sock",
+        "stalled_since",
+    )
+
+    def __init__(
+        self, host: Host, sock: socket.socket, *, listener: str, peer: str, now: float
+    ) -> None:
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self.sock = sock
+        self.listener = listener
+        self.peer = peer
+        self.client_id: str | None = None
+        self.client_software: str | None = None
+        # A frame that has begun: its bytes so far, grown as they arrive. Queues are made
+        # when first needed: thousands of connections are idle.
+        self._partial: bytearray | None = None
+        self._partial_bytes = 0
+        self._replies: deque[_Slot] | None = None
+        self._output: OutputQueue | None = None
+        self._gates = 0
+        self._wants_write = False
+        self._warming = False
+        self.is_closed = False
+        self.is_reading = True
+        self.received_at = now
+        # When the frame that is still incomplete began, and when output last moved.
+        self.stalled_since: float | None = None
+        self.sent_at = now
+        self._loop.add_reader(sock.fileno(), self._on_readable)
+
+    # -- receiving ------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        try:
+            self._receive()
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionError:
+            self.close()
+        except OSError as error:
+            self.close(f"receive failed: {error}")
+        except ProtocolError as error:
+            self.close(str(error))
+        except Exception:
+            # A bug in one handler must not take the other clients' node down.
+            log.exception("closing %s: request failed", self.peer)
+            self.close()
+
+    def _receive(self) -> None:
+        self.received_at = self._loop.time()
+        if self._partial is not None:
+            self._receive_partial()
+            return
+        buffer = self._host.buffer
+        count = self.sock.recv_into(buffer)
+        if count == 0:
+            self.close()
+            return
+        consumed = self._dispatch_frames(buffer[:count])
+        if consumed < count and not self.is_closed:
+            self._begin_partial(buffer[consumed:count])
+
+    def _dispatch_frames(self, data: memoryview) -> int:
+        """Dispatch the whole frames in `data`; how many bytes they were."""
+        position = 0
+        end = len(data)
+        while end - position >= SIZE_BYTES:
+            if self._is_held_back() or self.is_closed:
+                break
+            frame_end = position + SIZE_BYTES + self._frame_size(data, position)
+            if frame_end > end:
+                break
+            self._dispatch(data[position + SIZE_BYTES : frame_end])
+            position = frame_end
+        return position
+
+    def _frame_size(self, data: "memoryview | bytearray", position: int) -> int:
+        (size,) = _SIZE.unpack_from(data, position)
+        if not 8 <= size <= self._host.frame_bytes_max:
+            raise ProtocolError(f"frame of {size} bytes (allowed: 8 to {self._host.frame_bytes_max})")
+        return int(size)
+
+    def _begin_partial(self, rest: memoryview) -> None:
+        self._partial = bytearray(rest)
+        self._partial_bytes = len(rest)
+        self.stalled_since = self.received_at
+        self._read_if_allowed()
+
+    def _receive_partial(self) -> None:
+        """Go on with a frame that did not come whole, straight into its own memory."""
+        partial = self._partial
+        assert partial is not None
+        have = self._partial_bytes
+        wanted = SIZE_BYTES if have < SIZE_BYTES else SIZE_BYTES + self._frame_size(partial, 0)
+        if have < wanted:
+            # Memory grows with what has arrived, not with what the frame claims.
+            room = min(wanted, max(2 * have, 65536))
+            if len(partial) < room:
+                partial.extend(bytes(room - len(partial)))
+            with memoryview(partial) as view:
+                count = self.sock.recv_into(view[have:room])
+            if count == 0:
+                self.close()
+                return
+            self._partial_bytes = have = have + count
+        if have >= wanted and have >= SIZE_BYTES:
+            self._drain_partial()
+
+    def _drain_partial(self) -> None:
+        """Dispatch what is whole in our own buffer, keep the rest."""
+        partial = self._partial
+        assert partial is not None
+        with memoryview(partial) as view, view[: self._partial_bytes] as data:
+            consumed = self._dispatch_frames(data)
+        if self.is_closed:
+            return
+        if consumed == self._partial_bytes:
+            self._partial = None
+            self._partial_bytes = 0
+            self.stalled_since = None
+        elif consumed:
+            # A copy, not a cut: someone may still look at the dispatched part.
+            self._partial = partial[consumed : self._partial_bytes]
+            self._partial_bytes -= consumed
+            self.stalled_since = self.received_at
+        self._read_if_allowed()
+
+    # -- flow control ---------------------------------------------------------------
+
+    def _is_held_back(self) -> bool:
+        return (
+            self._gates > 0
+            or (self._replies is not None and len(self._replies) >= IN_FLIGHT_MAX)
+            or (self._output is not None and self._output.size_bytes >= OUTPUT_BYTES_MAX)
+        )
+
+    def _read_if_allowed(self) -> None:
+        held_back = self._is_held_back()
+        if held_back and self.is_reading:
+            self.is_reading = False
+            self.stalled_since = None
+            self._loop.remove_reader(self.sock.fileno())
+        elif not held_back and not self.is_reading:
+            self.is_reading = True
+            self._loop.add_reader(self.sock.fileno(), self._on_readable)
+
+    def _resume(self) -> None:
+        """Something left the queues: go on with frames that had to wait."""
+        if self.is_closed or self.is_reading or self._is_held_back():
+            return
+        try:
+            if self._partial is not None:
+                self._drain_partial()
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        if not self.is_closed:
+            self._read_if_allowed()
+
+    # -- replying -------------------------------------------------------------------
+
+    def _dispatch(self, frame: memoryview) -> None:
+        reply = self._host.dispatch(self, frame)
+        if isinstance(reply, Pending):
+            slot = _Slot(None)
+            self._enqueue(slot)
+            self._gates += reply.gate
+            self._host.spawn(self._await_reply(slot, reply))
+        elif self._replies:
+            self._enqueue(_Slot(reply))
+        elif reply:
+            self._push(reply)
+
+    def _enqueue(self, slot: _Slot) -> None:
+        if self._replies is None:
+            self._replies = deque()
+        self._replies.append(slot)
+
+    async def _await_reply(self, slot: _Slot, pending: Pending) -> None:
+        try:
+            pieces = await pending.coroutine
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        except Exception:
+            log.exception("closing %s: request failed", self.peer)
+            self.close()
+            return
+        if self.is_closed:
+            release_all(pieces)
+            return
+        slot.pieces = pieces
+        self._gates -= pending.gate
+        replies = self._replies
+        assert replies is not None
+        while replies and replies[0].pieces is not None:
+            ready = replies.popleft().pieces
+            if ready:
+                self._push(ready)
+        self._resume()
+
+    def _push(self, pieces: Pieces) -> None:
+        if self.is_closed:
+            release_all(pieces)
+            return
+        output = self._output
+        if output is None:
+            output = self._output = OutputQueue()
+        was_empty = not output
+        for piece in pieces:
+            output.push(piece)
+        if was_empty and not self._wants_write:
+            # At the end of this turn of the loop: replies to pipelined requests gather.
+            self._wants_write = True
+            self.sent_at = self._loop.time()
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self.is_closed or self._warming:
+            return
+        output = self._output
+        assert output is not None
+        try:
+            sent = output.send(self.sock)
+        except OSError as error:
+            self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
+            return
+        self.sent_at = self._loop.time()
+        if sent is Sent.EVERYTHING:
+            self._loop.remove_writer(self.sock.fileno())
+            self._wants_write = False
+        elif sent is Sent.COLD:
+            self._warming = True
+            self._loop.remove_writer(self.sock.fileno())
+            self._host.spawn(self._warm())
+        else:
+            self._loop.add_writer(self.sock.fileno(), self._flush)
+        self._resume()
+
+    async def _warm(self) -> None:
+        output = self._output
+        assert output is not None
+        pin = output.pin_cold_window()
+        try:
+            await self._host.run_blocking(lambda: pagecache.warm(*pin.window))
+        except OSError as error:
+            self.close(f"log read failed: {error}")
+        finally:
+            pin.release()
+        self._warming = False
+        if not self.is_closed:
+            output.window_is_warm()
+            self._flush()
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._output)
+
+    # -- the end --------------------------------------------------------------------
+
+    def close(self, reason: str | None = None) -> None:
+        """Close now. With a reason, one line says who and why."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if reason is not None:
+            log.warning("closing %s (client %.60r): %s", self.peer, self.client_id, reason)
+        fd = self.sock.fileno()
+        self._loop.remove_reader(fd)
+        self._loop.remove_writer(fd)
+        self.sock.close()
+        if self._output is not None:
+            self._output.clear()
+        for slot in self._replies or ():
+            release_all(slot.pieces or ())
+        self._replies = None
+        self._partial = None
+        self._host.forget(self)

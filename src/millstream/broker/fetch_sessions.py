@@ -1,0 +1,149 @@
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once.
+
+Afterwards it sends only what changed and gets only what changed. The session remembers,
+per partition, where the consumer reads and what it was last told.
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TopicId
+from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+# A session that nobody used for this long may be replaced when the cache is full.
+EVICT_AFTER_MS: Final = 120_000
+
+# A topic is named as the request's version names it: by name or by id.
+TopicKey = str | TopicId
+
+
+@dataclass(slots=True)
+class SessionPartition:
+    topic: TopicKey
+    request: FetchPartition
+    # What the consumer was last told; -1 before the first answer.
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def is_news(self, result: FetchResult) -> bool:
+        """Must this answer be sent in an incremental response? Remembers what is sent."""
+        changed = (
+            result.records_bytes > 0
+            or result.code != KafkaCode.NONE
+            or result.diverging_epoch >= 0
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+        if result.code == KafkaCode.NONE:
+            self.high_watermark = result.high_watermark
+            self.log_start_offset = result.log_start_offset
+        else:
+            # Tell it again, whatever it was, once the error is over.
+            self.high_watermark = -1
+        return changed
+
+
+class FetchSession:
+    __slots__ = ("epoch", "id", "partitions", "used_at_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.used_at_ms = now_ms
+        self.partitions: dict[tuple[TopicKey, int], SessionPartition] = {}
+
+    def update(self, request: FetchRequest) -> None:
+        for topic_key, partition in wanted(request, uses_topic_ids=self.uses_topic_ids):
+            key = (topic_key, partition.index)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = SessionPartition(topic_key, partition)
+            else:
+                known.request = partition
+        for topic in request.forgotten:
+            topic_key = topic.topic_id if self.uses_topic_ids else topic.name
+            for index in topic.partitions:
+                self.partitions.pop((topic_key, index), None)
+
+    def move_to_end(self, partition: SessionPartition) -> None:
+        """Whoever got records goes last next time, so that none starves the others."""
+        key = (partition.topic, partition.request.index)
+        # A pipelined request may have made us forget it meanwhile.
+        if key in self.partitions:
+            self.partitions[key] = self.partitions.pop(key)
+
+
+def wanted(
+    request: FetchRequest, *, uses_topic_ids: bool
+) -> Iterable[tuple[TopicKey, FetchPartition]]:
+    for topic in request.topics:
+        key = topic.topic_id if uses_topic_ids else topic.name
+        for partition in topic.partitions:
+            yield key, partition
+
+
+class FetchSessions:
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        # Least recently used first.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """A session for a full fetch; its id is NO_SESSION when the cache has no room."""
+        self.close(request.session_id)
+        session_id = self._new_id() if self._make_room(now_ms) else NO_SESSION
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session.update(request)
+        # One without partitions is not worth remembering (Kafka does not, either).
+        if session_id != NO_SESSION and session.partitions:
+            self._sessions[session_id] = session
+        else:
+            session.id = NO_SESSION
+        return session
+
+    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """The session of an incremental fetch, with the request's changes applied."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(KafkaCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(KafkaCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(request)
+        session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
+        session.used_at_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def _make_room(self, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_at_ms < EVICT_AFTER_MS:
+            return False
+        self.close(oldest.id)
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            # Not guessable, so that nobody reads on in another's session.
+            session_id = secrets.randbelow(0x7FFFFFFF - 1) + 1
+            if session_id not in self._sessions:
+                return session_id

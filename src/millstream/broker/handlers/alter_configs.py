@@ -1,0 +1,46 @@
+"""AlterConfigs (33), versions 0-2: replaces all settings of a topic or broker."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker import config_view
+from millstream.broker.handlers.describe_configs import broker_of
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    answers = []
+    for resource in body.resources:
+        answer = Struct(
+            error_code=KafkaCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            await _replace(broker, resource, validate_only=body.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        answers.append(answer)
+    return Struct(responses=answers)
+
+
+async def _replace(broker: "Broker", resource: Struct, *, validate_only: bool) -> None:
+    name = resource.resource_name
+    settings = {config.name: config.value for config in resource.configs}
+    if resource.resource_type == config_view.TOPIC:
+        await broker.topics.replace_topic_configs(name, settings, validate_only=validate_only)
+    elif resource.resource_type == config_view.BROKER:
+        broker_id = broker_of(broker, name)
+        await broker.topics.replace_broker_configs(
+            broker_id, settings, validate_only=validate_only
+        )
+    else:
+        raise KafkaError(
+            KafkaCode.INVALID_REQUEST,
+            f"resource type {resource.resource_type} has no options here",
+        )

@@ -1,0 +1,37 @@
+"""ApiVersions (18), versions 0-4: what this node answers. The first request of most clients."""
+
+import re
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode
+from millstream.wire.apis import APIS
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    code = KafkaCode.NONE
+    if request.version >= 3:
+        names = (body.client_software_name, body.client_software_version)
+        if all(_SOFTWARE.fullmatch(name) for name in names):
+            request.connection.client_software = " ".join(names)
+        else:
+            code = KafkaCode.INVALID_REQUEST
+    return Struct(
+        error_code=code,
+        api_keys=listed_versions(),
+        # Kafka names an epoch as soon as features are finalized; here none is.
+        finalized_features_epoch=0,
+    )
+
+
+def listed_versions() -> list[Struct]:
+    return [
+        Struct(api_key=api.key, min_version=api.lowest_listed, max_version=api.max_version)
+        for api in APIS.values()
+    ]

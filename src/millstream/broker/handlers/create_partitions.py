@@ -1,0 +1,32 @@
+"""CreatePartitions (37), versions 0-3."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    names = [topic.name for topic in body.topics]
+    results = []
+    for topic in body.topics:
+        answer = Struct(name=topic.name, error_code=KafkaCode.NONE, error_message=None)
+        try:
+            if names.count(topic.name) > 1:
+                raise KafkaError(KafkaCode.INVALID_REQUEST, "topic named twice in one request")
+            assignments = (
+                None
+                if topic.assignments is None
+                else [list(assignment.broker_ids) for assignment in topic.assignments]
+            )
+            await broker.topics.add_partitions(
+                topic.name, topic.count, assignments, validate_only=body.validate_only
+            )
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        results.append(answer)
+    return Struct(results=results)

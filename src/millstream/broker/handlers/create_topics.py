@@ -1,0 +1,54 @@
+"""CreateTopics (19), versions 2-7."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker import config_view
+from millstream.broker.request import Request
+from millstream.cluster.changes import NewTopic
+from millstream.cluster.controller import TopicResult
+from millstream.errors import KafkaCode
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    wanted = [_new_topic(topic) for topic in body.topics]
+    results = await broker.topics.create(wanted, validate_only=body.validate_only)
+    return Struct(topics=[_answer(broker, result) for result in results])
+
+
+def _new_topic(topic: Struct) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={a.partition_index: list(a.broker_ids) for a in topic.assignments},
+        configs={c.name: c.value for c in topic.configs},
+    )
+
+
+def _answer(broker: "Broker", result: TopicResult) -> Struct:
+    state = result.state
+    if result.error is not None or state is None:
+        error = result.error
+        return Struct(
+            name=result.name,
+            topic_id=NO_TOPIC_ID,
+            error_code=error.code if error else KafkaCode.UNKNOWN_SERVER_ERROR,
+            error_message=error.message if error else None,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
+    return Struct(
+        name=result.name,
+        topic_id=state.topic_id,
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        num_partitions=len(state.partitions),
+        replication_factor=len(state.partitions[0].replicas),
+        configs=config_view.topic_entries(broker, state, names=None),
+    )

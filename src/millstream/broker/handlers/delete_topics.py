@@ -1,0 +1,45 @@
+"""DeleteTopics (20), versions 1-6; by id from 6 on."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    if request.version < 6:
+        wanted = [Struct(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
+    else:
+        wanted = body.topics
+    return Struct(responses=[await _delete(broker, request, topic) for topic in wanted])
+
+
+async def _delete(broker: "Broker", request: Request, wanted: Struct) -> Struct:
+    answer = Struct(
+        name=wanted.name, topic_id=wanted.topic_id, error_code=KafkaCode.NONE, error_message=None
+    )
+    try:
+        if not broker.config.boolean("delete.topic.enable"):
+            # Before version 3 clients do not know the better code.
+            code = KafkaCode.TOPIC_DELETION_DISABLED if request.version >= 3 else (
+                KafkaCode.INVALID_REQUEST
+            )
+            raise KafkaError(code, "delete.topic.enable=false")
+        name = wanted.name
+        if wanted.topic_id != NO_TOPIC_ID:
+            if name is not None:
+                raise KafkaError(KafkaCode.INVALID_REQUEST, "give a name or an id, not both")
+            name = broker.partitions.name_of(wanted.topic_id)
+        state = broker.image.topics.get(name or "")
+        await broker.topics.delete(name or "")
+        answer.name = name
+        if state is not None:
+            answer.topic_id = state.topic_id
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer

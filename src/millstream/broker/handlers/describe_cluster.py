@@ -1,0 +1,29 @@
+"""DescribeCluster (60), versions 0-2."""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker import topic_view
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+BROKERS: Final = 1
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    code, message = KafkaCode.NONE, None
+    if body.endpoint_type != BROKERS:
+        code = KafkaCode.MISMATCHED_ENDPOINT_TYPE
+        message = "this is a broker's listener; there are no controller listeners"
+    return Struct(
+        error_code=code,
+        error_message=message,
+        endpoint_type=BROKERS,
+        cluster_id=broker.image.cluster_id,
+        controller_id=broker.node_id,
+        brokers=topic_view.brokers(broker, request.listener) if code == KafkaCode.NONE else [],
+        cluster_authorized_operations=topic_view.NO_OPERATIONS,
+    )

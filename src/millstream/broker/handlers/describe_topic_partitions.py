@@ -1,0 +1,53 @@
+"""DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker import topic_view
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode
+from millstream.model import NO_TOPIC_ID, topic_name_problem
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+PARTITIONS_MAX: Final = 2000
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    names = sorted({topic.name for topic in body.topics} or broker.image.topics)
+    start, first_index = "", 0
+    if body.cursor is not None:
+        start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
+    room = min(max(body.response_partition_limit, 1), PARTITIONS_MAX)
+    topics: list[Struct] = []
+    for name in names:
+        if name < start:
+            continue
+        index = first_index if name == start else 0
+        if room == 0:
+            return _answer(topics, Struct(topic_name=name, partition_index=index))
+        described, shown, is_whole = _page(broker, name, index, room)
+        topics.append(described)
+        room -= shown
+        if not is_whole:
+            return _answer(topics, Struct(topic_name=name, partition_index=index + shown))
+    return _answer(topics, None)
+
+
+def _page(broker: "Broker", name: str, index: int, room: int) -> tuple[Struct, int, bool]:
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        code = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic_name_problem(name) is not None:
+            code = KafkaCode.INVALID_TOPIC_EXCEPTION
+        return topic_view.absent(name, NO_TOPIC_ID, code), 0, True
+    end = min(index + room, len(topic.partitions))
+    described = topic_view.absent(name, topic.topic_id, KafkaCode.NONE)
+    described.is_internal = topic.is_internal
+    described.partitions = [topic_view.partition(broker, topic, i) for i in range(index, end)]
+    return described, max(end - index, 0), end >= len(topic.partitions)
+
+
+def _answer(topics: list[Struct], next_cursor: Struct | None) -> Struct:
+    return Struct(topics=topics, next_cursor=next_cursor)

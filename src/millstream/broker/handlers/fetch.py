@@ -1,0 +1,237 @@
+"""Fetch (1), versions 4-18: whole batches from the files, straight to the socket.
+
+Answers at once when `min_bytes` are there, something is wrong, or nothing was asked for;
+else waits for records until `max_wait_ms`. The first batch is always sent whole, however
+small the limits, or a consumer with a large record in front of it would never get on.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.broker.connection import Pending, Pieces
+from millstream.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    SessionPartition,
+    wanted,
+)
+from millstream.broker.output import SendRange
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
+from millstream.replication.partition import Partition
+from millstream.replication.waiting import FetchWait
+from millstream.storage.log import FileRange
+from millstream.wire.cursor import Cursor
+from millstream.wire.fetch import (
+    TOPIC_IDS_FROM,
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    FetchTopicResult,
+    read_fetch_request,
+    write_fetch_response,
+)
+from millstream.wire.headers import finish_frame, response_header
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+READ_COMMITTED = 1
+Read = tuple[SessionPartition, FetchResult]
+
+
+def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
+    body = read_fetch_request(cursor, request.version)
+    uses_topic_ids = request.version >= TOPIC_IDS_FROM
+    now_ms = broker.clock.now_ms()
+    session: FetchSession | None = None
+    is_incremental = False
+    if body.session_epoch == FINAL_EPOCH:
+        broker.fetch_sessions.close(body.session_id)
+    elif body.session_epoch == INITIAL_EPOCH:
+        session = broker.fetch_sessions.open(body, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+    else:
+        try:
+            session = broker.fetch_sessions.resume(
+                body, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+            )
+        except KafkaError as error:
+            return _encode(request, error.code, NO_SESSION, [])
+        is_incremental = True
+    if session is not None:
+        partitions = list(session.partitions.values())
+    else:
+        partitions = [
+            SessionPartition(key, partition)
+            for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
+        ]
+    reads, size_bytes = _read_all(broker, body, partitions)
+    if _is_enough(body, reads, size_bytes):
+        return _answer(broker, request, session, reads, is_incremental=is_incremental)
+    return Pending(
+        _answer_later(
+            broker, request, body, session, partitions, size_bytes, is_incremental=is_incremental
+        )
+    )
+
+
+def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
+    return (
+        size_bytes >= body.min_bytes
+        or body.max_wait_ms <= 0
+        or not reads
+        or any(r.code != KafkaCode.NONE or r.diverging_epoch >= 0 for _, r in reads)
+    )
+
+
+async def _answer_later(
+    broker: "Broker",
+    request: Request,
+    body: FetchRequest,
+    session: FetchSession | None,
+    partitions: list[SessionPartition],
+    size_bytes: int,
+    *,
+    is_incremental: bool,
+) -> Pieces:
+    wait = FetchWait(body.min_bytes - size_bytes)
+    watched: list[Partition] = []
+    for partition in partitions:
+        try:
+            watched.append(_locate(broker, partition))
+        except KafkaError:
+            # Gone since we looked: answer that at once.
+            wait.wake()
+            continue
+        watched[-1].add_fetch_wait(wait)
+    try:
+        await asyncio.wait([wait.future], timeout=body.max_wait_ms / 1000)
+    finally:
+        for found in watched:
+            found.remove_fetch_wait(wait)
+    reads, _ = _read_all(broker, body, partitions)
+    return _answer(broker, request, session, reads, is_incremental=is_incremental)
+
+
+def _read_all(
+    broker: "Broker", body: FetchRequest, partitions: list[SessionPartition]
+) -> tuple[list[Read], int]:
+    budget = min(body.max_bytes, broker.fetch_bytes_max)
+    reads: list[Read] = []
+    total = 0
+    for partition in partitions:
+        result = _read(broker, body, partition, budget - total, is_first=total == 0)
+        reads.append((partition, result))
+        total += result.records_bytes
+    return reads, total
+
+
+def _locate(broker: "Broker", partition: SessionPartition) -> Partition:
+    topic = partition.topic
+    name = topic if isinstance(topic, str) else broker.partitions.name_of(topic)
+    return broker.partitions.get(name, partition.request.index)
+
+
+def _read(
+    broker: "Broker",
+    body: FetchRequest,
+    wanted_partition: SessionPartition,
+    budget: int,
+    *,
+    is_first: bool,
+) -> FetchResult:
+    fetch = wanted_partition.request
+    result = FetchResult(fetch.index)
+    try:
+        partition = _locate(broker, wanted_partition)
+        partition.require_online()
+        if body.replica_id >= 0:
+            # No other node is a replica here, whoever says so.
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        partition.check_leader_epoch(fetch.current_leader_epoch)
+        result.high_watermark = partition.high_watermark
+        result.last_stable_offset = partition.last_stable_offset
+        result.log_start_offset = partition.log.log_start_offset
+        result.aborted = [] if body.isolation_level == READ_COMMITTED else None
+        if _has_diverged(partition, fetch, result):
+            return result
+        if budget > 0 or is_first:
+            result.records = partition.read(
+                fetch.offset,
+                max_bytes=max(min(fetch.max_bytes, budget), 0),
+                at_least_one=is_first,
+            )
+    except KafkaError as error:
+        result.code = error.code
+        if error.code in (KafkaCode.FENCED_LEADER_EPOCH, KafkaCode.NOT_LEADER_OR_FOLLOWER):
+            result.leader_id, result.leader_epoch = partition.leader_id, partition.leader_epoch
+        return result
+    if isinstance(result.records, FileRange):
+        result.records_bytes = result.records.length
+    return result
+
+
+def _has_diverged(partition: Partition, fetch: FetchPartition, result: FetchResult) -> bool:
+    """Did the reader see records that a power cut took back? (KIP-595)"""
+    if fetch.last_fetched_epoch == NO_LEADER_EPOCH:
+        return False
+    epoch, end_offset = partition.log.epochs.end_offset_for(fetch.last_fetched_epoch)
+    if epoch == fetch.last_fetched_epoch and end_offset >= fetch.offset:
+        return False
+    if epoch < 0:
+        raise KafkaError(KafkaCode.OFFSET_OUT_OF_RANGE)
+    result.diverging_epoch, result.diverging_offset = epoch, end_offset
+    return True
+
+
+def _answer(
+    broker: "Broker",
+    request: Request,
+    session: FetchSession | None,
+    reads: list[Read],
+    *,
+    is_incremental: bool,
+) -> Pieces:
+    session_id = session.id if session is not None else NO_SESSION
+    topics: list[FetchTopicResult] = []
+    by_key: dict[object, FetchTopicResult] = {}
+    for partition, result in reads:
+        is_news = partition.is_news(result)
+        if is_incremental and not is_news:
+            continue
+        if result.records_bytes and session is not None and is_incremental:
+            session.move_to_end(partition)
+        topic = by_key.get(partition.topic)
+        if topic is None:
+            key = partition.topic
+            topic = (
+                FetchTopicResult(key, NO_TOPIC_ID)
+                if isinstance(key, str)
+                else FetchTopicResult("", key)
+            )
+            by_key[key] = topic
+            topics.append(topic)
+        topic.partitions.append(result)
+    return _encode(request, KafkaCode.NONE, session_id, topics)
+
+
+def _encode(
+    request: Request, code: KafkaCode, session_id: int, topics: list[FetchTopicResult]
+) -> Pieces:
+    extra = 0
+    for topic in topics:
+        for result in topic.partitions:
+            if isinstance(result.records, FileRange):
+                # Pinned from here on: the file may be deleted while the reply waits.
+                result.records = SendRange(result.records)
+                extra += result.records_bytes
+    out = response_header(request.header)
+    pieces = write_fetch_response(
+        out, request.version, code=code, session_id=session_id, topics=topics
+    )
+    later = sum(len(piece) for piece in pieces[1:] if isinstance(piece, bytearray))
+    finish_frame(out, extra + later)
+    return pieces

@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to and subtract from settings."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker import config_view
+from millstream.broker.handlers.describe_configs import broker_of
+from millstream.broker.request import Request
+from millstream.cluster.changes import ConfigChange, ConfigOperation
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    answers = []
+    for resource in body.resources:
+        answer = Struct(
+            error_code=KafkaCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            await _alter(broker, resource, validate_only=body.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        answers.append(answer)
+    return Struct(responses=answers)
+
+
+async def _alter(broker: "Broker", resource: Struct, *, validate_only: bool) -> None:
+    name = resource.resource_name
+    changes = [_change(config) for config in resource.configs]
+    if len({change.name for change in changes}) < len(changes):
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "an option is named twice")
+    if resource.resource_type == config_view.TOPIC:
+        await broker.topics.alter_topic_configs(name, changes, validate_only=validate_only)
+    elif resource.resource_type == config_view.BROKER:
+        broker_id = broker_of(broker, name)
+        await broker.topics.alter_broker_configs(broker_id, changes, validate_only=validate_only)
+    else:
+        raise KafkaError(
+            KafkaCode.INVALID_REQUEST,
+            f"resource type {resource.resource_type} has no options here",
+        )
+
+
+def _change(config: Struct) -> ConfigChange:
+    try:
+        operation = ConfigOperation(config.config_operation)
+    except ValueError:
+        raise KafkaError(
+            KafkaCode.INVALID_REQUEST, f"unknown operation {config.config_operation}"
+        ) from None
+    return ConfigChange(config.name, config.value, operation)

@@ -1,0 +1,87 @@
+"""ListOffsets (2), versions 1-11: the ends of a partition, and offsets by timestamp.
+
+Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp,
+-4 earliest on local disk (the same here), -5 latest in remote storage and -6 earliest
+pending upload (there is none: answered with no offset, as Kafka does without tiering).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
+from millstream.replication.partition import Partition
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+NO_OFFSET: Final = -1
+READ_COMMITTED: Final = 1
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    return Struct(
+        topics=[
+            Struct(
+                name=topic.name,
+                partitions=[
+                    _one(broker, topic.name, wanted, body.isolation_level)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _one(broker: "Broker", topic: str, wanted: Struct, isolation_level: int) -> Struct:
+    answer = Struct(
+        partition_index=wanted.partition_index,
+        error_code=KafkaCode.NONE,
+        timestamp=NO_TIMESTAMP_MS,
+        offset=NO_OFFSET,
+        leader_epoch=NO_LEADER_EPOCH,
+    )
+    try:
+        partition = broker.partitions.get(topic, wanted.partition_index)
+        partition.require_online()
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        _look_up(partition, wanted.timestamp, isolation_level, answer)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer: Struct) -> None:
+    log = partition.log
+    end = (
+        partition.last_stable_offset
+        if isolation_level == READ_COMMITTED
+        else partition.high_watermark
+    )
+    if timestamp == LATEST:
+        answer.offset, answer.leader_epoch = end, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        pass
+    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        found = (
+            log.offset_of_max_timestamp()
+            if timestamp == MAX_TIMESTAMP
+            else log.offset_for_timestamp(timestamp, upto_offset=end)
+        )
+        if found is not None:
+            answer.offset = found.offset
+            answer.timestamp = found.timestamp_ms
+            answer.leader_epoch = found.leader_epoch
+    else:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, f"unknown timestamp {timestamp}")

@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where an epoch ended, so that a reader learns
+whether what it read was taken back."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    return Struct(
+        topics=[
+            Struct(
+                topic=topic.topic,
+                partitions=[_one(broker, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
+    answer = Struct(
+        error_code=KafkaCode.NONE, partition=wanted.partition, leader_epoch=-1, end_offset=-1
+    )
+    try:
+        partition = broker.partitions.get(topic, wanted.partition)
+        partition.require_online()
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        if wanted.leader_epoch == partition.leader_epoch:
+            answer.leader_epoch = partition.leader_epoch
+            answer.end_offset = partition.log.next_offset
+        else:
+            answer.leader_epoch, answer.end_offset = partition.log.epochs.end_offset_for(
+                wanted.leader_epoch
+            )
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,76 @@
+"""Work that comes round by itself: retention, checkpoints, deletions, late syncs."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+# Between two steps over this many partitions the loop serves clients.
+PARTITIONS_PER_STEP: Final = 200
+SWEEP_SECONDS: Final = 1.0
+
+
+async def keep_house(broker: "Broker") -> None:
+    """Runs until cancelled. The intervals are read anew each time: they are dynamic."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            _every(
+                lambda: broker.config.int("log.retention.check.interval.ms") / 1000,
+                lambda: apply_retention(broker),
+            )
+        )
+        group.create_task(
+            _every(
+                lambda: broker.config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
+                lambda: checkpoint(broker),
+            )
+        )
+        group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(broker)))
+
+
+async def _every(
+    seconds: Callable[[], float], step: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    while True:
+        await asyncio.sleep(seconds())
+        try:
+            await step()
+        except OSError as error:
+            # The next round tries again; a dead disk is found by whoever writes to it.
+            log.warning("housekeeping failed: %s", error)
+
+
+async def apply_retention(broker: "Broker") -> None:
+    """Drop segments that are too old or too many; expired producers go with them."""
+    now_ms = broker.clock.now_ms()
+    has_removed = False
+    for count, partition in enumerate(list(broker.partitions), start=1):
+        if partition.offline_reason is None:
+            has_removed |= bool(partition.log.apply_retention(now_ms))
+        if count % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)
+    if has_removed:
+        await broker.checkpoint()
+
+
+async def checkpoint(broker: "Broker") -> None:
+    """Sync what nobody waited for, so that a crash leaves little to check, and say so."""
+    for partition in broker.partitions:
+        if partition.log.synced_offset < partition.log.next_offset:
+            broker.durability.request(partition)
+    await broker.checkpoint()
+
+
+async def sweep(broker: "Broker") -> None:
+    now_ms = broker.clock.now_ms()
+    broker.store.sweep(now_ms)
+    for count, partition in enumerate(list(broker.partitions), start=1):
+        if partition.offline_reason is None and partition.log.is_flush_due(now_ms):
+            broker.durability.request(partition)
+        if count % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)

@@ -1,0 +1,44 @@
+"""From a topic's options to what the log engine needs to know."""
+
+from typing import Final
+
+from millstream.config import BrokerConfig, TopicConfig
+from millstream.model import Codec, TimestampType
+from millstream.storage.log import LogConfig
+
+_CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "none": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
+    policy = topic.list("cleanup.policy")
+    is_append_time = topic.string("message.timestamp.type") == "LogAppendTime"
+    return LogConfig(
+        segment_bytes=topic.int("segment.bytes"),
+        segment_ms=topic.int("segment.ms"),
+        segment_jitter_ms=topic.int("segment.jitter.ms"),
+        segment_index_bytes=topic.int("segment.index.bytes"),
+        index_interval_bytes=topic.int("index.interval.bytes"),
+        retention_ms=topic.int("retention.ms"),
+        retention_bytes=topic.int("retention.bytes"),
+        max_message_bytes=topic.int("max.message.bytes"),
+        timestamp_type=(
+            TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        ),
+        timestamp_before_max_ms=topic.int("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=topic.int("message.timestamp.after.max.ms"),
+        # "producer" keeps what the producer chose.
+        compression_type=_CODECS.get(topic.string("compression.type")),
+        is_compacted="compact" in policy,
+        is_deleted="delete" in policy,
+        file_delete_delay_ms=topic.int("file.delete.delay.ms"),
+        flush_messages=topic.int("flush.messages"),
+        flush_ms=topic.int("flush.ms"),
+        producer_expiration_ms=broker.int("producer.id.expiration.ms"),
+    )

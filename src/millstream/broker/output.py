@@ -1,0 +1,174 @@
+"""What waits to be sent on one connection: bytes, and ranges of files.
+
+Small replies are gathered into one `sendmsg`; a range of a log file goes out with
+`sendfile` and never enters Python. A range that is not in the page cache would stop the
+event loop while the disk is read, so it is warmed in a thread first.
+"""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Final
+
+from millstream.broker import pagecache
+from millstream.storage.log import FileRange
+
+# One sendmsg takes at most IOV_MAX (1024) buffers; beyond a few dozen nothing is gained.
+GATHER_MAX: Final = 64
+# One slow reader of a large range must not hold the loop: this much, then the next socket.
+SENDFILE_BYTES_MAX: Final = 4 << 20
+
+
+class Sent(Enum):
+    EVERYTHING = auto()
+    SOCKET_FULL = auto()
+    # The next range is not in the page cache: read `OutputQueue.cold_range` elsewhere first.
+    COLD = auto()
+    # Enough for one turn of the loop; there is more.
+    TURN_OVER = auto()
+
+
+class SendRange:
+    """A range of a file on its way out; the file stays pinned until it is sent or dropped."""
+
+    __slots__ = ("fd", "file", "left", "position", "warm_until")
+
+    def __init__(self, file_range: FileRange) -> None:
+        self.file = file_range.file
+        self.fd = self.file.pin()
+        self.position = file_range.position
+        self.left = file_range.length
+        # Everything before this position is known to be in the page cache.
+        self.warm_until = 0
+
+    def release(self) -> None:
+        self.file.unpin()
+
+
+class ColdWindow:
+    """A piece of a file that a thread reads; pinned of its own, for the connection may
+    close and drop its range meanwhile, and a closed descriptor's number is reused."""
+
+    __slots__ = ("_file", "window")
+
+    def __init__(self, pending: SendRange) -> None:
+        self._file = pending.file
+        length = min(pending.left, pagecache.WINDOW_BYTES)
+        self.window = (self._file.pin(), pending.position, length)
+
+    def release(self) -> None:
+        self._file.unpin()
+
+
+def release_all(pieces: Iterable[object]) -> None:
+    """Let go of the files of a reply that will not be sent."""
+    for piece in pieces:
+        if isinstance(piece, SendRange):
+            piece.release()
+
+
+class OutputQueue:
+    __slots__ = ("_chunks", "size_bytes")
+
+    def __init__(self) -> None:
+        self._chunks: deque[memoryview | SendRange] = deque()
+        self.size_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def push(self, piece: object) -> None:
+        """Queue bytes, or a range of a file."""
+        if isinstance(piece, SendRange):
+            self._chunks.append(piece)
+            self.size_bytes += piece.left
+        else:
+            assert isinstance(piece, (bytes, bytearray, memoryview))
+            self._chunks.append(memoryview(piece))
+            self.size_bytes += len(piece)
+
+    def clear(self) -> None:
+        """Drop everything; files are let go."""
+        release_all(self._chunks)
+        self._chunks.clear()
+        self.size_bytes = 0
+
+    def send(self, sock: socket.socket) -> Sent:
+        """Send as much as the socket takes. Raises OSError when the peer is gone."""
+        budget = SENDFILE_BYTES_MAX
+        while self._chunks:
+            head = self._chunks[0]
+            try:
+                if isinstance(head, SendRange):
+                    if budget <= 0:
+                        return Sent.TURN_OVER
+                    if not self._is_warm(head):
+                        return Sent.COLD
+                    budget -= self._send_range(sock, head, budget)
+                else:
+                    self._send_bytes(sock)
+            except BlockingIOError:
+                return Sent.SOCKET_FULL
+        return Sent.EVERYTHING
+
+    def _is_warm(self, pending: SendRange) -> bool:
+        if pending.position < pending.warm_until:
+            return True
+        window = min(pending.left, pagecache.WINDOW_BYTES)
+        if pagecache.is_cached(pending.fd, pending.position, window):
+            pending.warm_until = pending.position + window
+            return True
+        return False
+
+    def pin_cold_window(self) -> "ColdWindow":
+        """What must be read into the page cache before sending goes on."""
+        head = self._chunks[0]
+        assert isinstance(head, SendRange)
+        return ColdWindow(head)
+
+    def window_is_warm(self) -> None:
+        head = self._chunks[0]
+        assert isinstance(head, SendRange)
+        head.warm_until = head.position + min(head.left, pagecache.WINDOW_BYTES)
+
+    def _send_range(self, sock: socket.socket, pending: SendRange, budget: int) -> int:
+        # Never past what is known to be cached.
+        count = min(pending.left, budget, pending.warm_until - pending.position)
+        sent = os.sendfile(sock.fileno(), pending.fd, pending.position, count)
+        if sent == 0:
+            # The file is shorter than the range promised; the client would wait for ever.
+            raise OSError(f"log file ended {pending.left} bytes early")
+        pending.position += sent
+        pending.left -= sent
+        self.size_bytes -= sent
+        if not pending.left:
+            self._chunks.popleft()
+            pending.release()
+        return sent
+
+    def _send_bytes(self, sock: socket.socket) -> None:
+        buffers: list[memoryview] = []
+        flags = 0
+        for chunk in self._chunks:
+            if isinstance(chunk, SendRange):
+                # The range follows at once: let the kernel put both in one packet.
+                flags = socket.MSG_MORE
+                break
+            buffers.append(chunk)
+            if len(buffers) == GATHER_MAX:
+                break
+        if len(buffers) == 1:
+            sent = sock.send(buffers[0], flags)
+        else:
+            sent = sock.sendmsg(buffers, (), flags)
+        self.size_bytes -= sent
+        while sent:
+            head = self._chunks[0]
+            assert isinstance(head, memoryview)
+            if sent < len(head):
+                self._chunks[0] = head[sent:]
+                return
+            sent -= len(head)
+            self._chunks.popleft()

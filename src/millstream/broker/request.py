@@ -1,0 +1,20 @@
+"""What a handler is given besides the body: who asks, over what, in which version."""
+
+from dataclasses import dataclass
+
+from millstream.broker.connection import Connection
+from millstream.wire.headers import RequestHeader
+
+
+@dataclass(slots=True)
+class Request:
+    header: RequestHeader
+    connection: Connection
+
+    @property
+    def version(self) -> int:
+        return self.header.version
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener

@@ -1,0 +1,213 @@
+"""Listening sockets, the connections they accept, and the limits on them."""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection, Pending, Pieces
+from millstream.errors import StartError
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+ACCEPT_BURST: Final = 64
+# How long a client may take over one frame, or over reading what we sent.
+FRAME_SECONDS_MAX: Final = 30.0
+SEND_STALL_SECONDS_MAX: Final = 30.0
+SWEEP_SECONDS: Final = 1.0
+# Out of descriptors: accepting again at once would only spin.
+ACCEPT_PAUSE_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    frame_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    idle_seconds_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener is bound."""
+
+    name: str
+    host: str
+    port: int
+
+
+Dispatch = Callable[[Connection, memoryview], Pieces | Pending]
+
+
+class Server:
+    def __init__(self, dispatch: Dispatch, limits: Limits) -> None:
+        self._dispatch = dispatch
+        self.limits = limits
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.connections: set[Connection] = set()
+        self.endpoints: list[Endpoint] = []
+        self._per_ip: Counter[str] = Counter()
+        self._listening: list[tuple[socket.socket, str]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # A descriptor to give up when there are none left, so that a client can be told.
+        self._spare_fd = os.open(os.devnull, os.O_RDONLY)
+        self._cold_readers = ThreadPoolExecutor(2, thread_name_prefix="cold-read")
+
+    # -- listening ------------------------------------------------------------------
+
+    def bind(self, name: str, host: str, port: int) -> Endpoint:
+        """Take the port; nobody is accepted before `start`."""
+        try:
+            info = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except socket.gaierror as error:
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        sock = socket.socket(info[0], socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        try:
+            sock.bind(info[4])
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise StartError(_bind_problem(host, port, error)) from None
+        endpoint = Endpoint(name, host, sock.getsockname()[1])
+        self._listening.append((sock, name))
+        self.endpoints.append(endpoint)
+        return endpoint
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock, name in self._listening:
+            loop.add_reader(sock.fileno(), self._accept, sock, name)
+        self.spawn(self._sweep())
+
+    def _accept(self, listening: socket.socket, name: str) -> None:
+        for _ in range(ACCEPT_BURST):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                self._turn_one_away(listening, name)
+                return
+            self._admit(sock, name, address)
+
+    def _turn_one_away(self, listening: socket.socket, name: str) -> None:
+        os.close(self._spare_fd)
+        try:
+            listening.accept()[0].close()
+        except OSError as error:
+            log.debug("nobody left to turn away: %s", error)
+        finally:
+            self._spare_fd = os.open(os.devnull, os.O_RDONLY)
+        log.warning("out of file descriptors: refusing connections on %s for a moment", name)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+        loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again, listening, name)
+
+    def _accept_again(self, listening: socket.socket, name: str) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(
+                listening.fileno(), self._accept, listening, name
+            )
+
+    def _admit(self, sock: socket.socket, name: str, address: tuple[Any, ...]) -> None:
+        ip = str(address[0])
+        if len(self.connections) >= self.limits.connections_max:
+            log.warning("refused %s: max.connections=%d", ip, self.limits.connections_max)
+            sock.close()
+            return
+        if self._per_ip[ip] >= self.limits.connections_per_ip_max:
+            log.warning(
+                "refused %s: max.connections.per.ip=%d", ip, self.limits.connections_per_ip_max
+            )
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._per_ip[ip] += 1
+        now = asyncio.get_running_loop().time()
+        peer = f"{ip}:{address[1]}"
+        self.connections.add(Connection(self, sock, listener=name, peer=peer, now=now))
+
+    # -- what connections ask of us -------------------------------------------------
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
+        return self._dispatch(connection, frame)
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        ip = connection.peer.rpartition(":")[0]
+        self._per_ip[ip] -= 1
+        if self._per_ip[ip] <= 0:
+            del self._per_ip[ip]
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(self._cold_readers, call)
+
+    # -- deadlines ------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.connections):
+                reason = self._overdue(connection, now)
+                if reason is not None:
+                    connection.close(reason)
+
+    def _overdue(self, connection: Connection, now: float) -> str | None:
+        began = connection.stalled_since
+        if began is not None and now - began > FRAME_SECONDS_MAX:
+            return f"frame incomplete for {FRAME_SECONDS_MAX:.0f} s"
+        if connection.has_output and now - connection.sent_at > SEND_STALL_SECONDS_MAX:
+            return f"replies not read for {SEND_STALL_SECONDS_MAX:.0f} s"
+        if now - max(connection.received_at, connection.sent_at) > self.limits.idle_seconds_max:
+            return "idle (connections.max.idle.ms)"
+        return None
+
+    # -- the end --------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock, _ in self._listening:
+            loop.remove_reader(sock.fileno())
+            sock.close()
+        self._listening.clear()
+        for connection in list(self.connections):
+            connection.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._cold_readers.shutdown(wait=True)
+        os.close(self._spare_fd)
+
+
+def _bind_problem(host: str, port: int, error: OSError) -> str:
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"cannot listen on {where}: the port is in use. "
+            "Stop the other program, or choose another port (port 0 picks a free one)."
+        )
+    if error.errno == errno.EACCES:
+        return f"cannot listen on {where}: permission denied (ports below 1024 need root)."
+    return f"cannot listen on {where}: {error.strerror}"

@@ -1,0 +1,69 @@
+"""Topics, partitions and brokers as Metadata and its relatives show them."""
+
+from typing import TYPE_CHECKING
+
+from millstream.cluster.state import TopicState
+from millstream.errors import KafkaCode
+from millstream.model import TopicId
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+# "Not asked for": authorized operations exist once there is an authorizer.
+NO_OPERATIONS = -2147483648
+
+
+def brokers(broker: "Broker", listener: str) -> list[Struct]:
+    """The brokers at the addresses of the listener that was asked."""
+    host, port = broker.advertised(listener)
+    rack = broker.config.optional_string("broker.rack")
+    return [
+        Struct(
+            node_id=broker.node_id,
+            broker_id=broker.node_id,
+            host=host,
+            port=port,
+            rack=rack,
+            is_fenced=False,
+        )
+    ]
+
+
+def describe(broker: "Broker", topic: TopicState) -> Struct:
+    return Struct(
+        error_code=KafkaCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[partition(broker, topic, i) for i in range(len(topic.partitions))],
+        topic_authorized_operations=NO_OPERATIONS,
+    )
+
+
+def partition(broker: "Broker", topic: TopicState, index: int) -> Struct:
+    state = topic.partitions[index]
+    found = broker.partitions.find(topic.name, index)
+    is_online = found is not None and found.offline_reason is None
+    return Struct(
+        error_code=KafkaCode.NONE if is_online else KafkaCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader if is_online else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if is_online else list(state.replicas),
+    )
+
+
+def absent(name: str | None, topic_id: TopicId, code: KafkaCode) -> Struct:
+    return Struct(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=[],
+        topic_authorized_operations=NO_OPERATIONS,
+    )

@@ -1,0 +1,161 @@
+"""Changes to topics: first in the coordination store, then on this node's disk.
+
+The store is durable before anything happens here, so after a crash in between the start
+finds the difference: a partition without a directory gets one, a directory without a topic
+is put aside.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from millstream.broker.log_config import log_config
+from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.controller import TopicResult
+from millstream.cluster.state import TopicState
+from millstream.config import topic_config
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import INTERNAL_TOPICS, TopicPartition
+from millstream.replication.partition import Partition
+from millstream.storage.log import LogConfig
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+
+class Topics:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    # -- topics ---------------------------------------------------------------------
+
+    async def create(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool
+    ) -> list[TopicResult]:
+        results = await self._broker.controller.create_topics(wanted, validate_only=validate_only)
+        if not validate_only:
+            for result in results:
+                if result.state is not None and result.error is None:
+                    self.open_partitions(result.state)
+        return results
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        """Create topics that a client named; what could not be created, and why."""
+        wanted = [NewTopic(name=n, partitions=-1, replication_factor=-1) for n in names]
+        results = await self.create(wanted, validate_only=False)
+        return {result.name: result.error for result in results if result.error is not None}
+
+    async def delete(self, name: str) -> None:
+        if name in INTERNAL_TOPICS:
+            raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal")
+        [result] = await self._broker.controller.delete_topics([name])
+        if result.error is not None:
+            raise result.error
+        for partition in self._broker.partitions.remove_topic(name):
+            partition.go_away()
+            self._broker.durability.forget(partition)
+            self._broker.store.delete(partition.topic_partition)
+
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> None:
+        result = await self._broker.controller.create_partitions(
+            name, count, assignments, validate_only=validate_only
+        )
+        if result.error is not None:
+            raise result.error
+        if result.state is not None and not validate_only:
+            self.open_partitions(result.state)
+
+    # -- settings -------------------------------------------------------------------
+
+    async def alter_topic_configs(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
+    ) -> None:
+        state = await self._broker.controller.alter_topic_configs(
+            name, changes, validate_only=validate_only
+        )
+        if not validate_only:
+            self._apply_config(state)
+
+    async def replace_topic_configs(
+        self, name: str, settings: dict[str, str | None], *, validate_only: bool
+    ) -> None:
+        state = await self._broker.controller.replace_topic_configs(
+            name, settings, validate_only=validate_only
+        )
+        if not validate_only:
+            self._apply_config(state)
+
+    async def alter_broker_configs(
+        self, broker_id: int | None, changes: Sequence[ConfigChange], *, validate_only: bool
+    ) -> None:
+        await self._broker.controller.alter_broker_configs(
+            broker_id, changes, validate_only=validate_only
+        )
+        if not validate_only:
+            self._apply_broker_config()
+
+    async def replace_broker_configs(
+        self, broker_id: int | None, settings: dict[str, str | None], *, validate_only: bool
+    ) -> None:
+        await self._broker.controller.replace_broker_configs(
+            broker_id, settings, validate_only=validate_only
+        )
+        if not validate_only:
+            self._apply_broker_config()
+
+    def _apply_broker_config(self) -> None:
+        self._broker.reload_config()
+        for state in self._broker.image.topics.values():
+            self._apply_config(state)
+
+    def _apply_config(self, state: TopicState) -> None:
+        config = self.config_of(state)
+        for partition in self._broker.partitions.of_topic(state.name).values():
+            partition.log.update_config(config)
+
+    def config_of(self, state: TopicState) -> LogConfig:
+        broker_config = self._broker.config
+        return log_config(broker_config, topic_config(broker_config, state.overrides))
+
+    # -- partitions -----------------------------------------------------------------
+
+    def open_partitions(self, state: TopicState) -> None:
+        """Make this node's partitions of a topic usable: those that are not yet."""
+        broker = self._broker
+        config = self.config_of(state)
+        missing = [
+            TopicPartition(state.name, index)
+            for index in range(len(state.partitions))
+            if broker.partitions.find(state.name, index) is None
+        ]
+        absent = [where for where in missing if where not in broker.store.logs]
+        absent = [where for where in absent if where not in broker.store.offline]
+        broker.store.create_many(absent, state.topic_id, config)
+        for where in missing:
+            offline_reason = broker.store.offline.get(where)
+            partition_log = broker.store.logs.get(where)
+            if partition_log is None:
+                log.error("partition %s is offline: %s", where, offline_reason)
+                continue
+            partition_log.update_config(config)
+            epoch = state.partitions[where.partition].leader_epoch
+            partition_log.epochs.assign(epoch, partition_log.next_offset)
+            broker.partitions.add(
+                Partition(
+                    where,
+                    state.topic_id,
+                    partition_log,
+                    leader_id=broker.node_id,
+                    leader_epoch=epoch,
+                    on_disk_failure=broker.fail_disk,
+                )
+            )

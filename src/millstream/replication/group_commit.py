@@ -1,0 +1,180 @@
+"""Group commit: many produces over many partitions share one sync of the disk.
+
+A round takes everything that is dirty when it begins and syncs it in a thread. What is
+appended meanwhile waits for the next round, which starts at once. So the more clients
+wait, the more each round carries.
+
+A sync that fails is never repeated: the kernel may have dropped the dirty pages and would
+report success the second time. The directory is then finished, and so is every waiter.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
+from millstream.storage.syncing import SyncTicket, sync
+
+log = logging.getLogger(__name__)
+
+
+class GroupCommit:
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
+        self._on_failure = on_failure
+        self._waiting: dict[Partition, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._dirty: set[Partition] = set()
+        self._is_running = False
+        self._failure: str | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self.rounds = 0
+
+    def wait_if_needed(
+        self, partition: Partition, next_offset: int, *, is_acks_all: bool
+    ) -> "asyncio.Future[None] | None":
+        """What an answer has to wait for; None when it may leave at once."""
+        partition_log = partition.log
+        unsynced = next_offset - partition_log.synced_offset
+        if unsynced <= 0 and self._failure is None:
+            return None
+        # flush.messages counts records that may be unsynced, whatever the acks.
+        if not is_acks_all and unsynced < partition_log.config.flush_messages:
+            return None
+        return self.wait_synced(partition, next_offset)
+
+    def wait_synced(self, partition: Partition, next_offset: int) -> "asyncio.Future[None]":
+        """Done when everything below `next_offset` is on the disk."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            future.set_exception(_storage_error(self._failure))
+        elif partition.log.synced_offset >= next_offset:
+            future.set_result(None)
+        else:
+            self._waiting.setdefault(partition, deque()).append((next_offset, future))
+            self.request(partition)
+        return future
+
+    def request(self, partition: Partition) -> None:
+        """Have the partition synced soon."""
+        if self._failure is not None:
+            return
+        self._dirty.add(partition)
+        if not self._is_running:
+            self._is_running = True
+            # At the end of this turn: everything this turn appends joins the round.
+            asyncio.get_running_loop().call_soon(self._begin_round)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted; nobody gets an answer about it any more."""
+        self._dirty.discard(partition)
+        for _, future in self._waiting.pop(partition, ()):
+            _fail(future, KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    def _begin_round(self) -> None:
+        tickets: list[tuple[Partition, SyncTicket]] = []
+        for partition in self._dirty:
+            ticket = partition.log.begin_sync()
+            if ticket is not None:
+                tickets.append((partition, ticket))
+            else:
+                self._release(partition)
+        self._dirty.clear()
+        if not tickets:
+            self._is_running = False
+            return
+        self.rounds += 1
+        done = asyncio.get_running_loop().run_in_executor(
+            self._thread, sync, [ticket for _, ticket in tickets]
+        )
+        done.add_done_callback(lambda future: self._end_round(future, tickets))
+
+    def _end_round(
+        self, done: "asyncio.Future[None]", tickets: list[tuple[Partition, SyncTicket]]
+    ) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            self.fail(f"sync failed: {error}")
+            return
+        for partition, ticket in tickets:
+            partition.log.end_sync(ticket)
+            self._release(partition)
+        self._is_running = False
+        if self._dirty:
+            self._is_running = True
+            self._begin_round()
+
+    def _release(self, partition: Partition) -> None:
+        waiting = self._waiting.get(partition)
+        if waiting is None:
+            return
+        synced = partition.log.synced_offset
+        # Not in offset order: a duplicate waits for its original, behind newer appends.
+        left: deque[tuple[int, asyncio.Future[None]]] = deque()
+        for next_offset, future in waiting:
+            if next_offset > synced:
+                left.append((next_offset, future))
+            elif not future.done():
+                future.set_result(None)
+        if left:
+            self._waiting[partition] = left
+            self._dirty.add(partition)
+        else:
+            del self._waiting[partition]
+
+    def fail(self, reason: str) -> None:
+        """The disk is gone: nothing is acknowledged from here on."""
+        if self._failure is not None:
+            return
+        self._failure = reason
+        for waiting in self._waiting.values():
+            for _, future in waiting:
+                _fail(future, _storage_error(reason))
+        self._waiting.clear()
+        self._dirty.clear()
+        self._on_failure(reason)
+
+    async def stop(self) -> None:
+        """Let the round that runs end."""
+        while self._is_running and self._failure is None:
+            await asyncio.sleep(0.001)
+        self._thread.shutdown(wait=True)
+
+
+def _storage_error(reason: str) -> KafkaError:
+    return KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason)
+
+
+def _fail(future: "asyncio.Future[None]", error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # The client may have gone; then nobody asks, and that is no news.
+        future.exception()
+
+
+class Durability(Protocol):
+    """How a produce learns that its records are safe."""
+
+    def wait_if_needed(
+        self, partition: Partition, next_offset: int, *, is_acks_all: bool
+    ) -> "asyncio.Future[None] | None": ...
+    def request(self, partition: Partition) -> None: ...
+    def forget(self, partition: Partition) -> None: ...
+    def fail(self, reason: str) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class PageCacheDurability:
+    """`--dev`: the page cache is safe enough; a killed process loses nothing."""
+
+    def wait_if_needed(
+        self, partition: Partition, next_offset: int, *, is_acks_all: bool
+    ) -> "asyncio.Future[None] | None":
+        return None
+
+    def request(self, partition: Partition) -> None: ...
+    def forget(self, partition: Partition) -> None: ...
+    def fail(self, reason: str) -> None: ...
+    async def stop(self) -> None: ...

@@ -1,0 +1,118 @@
+"""A partition as its leader: the log, the leader epoch, and who waits for it.
+
+One node leads all its partitions and is their only replica, so the high watermark is the
+end of the log. What is safe on the disk is another matter: see `group_commit`.
+"""
+
+import logging
+from collections.abc import Callable
+
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
+from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
+from millstream.replication.waiting import FetchWait
+from millstream.storage.log import Appended, FileRange, Log
+
+log = logging.getLogger(__name__)
+
+
+class Partition:
+    __slots__ = (
+        "_fetch_waits",
+        "_on_disk_failure",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "offline_reason",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        partition_log: Log,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        on_disk_failure: Callable[[str], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = partition_log
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.offline_reason: str | None = None
+        self._fetch_waits: set[FetchWait] | None = None
+        self._on_disk_failure = on_disk_failure
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        # Nothing below the high watermark is undecided: there are no transactions yet.
+        return self.log.high_watermark
+
+    def require_online(self) -> None:
+        if self.offline_reason is not None:
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Fence a client that knows an older leadership, or a newer one than ours (KIP-320)."""
+        if current_leader_epoch == NO_LEADER_EPOCH:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(KafkaCode.FENCED_LEADER_EPOCH)
+        if current_leader_epoch > self.leader_epoch:
+            raise KafkaError(KafkaCode.UNKNOWN_LEADER_EPOCH)
+
+    def append(self, data: memoryview, *, now_ms: int) -> Appended:
+        """Write what a producer sent. `data` is restamped in place."""
+        self.require_online()
+        try:
+            appended = self.log.append_as_leader(
+                data, leader_epoch=self.leader_epoch, now_ms=now_ms
+            )
+        except LogDirFailed as error:
+            self._on_disk_failure(str(error))
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if self._fetch_waits and not appended.is_duplicate:
+            for wait in tuple(self._fetch_waits):
+                wait.arrived(len(data))
+        return appended
+
+    def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
+        """Whole batches from `offset` on, as far as consumers may see."""
+        self.require_online()
+        return self.log.read(
+            offset,
+            max_bytes=max_bytes,
+            upto_offset=self.high_watermark,
+            at_least_one=at_least_one,
+        )
+
+    def add_fetch_wait(self, wait: FetchWait) -> None:
+        if self._fetch_waits is None:
+            self._fetch_waits = set()
+        self._fetch_waits.add(wait)
+
+    def remove_fetch_wait(self, wait: FetchWait) -> None:
+        if self._fetch_waits is not None:
+            self._fetch_waits.discard(wait)
+
+    def wake_fetches(self) -> None:
+        for wait in tuple(self._fetch_waits or ()):
+            wait.wake()
+
+    def go_offline(self, reason: str) -> None:
+        if self.offline_reason is None:
+            log.error("partition %s is offline: %s", self.topic_partition, reason)
+        self.offline_reason = reason
+        self.wake_fetches()
+
+    def go_away(self) -> None:
+        """The topic is deleted: whoever still holds this partition learns it."""
+        self.offline_reason = "the topic is deleted"
+        self.wake_fetches()

@@ -1,0 +1,47 @@
+"""The partitions of this node, by topic name and by topic id."""
+
+from collections.abc import Iterator
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.replication.partition import Partition
+
+
+class PartitionTable:
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._names: dict[TopicId, str] = {}
+
+    def add(self, partition: Partition) -> None:
+        where = partition.topic_partition
+        self._topics.setdefault(where.topic, {})[where.partition] = partition
+        if partition.topic_id != NO_TOPIC_ID:
+            self._names[partition.topic_id] = where.topic
+
+    def remove_topic(self, name: str) -> list[Partition]:
+        removed = list(self._topics.pop(name, {}).values())
+        for partition in removed:
+            self._names.pop(partition.topic_id, None)
+        return removed
+
+    def get(self, name: str, index: int) -> Partition:
+        try:
+            return self._topics[name][index]
+        except KeyError:
+            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def find(self, name: str, index: int) -> Partition | None:
+        return self._topics.get(name, {}).get(index)
+
+    def name_of(self, topic_id: TopicId) -> str:
+        try:
+            return self._names[topic_id]
+        except KeyError:
+            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID) from None
+
+    def of_topic(self, name: str) -> dict[int, Partition]:
+        return self._topics.get(name, {})
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._topics.values():
+            yield from partitions.values()

@@ -1,0 +1,23 @@
+"""Requests that wait for a partition: fetches for bytes, produces for durability."""
+
+import asyncio
+
+
+class FetchWait:
+    """One long-polling fetch, registered with every partition it reads."""
+
+    __slots__ = ("future", "missing_bytes")
+
+    def __init__(self, missing_bytes: int) -> None:
+        self.missing_bytes = missing_bytes
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def arrived(self, size_bytes: int) -> None:
+        self.missing_bytes -= size_bytes
+        if self.missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Look again now: enough has come, or something else changed."""
+        if not self.future.done():
+            self.future.set_result(None)

@@ -1,0 +1,204 @@
+"""Frames in any chunking, replies in request order, and what closes a connection."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from millstream.broker.connection import IN_FLIGHT_MAX, Connection, Pending, Pieces
+from millstream.errors import ProtocolError
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Host:
+    """A server that answers a frame with itself, or waits when the frame says so."""
+
+    def __init__(self, buffer_bytes: int = 4096) -> None:
+        self.buffer = memoryview(bytearray(buffer_bytes))
+        self.frame_bytes_max = 1 << 20
+        self.seen: list[bytes] = []
+        self.waits: dict[bytes, asyncio.Future[None]] = {}
+        self.forgotten: list[Connection] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+        body = bytes(data)
+        self.seen.append(body)
+        if isinstance(data.obj, bytearray) and data.obj is self.buffer.obj:
+            # Whoever keeps a view of the shared buffer reads rubbish from now on.
+            data[:] = b"\xdd" * len(data)
+        if body.startswith(b"refuse"):
+            raise ProtocolError("refused")
+        if body.startswith((b"wait", b"gate")):
+            self.waits[body] = asyncio.get_running_loop().create_future()
+            return Pending(self._later(body), gate=body.startswith(b"gate"))
+        return [frame(body)]
+
+    async def _later(self, body: bytes) -> Pieces:
+        await self.waits[body]
+        return [frame(body)]
+
+    def forget(self, connection: Connection) -> None:
+        self.forgotten.append(connection)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(coroutine))
+
+    def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(None, call)
+
+
+class Client:
+    """The other end of a connection under test."""
+
+    def __init__(self, host: Host) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.sock = ours
+        self.connection = Connection(host, theirs, listener="PLAINTEXT", peer="test:1", now=0.0)
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+    async def receive(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = await asyncio.get_running_loop().sock_recv(self.sock, count - len(data))
+            if not part:
+                break
+            data += part
+        return data
+
+    async def settle(self) -> None:
+        """Let the loop handle everything that is already there."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4, 5, 11, 12, 13, 100, 10_000])
+def test_frames_come_out_whole_whatever_the_chunks(chunk: int) -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        bodies = [bytes([65 + i]) * size for i, size in enumerate((8, 20, 8, 3000, 9, 70_000, 8))]
+        stream = b"".join(frame(body) for body in bodies)
+
+        async def feed() -> None:
+            for start in range(0, len(stream), chunk):
+                await client.send(stream[start : start + chunk])
+                if chunk < 100:
+                    await asyncio.sleep(0)
+
+        feeding = asyncio.create_task(feed())
+        answer = await client.receive(len(stream))
+        await feeding
+        assert answer == stream
+        assert host.seen == bodies
+
+    run(test)
+
+
+def test_replies_leave_in_request_order_though_the_first_waits() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(frame(b"wait 0001") + frame(b"quick 0002"))
+        await client.settle()
+        assert host.seen == [b"wait 0001", b"quick 0002"]
+        host.waits[b"wait 0001"].set_result(None)
+        assert await client.receive(100 - 75) == (frame(b"wait 0001") + frame(b"quick 0002"))[:25]
+
+    run(test)
+
+
+def test_a_gate_holds_back_the_next_frame_until_the_effect() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(frame(b"gate 0001") + frame(b"quick 0002"))
+        await client.settle()
+        assert host.seen == [b"gate 0001"]
+        host.waits[b"gate 0001"].set_result(None)
+        expected = frame(b"gate 0001") + frame(b"quick 0002")
+        assert await client.receive(len(expected)) == expected
+
+    run(test)
+
+
+def test_too_many_requests_in_flight_stop_the_reading() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        bodies = [b"wait %06d" % i for i in range(IN_FLIGHT_MAX + 50)]
+        stream = b"".join(frame(body) for body in bodies)
+        await client.send(stream)
+        await client.settle()
+        assert len(host.seen) == IN_FLIGHT_MAX
+        for body in bodies:
+            while body not in host.waits:
+                await asyncio.sleep(0)
+            host.waits[body].set_result(None)
+        assert await client.receive(len(stream)) == stream
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "data", [struct.pack(">i", -5), struct.pack(">i", 2), struct.pack(">i", 1 << 30), frame(b"refuse me")]
+)
+def test_what_is_not_the_protocol_closes_the_connection(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(data)
+        assert await client.receive(1) == b""
+        assert host.forgotten == [client.connection]
+
+    run(test)
+    assert len([r for r in caplog.records if "closing" in r.message]) == 1
+
+
+def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_claimed() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(struct.pack(">i", 1 << 20) + b"x" * 10)
+        await client.settle()
+        partial = client.connection._partial
+        assert partial is not None
+        assert len(partial) <= 65536
+
+    run(test)
+
+
+def test_a_client_that_leaves_is_forgotten_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(frame(b"wait 0001"))
+        await client.settle()
+        client.sock.close()
+        await client.settle()
+        assert host.forgotten == [client.connection]
+        host.waits[b"wait 0001"].set_result(None)
+        await client.settle()
+        assert host.tasks[0].done()
+        assert host.tasks[0].exception() is None
+
+    run(test)
+    assert not caplog.records

@@ -1,0 +1,76 @@
+import pytest
+
+from millstream.broker.fetch_sessions import EVICT_AFTER_MS, NO_SESSION, FetchSessions
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+
+def request(
+    session_id: int = 0, epoch: int = 0, *partitions: int, forget: tuple[int, ...] = ()
+) -> FetchRequest:
+    return FetchRequest(
+        replica_id=-1,
+        replica_epoch=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[
+            FetchTopic("t", NO_TOPIC_ID, [FetchPartition(index, 0, 100) for index in partitions])
+        ],
+        forgotten=[ForgottenTopic("t", NO_TOPIC_ID, list(forget))] if forget else [],
+        rack_id="",
+    )
+
+
+def test_an_incremental_fetch_changes_only_what_it_names() -> None:
+    sessions = FetchSessions(10)
+    session = sessions.open(request(0, 0, 1, 2, 3), uses_topic_ids=False, now_ms=0)
+    assert session.id != NO_SESSION
+    again = sessions.resume(request(session.id, 1, 4, forget=(2,)), uses_topic_ids=False, now_ms=1)
+    assert again is session
+    assert [index for _, index in session.partitions] == [1, 3, 4]
+
+
+def test_a_wrong_epoch_an_unknown_id_and_a_change_of_naming_are_refused() -> None:
+    sessions = FetchSessions(10)
+    session = sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=0)
+    for wrong, ids, code in (
+        (request(session.id, 7), False, KafkaCode.INVALID_FETCH_SESSION_EPOCH),
+        (request(session.id + 1, 1), False, KafkaCode.FETCH_SESSION_ID_NOT_FOUND),
+        (request(session.id, 1), True, KafkaCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            sessions.resume(wrong, uses_topic_ids=ids, now_ms=1)
+        assert caught.value.code == code
+
+
+def test_a_full_cache_gives_no_session_until_one_has_been_idle_long_enough() -> None:
+    sessions = FetchSessions(1)
+    first = sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=0)
+    assert sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=5).id == NO_SESSION
+    later = sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=EVICT_AFTER_MS)
+    assert later.id not in (NO_SESSION, first.id)
+    assert len(sessions) == 1
+
+
+def test_only_news_is_sent_and_an_error_is_news_until_it_is_over() -> None:
+    sessions = FetchSessions(1)
+    session = sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=0)
+    [partition] = session.partitions.values()
+    assert partition.is_news(FetchResult(1, 0, 10, 10, 0))
+    assert not partition.is_news(FetchResult(1, 0, 10, 10, 0))
+    assert partition.is_news(FetchResult(1, 0, 11, 11, 0))
+    assert partition.is_news(FetchResult(1, KafkaCode.OFFSET_OUT_OF_RANGE))
+    assert partition.is_news(FetchResult(1, KafkaCode.OFFSET_OUT_OF_RANGE))
+    assert partition.is_news(FetchResult(1, 0, 11, 11, 0))
+    assert not partition.is_news(FetchResult(1, 0, 11, 11, 0))

@@ -1,0 +1,62 @@
+"""kill -9 of the node under load, again and again, on one data directory."""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults import load
+from tests.faults.ledger import Ledger, problems
+from tests.support.node import MillstreamNode
+
+ACKNOWLEDGED_PER_ROUND_MIN = 2000
+
+
+@dataclass(frozen=True)
+class Round:
+    seed: int
+    acknowledged: int
+    fault: str
+    problems: list[str]
+
+
+def kill_rounds(data_dir: Path, seeds: list[int]) -> Iterator[Round]:
+    """One round per seed: load, kill at a random moment, start again, read and compare."""
+    node = MillstreamNode(data_dir, "--set", "log.segment.bytes=1048576")
+    with ExitStack() as stack:
+        node.start()
+        stack.callback(lambda: node.kill())
+        node.fix_port()
+        load.create_topic(node.bootstrap)
+        for seed in seeds:
+            yield _round(node, seed)
+
+
+def _round(node: MillstreamNode, seed: int) -> Round:
+    chance = random.Random(seed)
+    # Earlier rounds have been checked; this one begins at the end.
+    start = load.end_offsets(node.bootstrap)
+    ledger = Ledger()
+    writers = load.writers(node.bootstrap, ledger, seed)
+    load.wait_until_acknowledged(ledger, ACKNOWLEDGED_PER_ROUND_MIN)
+    delay = chance.random() * 0.3
+    time.sleep(delay)
+    in_flight = sum(writer.in_flight for writer in writers)
+    pid = node.pid
+    node.kill()
+    time.sleep(chance.random() * 0.05)
+    node.start()
+    # The idempotent writer goes on where it was: its retries meet the recovered state.
+    reached = len(ledger.acknowledged)
+    load.wait_until_acknowledged(ledger, reached + 200)
+    for writer in writers:
+        writer.stop()
+    found, _ = load.read_all(node.bootstrap, start)
+    return Round(
+        seed=seed,
+        acknowledged=len(ledger.acknowledged),
+        fault=f"SIGKILL of {pid} with {in_flight} in flight",
+        problems=problems(ledger, found, writers={"all", "one"}),
+    )

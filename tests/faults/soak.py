@@ -1,0 +1,67 @@
+"""The long runs: `python -m tests.faults.soak NAME`, resumable, one line per round.
+
+Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the seed, how many
+records were acknowledged, the fault that hit, and what was wrong. A round with fewer than
+2,000 acknowledged records does not count. Run again, it goes on where it stopped.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
+from tests.faults.power_cuts import power_cut_rounds
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Soak:
+    rounds: int
+    run: Callable[[Path, list[int]], Iterator[Round]]
+    seed_base: int
+
+
+SOAKS = {
+    "kills": Soak(200, lambda folder, seeds: kill_rounds(folder / "data", seeds), 1_000),
+    "power_cuts": Soak(50, power_cut_rounds, 2_000),
+}
+
+
+def main(name: str) -> int:
+    soak = SOAKS.get(name)
+    if soak is None:
+        print(f"no soak named {name!r}; there are: {', '.join(SOAKS)}", file=sys.stderr)
+        return 2
+    path = RESULTS / f"{name}.jsonl"
+    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    good = [row for row in done if row["counts"]]
+    next_seed = soak.seed_base + len(done)
+    missing = soak.rounds - len(good)
+    print(f"{name}: {len(good)} of {soak.rounds} rounds done, {missing} to go", file=sys.stderr)
+    if missing <= 0:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="millstream-soak-") as folder:
+        # More seeds than needed: a round that does not count is made up for.
+        seeds = list(range(next_seed, next_seed + 2 * missing))
+        for outcome in soak.run(Path(folder), seeds):
+            counts = outcome.acknowledged >= ACKNOWLEDGED_PER_ROUND_MIN
+            row = {"at": int(time.time()), **asdict(outcome), "counts": counts}
+            with open(path, "a") as results:
+                results.write(json.dumps(row) + "\n")
+            missing -= counts
+            print(f"{name}: seed {outcome.seed}, {missing} to go", file=sys.stderr)
+            if outcome.problems:
+                print("\n".join(outcome.problems[:20]), file=sys.stderr)
+                return 1
+            if missing <= 0:
+                return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
