@@ -36,8 +36,9 @@ from tests.interop.clients.base import (
 class ConfluentKafka(AdminClient):
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, batch_bytes_max: int = 1_000_000) -> None:
         super().__init__(bootstrap)
+        self._batch_bytes_max = batch_bytes_max
         self._admin = ConfluentAdmin({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def produce(self, topic: str, messages: Sequence[Message], *, codec: str = "none") -> list[int]:
@@ -47,6 +48,7 @@ class ConfluentKafka(AdminClient):
                 "compression.type": codec,
                 "enable.idempotence": True,
                 "message.max.bytes": REQUEST_BYTES_MAX,
+                "batch.size": self._batch_bytes_max,
                 "log_level": 0,
             }
         )
