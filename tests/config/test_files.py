@@ -19,7 +19,7 @@ def test_toml_booleans_are_written_as_kafka_writes_them():
 
 
 def test_toml_dates_are_no_values():
-    with pytest.raises(ConfigError, match="some.day"):
+    with pytest.raises(ConfigError, match=r"some\.day"):
         parse_toml("some.day = 2020-01-01")
 
 

@@ -71,7 +71,7 @@ def test_topic_defaults_agree_with_those_of_the_node():
 
 
 def test_an_unknown_name_is_an_error_that_names_the_nearest():
-    with pytest.raises(ConfigError, match="log.retention.hours"):
+    with pytest.raises(ConfigError, match=r"log\.retention\.hours"):
         find_broker_option("log.retention.hour")
 
 

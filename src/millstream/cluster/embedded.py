@@ -71,7 +71,9 @@ class EmbeddedStore:
             await self._call(self._open)
         except CoordinationFailed:
             self._is_open = False
-            self._thread.shutdown(wait=False)
+            if self._database is not None:
+                self._thread.submit(self._database.close)
+            self._thread.shutdown(wait=True)
             raise
 
     async def get(self, path: str) -> Node:
@@ -126,7 +128,8 @@ class EmbeddedStore:
 
     def _open(self) -> None:
         is_new = not self._path.exists()
-        database = sqlite3.connect(self._path, isolation_level=None)
+        # No waiting for a lock: nobody else has any business here.
+        database = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         self._database = database
         database.execute("pragma journal_mode = wal")
         # In WAL mode NORMAL does not sync each commit; a power cut would take some back.

@@ -1,0 +1,140 @@
+import asyncio
+import sqlite3
+import threading
+
+import pytest
+
+from millstream.cluster.coordination import (
+    CoordinationFailed,
+    Create,
+    Node,
+    NodeExists,
+    Put,
+)
+from millstream.cluster.embedded import FILE_NAME, open_embedded_store
+
+
+def test_what_was_answered_is_in_the_file_without_a_close(tmp_path):
+    """As after kill -9: the file and its log are copied while the store is open."""
+    copied = tmp_path / "copied"
+    copied.mkdir()
+
+    async def before():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/a", b"1"), Create("/e", is_ephemeral=True)])
+        for file in tmp_path.glob(FILE_NAME + "*"):
+            (copied / file.name).write_bytes(file.read_bytes())
+        await store.close()
+
+    async def after():
+        store = await open_embedded_store(copied)
+        assert await store.tree("/") == {"/a": Node(b"1", 0)}
+        await store.close()
+
+    asyncio.run(before())
+    asyncio.run(after())
+
+
+def test_versions_and_the_transaction_count_go_on_after_a_restart(tmp_path):
+    async def session():
+        store = await open_embedded_store(tmp_path)
+        if not await store.exists("/a"):
+            await store.commit([Create("/a")])
+        versions = await store.commit([Put("/a", b"")])
+        count = await store.zxid()
+        await store.close()
+        return versions[0], count
+
+    seen = [asyncio.run(session()) for _ in range(3)]
+    assert [version for version, _ in seen] == [1, 2, 3]
+    assert [count for _, count in seen] == [2, 3, 4]
+
+
+def test_commits_are_synced(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        settings = await store._call(
+            lambda: (
+                store._sql().execute("pragma synchronous").fetchone(),
+                store._sql().execute("pragma journal_mode").fetchone(),
+            )
+        )
+        await store.close()
+        return settings
+
+    assert asyncio.run(scenario()) == ((2,), ("wal",))
+
+
+def test_concurrent_commits_follow_one_another(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/n")])
+        results = await asyncio.gather(
+            *(store.commit([Put("/n", str(number).encode())]) for number in range(50)),
+            *(store.commit([Create("/one")]) for _ in range(3)),
+            return_exceptions=True,
+        )
+        assert sorted(version for (version,) in results[:50]) == list(range(1, 51))
+        assert sum(isinstance(result, NodeExists) for result in results[50:]) == 2
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_commit_still_happens_and_tells_the_watches(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        fired = asyncio.Event()
+        store.watch("/a", fired.set)
+        task = asyncio.create_task(store.commit([Create("/a")]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(10):
+            await fired.wait()
+        assert await store.exists("/a")
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("content", [b"this is not a database, it is a text" * 100, None])
+def test_a_file_that_cannot_be_used_is_one_clear_failure(tmp_path, content):
+    path = tmp_path / FILE_NAME
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    threads = threading.active_count()
+    with pytest.raises(CoordinationFailed, match=FILE_NAME):
+        asyncio.run(open_embedded_store(tmp_path))
+    assert threading.active_count() <= threads + 1
+    if content is not None:
+        assert path.read_bytes() == content
+
+
+def test_a_file_of_a_newer_release_is_not_touched(tmp_path):
+    async def make():
+        store = await open_embedded_store(tmp_path)
+        await store.close()
+
+    asyncio.run(make())
+    database = sqlite3.connect(tmp_path / FILE_NAME)
+    database.execute("update counter set value = 2 where name = 'format'")
+    database.commit()
+    database.close()
+    with pytest.raises(CoordinationFailed, match="newer release"):
+        asyncio.run(make())
+
+
+def test_a_second_user_of_the_file_is_refused(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/a")])
+        with pytest.raises(CoordinationFailed, match="locked"):
+            await open_embedded_store(tmp_path)
+        assert await store.exists("/a")
+        await store.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,81 @@
+"""The contents are Kafka's, so its own tools can read them."""
+
+import json
+import uuid
+
+from millstream.cluster import znodes
+from millstream.cluster.coordination import Create, Node
+from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
+
+TOPIC_ID = uuid.UUID("4f1e22a0-9a2b-4a86-8b5e-6c6b0d2a3c11")
+
+
+def topic() -> TopicState:
+    partitions = [
+        PartitionState(leader=1, leader_epoch=4, isr=(1, 2), replicas=(1, 2), version=0),
+        PartitionState(leader=2, leader_epoch=0, isr=(2,), replicas=(2, 1), version=0),
+    ]
+    return TopicState("orders", TOPIC_ID, partitions, {"retention.ms": "5"})
+
+
+def nodes_of(state: TopicState) -> dict[str, Node]:
+    operations = znodes.create_topic(state, controller_epoch=3)
+    return {each.path: Node(each.data, 0) for each in operations if isinstance(each, Create)}
+
+
+def test_a_topic_is_laid_out_as_kafka_does():
+    nodes = nodes_of(topic())
+    assert json.loads(nodes["/brokers/topics/orders"].data) == {
+        "version": 3,
+        "topic_id": "Tx4ioJorSoaLXmxrDSo8EQ",
+        "partitions": {"0": [1, 2], "1": [2, 1]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    assert json.loads(nodes["/brokers/topics/orders/partitions/0/state"].data) == {
+        "controller_epoch": 3,
+        "leader": 1,
+        "version": 1,
+        "leader_epoch": 4,
+        "isr": [1, 2],
+    }
+    config = json.loads(nodes["/config/topics/orders"].data)
+    assert config == {"version": 1, "config": {"retention.ms": "5"}}
+
+
+def test_a_topic_is_read_back_as_it_was_written():
+    nodes = nodes_of(topic())
+    below = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    assert znodes.decode_topics(below, nodes) == [topic()]
+    without_options = TopicState("orders", TOPIC_ID, topic().partitions, {})
+    assert znodes.decode_topics(below, {}) == [without_options]
+
+
+def test_parents_are_created_before_and_deleted_after_their_children():
+    created = [operation.path for operation in znodes.create_topic(topic(), controller_epoch=1)]
+    deleted = [operation.path for operation in znodes.delete_topic(topic())]
+    assert set(created) == set(deleted)
+    for order, wanted in ((created, -1), (deleted, 1)):
+        for path in order:
+            parent = path.rpartition("/")[0]
+            if parent in order:
+                difference = order.index(parent) - order.index(path)
+                assert difference * wanted > 0, path
+
+
+def test_nodes_and_their_addresses_are_read_back():
+    endpoints = (Endpoint("PLAINTEXT", "::1", 9092), Endpoint("OUT", "example.org", 1))
+    broker = BrokerState(3, endpoints, rack="r1")
+    data = znodes.encode_broker(broker, now_ms=5)
+    assert znodes.decode_broker(3, Node(data, 0)) == broker
+    assert json.loads(data)["endpoints"] == ["PLAINTEXT://::1:9092", "OUT://example.org:1"]
+
+
+def test_ids_and_blocks_are_read_back():
+    assert znodes.decode_cluster_id(Node(znodes.encode_cluster_id("abc"), 0)) == "abc"
+    block = range(3000, 4000)
+    data = znodes.encode_producer_block(1, block)
+    assert json.loads(data)["block_end"] == "3999"
+    assert znodes.decode_producer_block(Node(data, 0)) == block
+    assert znodes.decode_uuid(znodes.encode_uuid(TOPIC_ID)) == TOPIC_ID
+    assert znodes.broker_config_path(None) == "/config/brokers/<default>"
