@@ -1,0 +1,94 @@
+"""System calls that Python does not offer, through ctypes, with a plain way out elsewhere.
+
+ctypes releases the interpreter's lock around a call, so these may run in a thread beside
+the event loop.
+"""
+
+import ctypes
+import fcntl
+import os
+import sys
+from functools import cache
+from typing import Final
+
+_AT_FDCWD: Final = -100
+_STATX_MNT_ID_UNIQUE: Final = 0x4000
+_STATX_BUFFER_BYTES: Final = 256
+_STATX_MASK_END: Final = 4
+_STATX_MOUNT_ID_START: Final = 0x90
+_BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def sync_data(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        # There, fsync leaves the bytes in the drive's cache.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def sync_file_system(descriptor: int) -> bool:
+    """Write out everything on the file system that holds this descriptor."""
+    libc = _libc()
+    if libc is None or not hasattr(libc, "syncfs"):
+        return False
+    if libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return True
+
+
+def boot_and_mount(path: str) -> str | None:
+    """Which boot of the machine and which mount of the file system this is.
+
+    The older mount ids and device numbers can come back equal after an unmount and a
+    mount; the unique mount id (Linux 6.8) cannot. None when the kernel cannot tell.
+    """
+    mount = _unique_mount_id(path)
+    if mount is None:
+        return None
+    try:
+        with open(_BOOT_ID_PATH, encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        return None
+    return f"{boot} {mount}"
+
+
+def _unique_mount_id(path: str) -> int | None:
+    libc = _libc()
+    if libc is None or not hasattr(libc, "statx"):
+        return None
+    buffer = ctypes.create_string_buffer(_STATX_BUFFER_BYTES)
+    if libc.statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_MNT_ID_UNIQUE, buffer) != 0:
+        return None
+    answered = int.from_bytes(buffer.raw[:_STATX_MASK_END], sys.byteorder)
+    if not answered & _STATX_MNT_ID_UNIQUE:
+        return None
+    start = _STATX_MOUNT_ID_START
+    return int.from_bytes(buffer.raw[start : start + 8], sys.byteorder)
+
+
+def lock_file(path: str) -> int | None:
+    """Lock `path` for this process, in both ways there are; None when someone has it.
+
+    Java locks with lockf, shell scripts with flock, and neither sees the other.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

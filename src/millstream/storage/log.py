@@ -1,0 +1,594 @@
+"""One partition's log: an ordered run of segments, appended to at the end.
+
+Owns the offsets. A leader gives each batch the next ones, a follower takes them as they
+are. Nothing becomes visible before it is wholly written: an append that fails leaves the
+log as it was. What is on the disk for sure lies below `synced_offset`; whoever promises
+durability runs `begin_sync`, `syncing.sync` and `end_sync`.
+
+Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
+"""
+
+import errno
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
+from millstream.model import TimestampType, TopicId, TopicPartition
+from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
+from millstream.records.builder import recompress
+from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_produced
+from millstream.storage import layout, lookup, retention
+from millstream.storage.checkpoints import format_epochs
+from millstream.storage.epochs import EpochCache
+from millstream.storage.files import DescriptorCache, LogFile, write_file
+from millstream.storage.producers import ProducedBatch, ProducerStates
+from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from millstream.storage.segment_files import create_segment, mark_deleted
+from millstream.storage.snapshots import Snapshots
+from millstream.storage.syncing import PinnedFile, SyncTicket
+from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from millstream.storage.values import (
+    Appended,
+    CorruptLog,
+    FileRange,
+    LogConfig,
+    TimestampOffset,
+)
+
+__all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig", "TimestampOffset"]
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
+
+class Log:
+    def __init__(
+        self,
+        directory: str,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        *,
+        cache: DescriptorCache,
+        device: int,
+        segments: list[Segment],
+        next_offset: int,
+        log_start_offset: int,
+        epochs: Sequence[tuple[int, int]],
+        snapshots: Snapshots,
+    ) -> None:
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.segments = segments
+        self.next_offset = next_offset
+        self.log_start_offset = log_start_offset
+        self.synced_offset = next_offset
+        # With one replica, written is committed. A leader with followers turns this off and
+        # moves the high watermark itself.
+        self.is_sole_replica = True
+        self.high_watermark = next_offset
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self.epochs = EpochCache(epochs, lambda: self.next_offset)
+        self._cache = cache
+        self._device = device
+        self._snapshots = snapshots
+        self._producers: ProducerStates | None = None
+        self._active = segments[-1]
+        self._dirty: dict[LogFile, None] = {}
+        self._dirty_paths: dict[str, None] = {}
+        self._dirty_directories: dict[str, None] = {}
+        self._truncations = 0
+        # Files without a name that a reader may still use, and when they go.
+        self._deleted: list[tuple[int, LogFile]] = []
+        self.update_config(config)
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+        self._rules = BatchRules(
+            message_bytes_max=config.max_message_bytes,
+            timestamp_type=config.timestamp_type,
+            timestamp_before_max_ms=config.timestamp_before_max_ms,
+            timestamp_after_max_ms=config.timestamp_after_max_ms,
+            is_key_required=config.is_compacted,
+        )
+        # Time entries are the larger ones and never more than offset entries.
+        self._index_entries_max = max(1, config.segment_index_bytes // TIME_ENTRY_BYTES - 1)
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def producers(self) -> ProducerStates:
+        """Read from the newest snapshot and the log after it, when first needed."""
+        if self._producers is None:
+            self._producers = self._snapshots.load(self.segments, self.next_offset)
+        return self._producers
+
+    # Appending
+
+    def append_as_leader(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Check what a client sent, give it the next offsets, and write it.
+
+        `data` is restamped in place. A retry of a batch that is in the log already gets
+        the answer of the first time.
+        """
+        if len(data) < HEADER_BYTES:
+            raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch in the request")
+        batch = BatchView(data)
+        if batch.size_bytes < len(data) and batch.magic == MAGIC:
+            return self._append_several(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        check_produced(batch, self._rules, now_ms)
+        if batch.producer_id >= 0:
+            known = self.producers.check(batch)
+            if known is not None:
+                return self._answer_again(known)
+        return self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_as_coordinator(
+        self, data: memoryview, *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Write a batch of the broker's own, control batches included, unchecked."""
+        return self._append_checked(BatchView(data), leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def _append_checked(self, batch: BatchView, *, leader_epoch: int, now_ms: int) -> Appended:
+        config = self.config
+        codec = config.compression_type
+        if codec is not None and batch.attributes & CODEC_MASK != codec:
+            batch = self._recompressed(batch)
+        append_time_ms = -1
+        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            batch.stamp_append_time(now_ms)
+            append_time_ms = now_ms
+        base_offset = self.next_offset
+        batch.restamp(base_offset=base_offset, leader_epoch=leader_epoch)
+        next_offset = base_offset + batch.last_offset_delta + 1
+        if leader_epoch != self.epochs.latest or self.epochs.is_changed:
+            self._begin_epoch(leader_epoch, base_offset)
+        size_bytes = batch.size_bytes
+        segment = self._segment_for(
+            size_bytes, batch.max_timestamp_ms, base_offset, next_offset, now_ms
+        )
+        file = segment.file
+        try:
+            position = file.append(batch.buffer)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        segment.note_appended(batch, position)
+        self._dirty[file] = None
+        self.next_offset = next_offset
+        self.size_bytes += size_bytes
+        if self.is_sole_replica:
+            self.high_watermark = next_offset
+        if batch.producer_id >= 0:
+            self._note_produced(batch)
+        return Appended(base_offset, next_offset, append_time_ms, self.log_start_offset, False)
+
+    def _append_several(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Several batches in one go. Not for idempotent producers: they send one each."""
+        try:
+            batches = list(split_batches(data))
+        except ValueError as error:
+            raise KafkaError(KafkaCode.CORRUPT_MESSAGE, str(error)) from error
+        for batch in batches:
+            check_produced(batch, self._rules, now_ms)
+            if batch.producer_id >= 0:
+                raise KafkaError(
+                    KafkaCode.INVALID_RECORD, "an idempotent producer sends one batch at a time"
+                )
+        start = self.next_offset
+        appended = Appended(start, start, -1, self.log_start_offset, False)
+        try:
+            for batch in batches:
+                single = BatchView(batch.bytes)
+                one = self._append_checked(single, leader_epoch=leader_epoch, now_ms=now_ms)
+                appended.next_offset, appended.append_time_ms = one.next_offset, one.append_time_ms
+        except KafkaError:
+            self.truncate_to(start)
+            raise
+        return appended
+
+    def append_as_follower(self, data: memoryview) -> Appended:
+        """Write batches under the offsets and epochs the leader gave them."""
+        try:
+            batches = list(split_batches(data))
+        except ValueError as error:
+            raise KafkaError(KafkaCode.CORRUPT_MESSAGE, str(error)) from error
+        if not batches:
+            return Appended(self.next_offset, self.next_offset, -1, self.log_start_offset, False)
+        next_offset = self.next_offset
+        for batch in batches:
+            if batch.magic != MAGIC or not batch.crc_is_valid():
+                raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
+            # Gaps are legal, compaction leaves them. Going back never is.
+            if batch.base_offset < next_offset:
+                raise KafkaError(
+                    KafkaCode.OFFSET_OUT_OF_RANGE,
+                    f"batch at offset {batch.base_offset}, the log ends at {next_offset}",
+                )
+            next_offset = batch.next_offset
+        newest_ms = max(batch.max_timestamp_ms for batch in batches)
+        first = batches[0].base_offset
+        segment = self._segment_for(len(data), newest_ms, first, next_offset, newest_ms)
+        try:
+            position = segment.file.append(data)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        for batch in batches:
+            if batch.partition_leader_epoch >= 0:
+                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            segment.note_appended(batch, position)
+            position += batch.size_bytes
+            if batch.producer_id >= 0:
+                self._note_produced(batch)
+            self.next_offset = batch.next_offset
+        self._dirty[segment.file] = None
+        self.size_bytes += len(data)
+        if self.epochs.is_changed:
+            self._write_epochs()
+        return Appended(first, next_offset, -1, self.log_start_offset, False)
+
+    def _answer_again(self, known: ProducedBatch) -> Appended:
+        is_append_time = self.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return Appended(
+            known.base_offset,
+            known.last_offset + 1,
+            known.timestamp_ms if is_append_time else -1,
+            self.log_start_offset,
+            True,
+        )
+
+    def _note_produced(self, batch: BatchView) -> None:
+        aborted = self.producers.update(batch)
+        if aborted is not None:
+            self._active.aborted.append(aborted)
+
+    def _recompressed(self, batch: BatchView) -> BatchView:
+        codec = self.config.compression_type
+        assert codec is not None
+        try:
+            rewritten = recompress(batch, codec, limit_bytes=DECODED_BYTES_MAX)
+        except ValueError as error:
+            raise KafkaError(
+                KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}"
+            ) from error
+        if len(rewritten) > self.config.max_message_bytes:
+            raise KafkaError(
+                KafkaCode.MESSAGE_TOO_LARGE,
+                f"batch is {len(rewritten)} bytes under compression.type={codec.name.lower()}",
+            )
+        return BatchView(memoryview(rewritten))
+
+    def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        self.epochs.assign(leader_epoch, start_offset)
+        if self.epochs.is_changed:
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
+        path = f"{self.directory}/{layout.EPOCHS_FILE}"
+        data = format_epochs(self.epochs.entries)
+        try:
+            write_file(self._cache.file_system, path, data, is_synced=False)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self.epochs.is_changed = False
+        self._dirty_paths[path] = None
+        self._dirty_directories[self.directory] = None
+
+    def _write_failed(self, error: OSError) -> Exception:
+        if error.errno in _FULL:
+            return NoSpace(f"{self.directory}: {error.strerror}")
+        return LogDirFailed(f"{self.directory}: {error}")
+
+    # Segments
+
+    def _segment_for(
+        self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one when this append does not belong into it."""
+        config = self.config
+        segment = self._active
+        if size_bytes > config.segment_bytes:
+            raise KafkaError(
+                KafkaCode.RECORD_LIST_TOO_LARGE,
+                f"batch of {size_bytes} bytes is larger than segment.bytes",
+            )
+        size = segment.file.size_bytes
+        if size == 0 and next_offset - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX:
+            return segment
+        first_ms = segment.first_timestamp_ms
+        if first_ms is None:
+            first_ms = segment.read_first_timestamp()
+        age_ms = timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        if (
+            size + size_bytes <= config.segment_bytes
+            and age_ms <= config.segment_ms - config.segment_jitter_ms
+            and segment.index_entries < self._index_entries_max
+            and next_offset - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX
+        ):
+            return segment
+        return self._roll_at(max(first_offset, self.next_offset), now_ms)
+
+    def roll(self, now_ms: int = 0) -> None:
+        """Start a new segment; the one before stays as it is from now on."""
+        if self._active.size_bytes:
+            self._roll_at(self.next_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
+        old = self._active
+        try:
+            producers = self.producers
+            producers.next_offset = self.next_offset
+            self._snapshots.take(producers, keep=self._segment_bases())
+            new = create_segment(
+                self._cache, self.directory, base_offset, self.config, now_ms=now_ms
+            )
+        except OSError as error:
+            raise self._write_failed(error) from error
+        if old.size_bytes == 0 and old.base_offset != base_offset:
+            # An empty one that does not fit the next offsets would shadow the new one.
+            self._remove_segments([old], now_ms)
+        else:
+            self._finish_segment(old)
+        self.segments.append(new)
+        self._active = new
+        self._dirty[new.file] = None
+        self._dirty_directories[self.directory] = None
+        return new
+
+    def _segment_bases(self) -> set[int]:
+        return {segment.base_offset for segment in self.segments}
+
+    @staticmethod
+    def _finish_segment(segment: Segment) -> None:
+        segment.forget_recent()
+        try:
+            segment.finish()
+        except OSError:
+            # The index entries stay in memory, and the next start builds what is missing.
+            return
+
+    # Reading
+
+    def read(
+        self, offset: int, *, max_bytes: int, upto_offset: int, at_least_one: bool
+    ) -> FileRange | None:
+        """Batches from the one that holds `offset`, all of them below `upto_offset`.
+
+        The range may end inside a batch where `max_bytes` does, but never inside the first.
+        """
+        if offset < self.log_start_offset or offset > self.next_offset:
+            raise KafkaError(
+                KafkaCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
+            )
+        upto_offset = min(upto_offset, self.next_offset)
+        if offset >= upto_offset:
+            return None
+        return lookup.find_range(
+            self.segments,
+            self._segment_number(offset),
+            offset,
+            max_bytes=max_bytes,
+            upto_offset=upto_offset,
+            next_offset=self.next_offset,
+            at_least_one=at_least_one,
+        )
+
+    def _segment_number(self, offset: int) -> int:
+        last = len(self.segments) - 1
+        if offset >= self._active.base_offset:
+            return last
+        number = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        return max(number, 0)
+
+    def read_bytes(self, file_range: FileRange) -> bytes:
+        return file_range.file.read_at(file_range.position, file_range.length)
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, upto_offset: int
+    ) -> TimestampOffset | None:
+        """The first record at or after `timestamp_ms` that is below `upto_offset`."""
+        return lookup.find_timestamp(
+            self.segments,
+            timestamp_ms,
+            from_offset=self.log_start_offset,
+            upto_offset=min(upto_offset, self.next_offset),
+        )
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        return lookup.find_max_timestamp(self.segments)
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from `offset` on, and the whole batch that it is in."""
+        if offset >= self.next_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        number = self._segment_number(offset)
+        self._truncations += 1
+        self._remove_segments(self.segments[number + 1 :], 0)
+        segment = self._active = self.segments[number]
+        found = segment.find(offset)
+        if found is not None:
+            position, _ = found
+            base_offset = next(segment.headers(position))[1].base_offset
+            offset = min(offset, base_offset)
+            segment.truncate(position, offset)
+        self._dirty[segment.file] = None
+        self._end_at(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets `offset`."""
+        self._truncations += 1
+        old = list(self.segments)
+        self._remove_segments(old, 0)
+        new = create_segment(self._cache, self.directory, offset, self.config, now_ms=0)
+        self.segments.append(new)
+        self._active = new
+        self._dirty[new.file] = None
+        self._dirty_directories[self.directory] = None
+        self.log_start_offset = offset
+        self._snapshots.remove_all()
+        self._end_at(offset)
+
+    def _end_at(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.log_start_offset = min(self.log_start_offset, next_offset)
+        self.high_watermark = min(self.high_watermark, next_offset)
+        self.synced_offset = min(self.synced_offset, next_offset)
+        self.size_bytes = sum(segment.size_bytes for segment in self.segments)
+        self.epochs.truncate_end(next_offset)
+        self._snapshots.remove_after(next_offset)
+        self._producers = None
+        if self.epochs.is_changed:
+            self._write_epochs()
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start up to `offset`; the log start that then holds."""
+        if offset > self.high_watermark or offset < 0:
+            raise KafkaError(
+                KafkaCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_start(offset)
+        return self.log_start_offset
+
+    def apply_retention(self, now_ms: int) -> list[Segment]:
+        """Remove the segments that are too old, too much, or before the log start."""
+        expired = retention.count_expired(
+            self._ages(now_ms),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+        if expired == 0:
+            return []
+        if expired == len(self.segments):
+            self._roll_at(self.next_offset, now_ms)
+        removed = self.segments[:expired]
+        self._remove_segments(removed, now_ms)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.epochs.truncate_start(self.log_start_offset)
+        return removed
+
+    def _ages(self, now_ms: int) -> list[retention.SegmentAge]:
+        ages = []
+        for number, segment in enumerate(self.segments):
+            is_last = number == len(self.segments) - 1
+            timestamp_ms = retention.age_timestamp_ms(
+                max_timestamp_ms=segment.read_max_timestamp(),
+                modified_ms=segment.modified_ms,
+                now_ms=now_ms,
+            )
+            next_offset = self.next_offset if is_last else self.segments[number + 1].base_offset
+            ages.append(
+                retention.SegmentAge(
+                    segment.base_offset, next_offset, segment.size_bytes, timestamp_ms
+                )
+            )
+        return ages
+
+    def _remove_segments(self, removed: list[Segment], now_ms: int) -> None:
+        for segment in removed:
+            self.segments.remove(segment)
+            self.size_bytes -= segment.size_bytes
+            self._dirty.pop(segment.file, None)
+            self._snapshots.remove_at(segment.base_offset)
+            try:
+                marked = mark_deleted(segment)
+            except OSError as error:
+                raise self._write_failed(error) from error
+            due_ms = now_ms + self.config.file_delete_delay_ms
+            self._deleted += [(due_ms, file) for file in marked]
+
+    def schedule_removal(self, file: LogFile) -> None:
+        self._deleted.append((0, file))
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Delete the files that were renamed long enough ago."""
+        waiting = []
+        for due_ms, file in self._deleted:
+            if due_ms <= now_ms:
+                file.remove_when_unpinned()
+            else:
+                waiting.append((due_ms, file))
+        self._deleted = waiting
+
+    # Durability
+
+    def begin_sync(self) -> SyncTicket | None:
+        """What is not on the disk yet, pinned; None when nothing is."""
+        if not self._dirty and not self._dirty_directories:
+            self.synced_offset = self.next_offset
+            return None
+        ticket = SyncTicket(
+            self._cache.file_system, self._device, self.next_offset, self._truncations
+        )
+        for file in self._dirty:
+            ticket.files.append(PinnedFile(file, file.pin(), file.changes))
+        ticket.paths.extend(self._dirty_paths)
+        ticket.directories.extend(self._dirty_directories)
+        self._dirty_paths.clear()
+        self._dirty_directories.clear()
+        return ticket
+
+    def end_sync(self, ticket: SyncTicket) -> None:
+        """The ticket's bytes are on the disk."""
+        for pinned in ticket.files:
+            file = pinned.file
+            file.unpin()
+            if file.changes == pinned.changes:
+                file.is_dirty = False
+                self._dirty.pop(file, None)
+        if ticket.truncations == self._truncations:
+            self.synced_offset = max(self.synced_offset, ticket.next_offset)
+
+    def mark_dirty_from(self, synced_offset: int) -> None:
+        """After a crash: what lies above may be in the page cache only."""
+        self.synced_offset = min(synced_offset, self.next_offset)
+        for segment in self.segments[self._segment_number(synced_offset) :]:
+            segment.file.is_dirty = True
+            self._dirty[segment.file] = None
+        self._dirty_directories[self.directory] = None
+
+    def mark_created(self, parent: str) -> None:
+        """The directory is new: it and its name in `parent` have to be synced."""
+        self._dirty[self._active.file] = None
+        self._dirty_paths[f"{self.directory}/{layout.PARTITION_METADATA_FILE}"] = None
+        self._dirty_directories[self.directory] = None
+        self._dirty_directories[parent] = None
+
+    def forget_dirty(self) -> None:
+        """Everything was synced by other means: the whole file system was."""
+        for file in self._dirty:
+            file.is_dirty = False
+        self._dirty.clear()
+        self._dirty_paths.clear()
+        self._dirty_directories.clear()
+        self.synced_offset = self.next_offset
+
+    def finish(self) -> None:
+        """Write what is only in memory, so that the next start can trust the files."""
+        try:
+            self._active.finish()
+            if self._producers is not None:
+                self._producers.next_offset = self.next_offset
+                self._snapshots.take(self._producers, keep=self._segment_bases())
+            if self.epochs.is_changed:
+                self._write_epochs()
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    def close(self) -> None:
+        """Give back the descriptors. Nothing is written or synced: see `finish`."""
+        for file in self._dirty:
+            file.is_dirty = False
+        for segment in self.segments:
+            segment.close()

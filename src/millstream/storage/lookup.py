@@ -1,0 +1,86 @@
+"""Finding records across the segments of a log: by offset and by time."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from millstream.records.batch import BatchView
+from millstream.records.records import iterate_records
+from millstream.records.validation import DECODED_BYTES_MAX
+from millstream.storage.segment import Segment
+from millstream.storage.values import FileRange, TimestampOffset
+
+
+def find_range(
+    segments: Sequence[Segment],
+    number: int,
+    offset: int,
+    *,
+    max_bytes: int,
+    upto_offset: int,
+    next_offset: int,
+    at_least_one: bool,
+) -> FileRange | None:
+    """The bytes from the batch that holds `offset` on, of one segment, starting to look in
+    segment `number`. Compaction may have left it nothing there; then the next one answers."""
+    for index, segment in enumerate(islice(segments, number, None), number):
+        found = segment.find(offset)
+        if found is None:
+            continue
+        position, size_bytes = found
+        is_last = index == len(segments) - 1
+        end_offset = next_offset if is_last else segments[index + 1].base_offset
+        end = segment.size_bytes
+        if upto_offset < end_offset:
+            beyond = segment.find(upto_offset)
+            end = end if beyond is None else beyond[0]
+        if end <= position:
+            return None
+        length = min(max_bytes, end - position)
+        if length < size_bytes:
+            if not at_least_one:
+                return None
+            length = size_bytes
+        return FileRange(segment.file, position, length)
+    return None
+
+
+def find_timestamp(
+    segments: Sequence[Segment], timestamp_ms: int, *, from_offset: int, upto_offset: int
+) -> TimestampOffset | None:
+    for segment in segments:
+        if segment.read_max_timestamp() < timestamp_ms:
+            continue
+        start_offset = from_offset
+        while (found := segment.find_timestamp(timestamp_ms, from_offset=start_offset)) is not None:
+            batch = segment.read_batch(*found)
+            if batch.base_offset >= upto_offset:
+                return None
+            answer = _first_at(batch, timestamp_ms, from_offset)
+            if answer is not None:
+                return answer if answer.offset < upto_offset else None
+            start_offset = batch.next_offset
+    return None
+
+
+def _first_at(batch: BatchView, timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
+    epoch = batch.partition_leader_epoch
+    try:
+        for record in iterate_records(batch, limit_bytes=DECODED_BYTES_MAX):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
+                return TimestampOffset(record.timestamp_ms, record.offset, epoch)
+    except ValueError:
+        # Records that cannot be read: whoever starts at the batch misses nothing.
+        return TimestampOffset(batch.max_timestamp_ms, max(batch.base_offset, from_offset), epoch)
+    return None
+
+
+def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
+    """The first record with the largest timestamp of all."""
+    newest = max(segments, key=lambda segment: segment.read_max_timestamp())
+    timestamp_ms = newest.read_max_timestamp()
+    if timestamp_ms < 0:
+        return None
+    found = newest.find(newest.max_timestamp_offset)
+    if found is None:
+        return None
+    return _first_at(newest.read_batch(*found), timestamp_ms, 0)

@@ -1,0 +1,59 @@
+"""`meta.properties`: whose data directory this is."""
+
+import uuid
+from dataclasses import dataclass
+
+from millstream.errors import StartError
+from millstream.storage import layout
+from millstream.storage.checkpoints import format_properties, format_uuid, parse_properties
+from millstream.storage.files import FileSystem, read_file, write_file
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryMeta:
+    cluster_id: str
+    broker_id: int
+    directory_id: str
+    # The file's content; None when it is on the disk already.
+    new_content: bytes | None
+
+
+def read_or_make_meta(
+    file_system: FileSystem, directory: str, *, cluster_id: str | None, broker_id: int
+) -> DirectoryMeta:
+    """What the file says, or what it will say. Raises StartError when it is not ours."""
+    path = f"{directory}/{layout.META_FILE}"
+    data = read_file(file_system, path)
+    values = parse_properties(data) if data is not None else {}
+    if data is not None and values.get("version") not in ("0", "1"):
+        raise StartError(f"{path} has version {values.get('version')!r}, known are 0 and 1")
+    found_id = values.get("node.id", values.get("broker.id"))
+    if found_id is not None and found_id != str(broker_id):
+        raise StartError(
+            f"data directory {directory} belongs to node {found_id}, this is node {broker_id}"
+        )
+    found_cluster = values.get("cluster.id")
+    if found_cluster is not None and cluster_id is not None and found_cluster != cluster_id:
+        raise StartError(
+            f"data directory {directory} belongs to cluster {found_cluster},"
+            f" this is cluster {cluster_id}"
+        )
+    cluster = found_cluster or cluster_id or format_uuid(uuid.uuid4())
+    directory_id = values.get("directory.id") or format_uuid(uuid.uuid4())
+    content = None
+    if data is None:
+        content = format_properties(
+            {
+                "version": "1",
+                "cluster.id": cluster,
+                "node.id": str(broker_id),
+                "directory.id": directory_id,
+            }
+        )
+    return DirectoryMeta(cluster, broker_id, directory_id, content)
+
+
+def write_meta(file_system: FileSystem, directory: str, meta: DirectoryMeta) -> None:
+    if meta.new_content is not None:
+        path = f"{directory}/{layout.META_FILE}"
+        write_file(file_system, path, meta.new_content, is_synced=True)

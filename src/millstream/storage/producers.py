@@ -1,0 +1,228 @@
+"""What a partition knows of each idempotent producer: epoch, sequence numbers, last batches.
+
+A producer numbers its records per partition. A batch that continues the sequence is new,
+one that equals any of the last five is a retry whose answer got lost, everything else is
+out of order. The state is saved in Kafka's `.snapshot` format whenever a segment is rolled
+and at a clean stop, and replayed from the log after that.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from crc32c import crc32c
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.batch import BatchView
+from millstream.records.control import ControlType, read_end_marker
+from millstream.storage.aborted_index import AbortedTransaction
+
+# A producer has at most five requests in flight, so a retry is one of the last five.
+BATCHES_KEPT: Final = 5
+SEQUENCE_MAX: Final = 2**31 - 1
+_NO_SEQUENCE: Final = -1
+_NO_OFFSET: Final = -1
+
+_SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_HEADER: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+@dataclass(slots=True)
+class ProducedBatch:
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class Producer:
+    epoch: int
+    batches: deque[ProducedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    last_timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    transaction_first_offset: int = _NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else _NO_SEQUENCE
+
+
+class ProducerStates:
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        # Everything below this offset is in here.
+        self.next_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._producers.items())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def check(self, batch: BatchView) -> ProducedBatch | None:
+        """The earlier append if this is a retry of it; KafkaError if it is out of order."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            # Its state has expired, or its records were deleted: any sequence starts anew.
+            return None
+        if batch.producer_epoch < producer.epoch:
+            raise KafkaError(
+                KafkaCode.INVALID_PRODUCER_EPOCH,
+                f"producer {batch.producer_id} has epoch {producer.epoch},"
+                f" the batch {batch.producer_epoch}",
+            )
+        base_sequence = batch.base_sequence
+        if batch.producer_epoch > producer.epoch:
+            if base_sequence != 0:
+                raise self._out_of_order(batch, producer)
+            return None
+        last_sequence = batch.last_sequence
+        for known in producer.batches:
+            if known.base_sequence == base_sequence and known.last_sequence == last_sequence:
+                return known
+        expected = producer.last_sequence + 1
+        if base_sequence != (0 if expected > SEQUENCE_MAX else expected):
+            raise self._out_of_order(batch, producer)
+        return None
+
+    @staticmethod
+    def _out_of_order(batch: BatchView, producer: Producer) -> KafkaError:
+        return KafkaError(
+            KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {batch.producer_id} epoch {batch.producer_epoch} sent sequence"
+            f" {batch.base_sequence} after {producer.last_sequence} of epoch {producer.epoch}",
+        )
+
+    def update(self, batch: BatchView) -> AbortedTransaction | None:
+        """Take in a batch that is in the log; the aborted transaction if it ends one."""
+        self.next_offset = batch.base_offset + batch.last_offset_delta + 1
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(batch.producer_epoch)
+        if batch.producer_epoch != producer.epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp_ms = batch.max_timestamp_ms
+        if batch.is_control:
+            return self._end_transaction(batch, producer)
+        producer.batches.append(
+            ProducedBatch(
+                batch.base_sequence,
+                batch.last_sequence,
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp_ms,
+            )
+        )
+        if batch.is_transactional and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = batch.base_offset
+        return None
+
+    def _end_transaction(self, batch: BatchView, producer: Producer) -> AbortedTransaction | None:
+        marker = read_end_marker(batch)
+        if marker is None:
+            return None
+        producer.coordinator_epoch = marker.coordinator_epoch
+        first_offset = producer.transaction_first_offset
+        producer.transaction_first_offset = _NO_OFFSET
+        if first_offset < 0 or marker.type is ControlType.COMMIT:
+            return None
+        return AbortedTransaction(
+            batch.producer_id, first_offset, batch.last_offset, self.first_undecided(batch)
+        )
+
+    def first_undecided(self, batch: BatchView) -> int:
+        """The last stable offset once `batch` is in: where the oldest open transaction began."""
+        return min(
+            (
+                producer.transaction_first_offset
+                for producer in self._producers.values()
+                if producer.transaction_first_offset >= 0
+            ),
+            default=batch.next_offset,
+        )
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have been silent for long and have no open transaction."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.transaction_first_offset < 0
+            and now_ms - producer.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+
+    def clear(self, next_offset: int) -> None:
+        self._producers.clear()
+        self.next_offset = next_offset
+
+    def encode(self) -> bytes:
+        """The `.snapshot` file: of each producer, its last batch only."""
+        body = bytearray(_COUNT.pack(len(self._producers)))
+        for producer_id, producer in self._producers.items():
+            last = producer.batches[-1] if producer.batches else None
+            body += _ENTRY.pack(
+                producer_id,
+                producer.epoch,
+                last.last_sequence if last else _NO_SEQUENCE,
+                last.last_offset if last else _NO_OFFSET,
+                last.last_offset - last.base_offset if last else 0,
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+        return _SNAPSHOT_HEADER.pack(_SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
+
+    @classmethod
+    def decode(cls, data: bytes, *, next_offset: int) -> "ProducerStates":
+        """Raises ValueError when the snapshot is damaged or of another version."""
+        states = cls()
+        states.next_offset = next_offset
+        if len(data) < _SNAPSHOT_HEADER.size + _COUNT.size:
+            raise ValueError(f"snapshot of {len(data)} bytes is too short")
+        version, crc = _SNAPSHOT_HEADER.unpack_from(data)
+        if version != _SNAPSHOT_VERSION:
+            raise ValueError(f"snapshot of version {version}")
+        body = memoryview(data)[_SNAPSHOT_HEADER.size :]
+        if crc32c(body) != crc:
+            raise ValueError("snapshot checksum does not match")
+        (count,) = _COUNT.unpack_from(body)
+        if count * _ENTRY.size != len(body) - _COUNT.size:
+            raise ValueError(f"snapshot says {count} producers in {len(body)} bytes")
+        for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+            states._producers[fields[0]] = _decode_producer(fields)
+        return states
+
+
+def _decode_producer(fields: tuple[int, ...]) -> Producer:
+    _, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, *transaction = fields
+    producer = Producer(
+        epoch,
+        last_timestamp_ms=timestamp_ms,
+        coordinator_epoch=transaction[0],
+        transaction_first_offset=transaction[1],
+    )
+    if last_sequence != _NO_SEQUENCE:
+        producer.batches.append(
+            ProducedBatch(
+                (last_sequence - offset_delta) & SEQUENCE_MAX,
+                last_sequence,
+                last_offset - offset_delta,
+                last_offset,
+                timestamp_ms,
+            )
+        )
+    return producer

@@ -1,0 +1,328 @@
+"""Opening a partition's directory: trusting it, checking it, or refusing it.
+
+After a clean stop the files are trusted: one look at the directory, and the end of the
+newest segment. After anything else every batch from the recovery point's segment on is
+checked, and the indexes of those segments are built again. What is wrong is one of:
+
+- a torn tail: nothing intact follows. The write was never acknowledged; it is cut.
+- a bad batch below the recovery point: those bytes were on the disk. Corruption.
+- a bad batch above it with intact ones behind, and the machine did not lose power: the
+  page cache had all of it, in order. Corruption.
+- the same after a power cut: pages reach the disk in any order, so holes are normal there
+  and nothing above the recovery point was promised. It is cut at the first bad batch and
+  the bytes are kept beside the segment, in `.log.torn`.
+
+Corruption is never cut: the partition stays offline until a person decides.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
+from millstream.storage import layout
+from millstream.storage.checkpoints import parse_epochs, parse_partition_metadata
+from millstream.storage.files import DescriptorCache, FileInfo, LogFile, read_file
+from millstream.storage.log import Log
+from millstream.storage.scan import SegmentScan, has_intact_batch
+from millstream.storage.segment import Segment
+from millstream.storage.segment_files import create_segment, make_segment
+from millstream.storage.snapshots import Snapshots
+from millstream.storage.values import CorruptLog, LogConfig
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known about a partition before its directory is opened."""
+
+    was_stopped_cleanly: bool
+    power_was_cut: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    now_ms: int = 0
+
+
+@dataclass(slots=True)
+class _End:
+    """Where a log ends, as found on the disk."""
+
+    next_offset: int
+    leader_epoch: int
+    # Epochs that begin in the batches that were checked.
+    epochs: list[tuple[int, int]]
+    was_checked: bool
+
+
+def recover_log(
+    directory: str,
+    partition: TopicPartition,
+    config: LogConfig,
+    circumstances: Circumstances,
+    *,
+    cache: DescriptorCache,
+    device: int,
+    report: Callable[[str], None],
+) -> Log:
+    """Open the log in `directory`. Raises CorruptLog, and then has changed nothing."""
+    found = {info.name: info for info in cache.file_system.list(directory)}
+    segments = _find_segments(directory, config, found, cache=cache, now_ms=circumstances.now_ms)
+    end = _find_end(segments, config, circumstances, cache=cache, report=report)
+    snapshots = Snapshots(cache.file_system, directory, _snapshot_offsets(found))
+    log = Log(
+        directory,
+        partition,
+        _read_topic_id(directory, found, cache),
+        config,
+        cache=cache,
+        device=device,
+        segments=segments,
+        next_offset=end.next_offset,
+        log_start_offset=max(circumstances.log_start_offset, segments[0].base_offset),
+        epochs=_read_epochs(directory, found, segments, end, cache),
+        snapshots=snapshots,
+    )
+    if end.was_checked:
+        log.mark_dirty_from(circumstances.recovery_point)
+        log.epochs.is_changed = True
+    if log.log_start_offset > log.next_offset:
+        # Records were deleted up to a point that a power cut then took away.
+        log.truncate_fully_and_start_at(log.log_start_offset)
+    _schedule_leftovers(log, found, cache)
+    return log
+
+
+def _find_segments(
+    directory: str,
+    config: LogConfig,
+    found: dict[str, FileInfo],
+    *,
+    cache: DescriptorCache,
+    now_ms: int,
+) -> list[Segment]:
+    bases = []
+    for name in found:
+        parsed = layout.parse_segment_file(name)
+        if parsed is None:
+            continue
+        if parsed.suffix.endswith(layout.SWAP_SUFFIX):
+            raise CorruptLog(
+                f"{directory} holds {name}, a compaction that Apache Kafka did not finish:"
+                " start and stop Apache Kafka on this directory once"
+            )
+        if parsed.suffix == layout.LOG_SUFFIX:
+            bases.append(parsed.base_offset)
+    return [
+        make_segment(cache, directory, base, config, found=found, now_ms=now_ms)
+        for base in sorted(bases)
+    ] or [create_segment(cache, directory, 0, config, now_ms=now_ms)]
+
+
+def _find_end(
+    segments: list[Segment],
+    config: LogConfig,
+    circumstances: Circumstances,
+    *,
+    cache: DescriptorCache,
+    report: Callable[[str], None],
+) -> _End:
+    if circumstances.was_stopped_cleanly:
+        try:
+            return _trusted_end(segments[-1])
+        except CorruptLog:
+            # The marker says clean, the file says otherwise.
+            report(f"{segments[-1].file.path} does not end with a whole batch; checking it")
+    return _checked_end(segments, config, circumstances, cache=cache, report=report)
+
+
+def _trusted_end(active: Segment) -> _End:
+    last = active.load_tail()
+    if last is None:
+        return _End(active.base_offset, -1, [], was_checked=False)
+    return _End(last.next_offset, last.partition_leader_epoch, [], was_checked=False)
+
+
+def _checked_end(
+    segments: list[Segment],
+    config: LogConfig,
+    circumstances: Circumstances,
+    *,
+    cache: DescriptorCache,
+    report: Callable[[str], None],
+) -> _End:
+    """Check the segments from the recovery point on; cut what may be cut."""
+    first = _first_to_check(segments, circumstances.recovery_point)
+    end = _End(segments[first].base_offset, -1, [], was_checked=True)
+    scans: list[SegmentScan] = []
+    for number in range(first, len(segments)):
+        base_offset = segments[number].base_offset
+        if number > first and base_offset > end.next_offset and not config.is_compacted:
+            if circumstances.power_was_cut:
+                scans[-1].problem = f"offsets {end.next_offset} to {base_offset} are missing"
+                _refuse_corruption(segments, number - 1, scans[-1], circumstances)
+                break
+        scan = SegmentScan(segments[number], end.next_offset, end.leader_epoch)
+        scan.run()
+        scans.append(scan)
+        end.next_offset, end.leader_epoch = scan.next_offset, scan.leader_epoch
+        end.epochs += scan.epochs
+        if scan.problem is not None:
+            _refuse_corruption(segments, number, scan, circumstances)
+            break
+    if end.next_offset < circumstances.recovery_point and scans[-1].problem is None:
+        scans[-1].problem = "the file ends early"
+        _refuse_corruption(segments, len(segments) - 1, scans[-1], circumstances)
+    for scan in scans:
+        scan.segment.adopt_indexes(scan.indexes)
+    if scans[-1].problem is not None:
+        _cut(segments, first + len(scans) - 1, scans[-1], cache=cache, report=report)
+    end.next_offset = max(end.next_offset, segments[-1].base_offset)
+    return end
+
+
+def _first_to_check(segments: list[Segment], recovery_point: int) -> int:
+    """The segment that holds the recovery point: nothing before it can have changed."""
+    first = 0
+    for number, segment in enumerate(segments):
+        if segment.base_offset <= recovery_point:
+            first = number
+    return first
+
+
+def _refuse_corruption(
+    segments: list[Segment], number: int, scan: SegmentScan, circumstances: Circumstances
+) -> None:
+    """Raise CorruptLog unless the log may end where the scan stopped."""
+    if scan.next_offset < circumstances.recovery_point:
+        reason = f"all up to offset {circumstances.recovery_point} was on the disk"
+    elif circumstances.power_was_cut:
+        return
+    elif has_intact_batch(segments[number], scan.end_position + 1, scan.next_offset) or any(
+        has_intact_batch(later, 0, scan.next_offset) for later in segments[number + 1 :]
+    ):
+        reason = "intact batches follow it"
+    else:
+        return
+    raise CorruptLog(
+        f"{scan.segment.file.path} is damaged at position {scan.end_position}, offset"
+        f" {scan.next_offset} ({scan.problem}), and {reason}, so nothing was cut."
+        " Restore the partition's directory from a replica or a backup; or, to give up the"
+        f" records from offset {scan.next_offset} on, keep a copy, cut the file at that"
+        " position, remove the segments after it, and start again"
+    )
+
+
+def _cut(
+    segments: list[Segment],
+    number: int,
+    scan: SegmentScan,
+    *,
+    cache: DescriptorCache,
+    report: Callable[[str], None],
+) -> None:
+    """Let the log end before the bad batch. The bytes stay in a file beside it."""
+    segment = scan.segment
+    lost_bytes = segment.size_bytes - scan.end_position
+    torn_path = segment.file.path + layout.TORN_SUFFIX
+    if scan.end_position < segment.size_bytes:
+        _keep_tail(segment.file, scan.end_position, torn_path, cache)
+        segment.file.truncate(scan.end_position)
+    for later in segments[number + 1 :]:
+        lost_bytes += later.size_bytes
+        if later.size_bytes:
+            later.file.rename(later.file.path + layout.TORN_SUFFIX)
+            later.file.close()
+        else:
+            later.file.remove_when_unpinned()
+        for index in later.all_files[1:]:
+            index.remove_when_unpinned()
+    del segments[number + 1 :]
+    report(
+        f"{segment.file.path}: cut {lost_bytes} bytes at position {scan.end_position}, the log"
+        f" now ends at offset {scan.next_offset} ({scan.problem}); kept in {torn_path}"
+    )
+
+
+def _keep_tail(file: LogFile, position: int, torn_path: str, cache: DescriptorCache) -> None:
+    torn = LogFile(cache, torn_path, size_bytes=0, needs_sync=False)
+    torn.create()
+    while position < file.size_bytes:
+        data = file.read_at(position, min(_COPY_BYTES, file.size_bytes - position))
+        if not data:
+            break
+        torn.append(data)
+        position += len(data)
+    torn.close()
+
+
+def _read_topic_id(directory: str, found: dict[str, FileInfo], cache: DescriptorCache) -> TopicId:
+    if layout.PARTITION_METADATA_FILE not in found:
+        return NO_TOPIC_ID
+    path = f"{directory}/{layout.PARTITION_METADATA_FILE}"
+    try:
+        return parse_partition_metadata(read_file(cache.file_system, path) or b"")
+    except ValueError as error:
+        raise CorruptLog(f"{path}: {error}; restore it, or remove the directory") from error
+
+
+def _read_epochs(
+    directory: str,
+    found: dict[str, FileInfo],
+    segments: list[Segment],
+    end: _End,
+    cache: DescriptorCache,
+) -> list[tuple[int, int]]:
+    """From the file, unless it is gone, damaged or behind the log: then from the log."""
+    if all(segment.size_bytes == 0 for segment in segments):
+        return []
+    if layout.EPOCHS_FILE not in found:
+        return _epochs_in_log(segments)
+    data = read_file(cache.file_system, f"{directory}/{layout.EPOCHS_FILE}")
+    try:
+        entries = parse_epochs(data or b"")
+    except ValueError:
+        return _epochs_in_log(segments)
+    if end.was_checked:
+        return _merge_epochs(entries, end) or _epochs_in_log(segments)
+    if not entries or entries[-1][0] < end.leader_epoch or entries[-1][1] > end.next_offset:
+        return _epochs_in_log(segments)
+    return entries
+
+
+def _merge_epochs(entries: list[tuple[int, int]], end: _End) -> list[tuple[int, int]] | None:
+    """The file for what was not checked, the batches for what was; None if they disagree."""
+    if not end.epochs:
+        return [entry for entry in entries if entry[1] < end.next_offset]
+    first_epoch, first_offset = end.epochs[0]
+    merged = [entry for entry in entries if entry[1] <= first_offset]
+    if not merged or merged[-1][0] != first_epoch:
+        return None
+    return merged + end.epochs[1:]
+
+
+def _epochs_in_log(segments: list[Segment]) -> list[tuple[int, int]]:
+    entries: list[tuple[int, int]] = []
+    for segment in segments:
+        for _, batch in segment.headers():
+            epoch = batch.partition_leader_epoch
+            if epoch >= 0 and (not entries or epoch > entries[-1][0]):
+                entries.append((epoch, batch.base_offset))
+    return entries
+
+
+def _snapshot_offsets(found: dict[str, FileInfo]) -> list[int]:
+    offsets = []
+    for name in found:
+        parsed = layout.parse_segment_file(name)
+        if parsed is not None and parsed.suffix == layout.SNAPSHOT_SUFFIX:
+            offsets.append(parsed.base_offset)
+    return offsets
+
+
+def _schedule_leftovers(log: Log, found: dict[str, FileInfo], cache: DescriptorCache) -> None:
+    """Files that were on their way out when the broker stopped."""
+    for name, info in found.items():
+        if name.endswith((layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX)):
+            path = os.path.join(log.directory, name)
+            log.schedule_removal(LogFile(cache, path, size_bytes=info.size_bytes, needs_sync=False))

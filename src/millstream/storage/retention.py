@@ -1,0 +1,61 @@
+"""Which of the oldest segments may go. A decision, without files or clocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.storage.values import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAge:
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    # The age counts from here: see `age_timestamp_ms`.
+    timestamp_ms: int
+
+
+def age_timestamp_ms(*, max_timestamp_ms: int, modified_ms: int, now_ms: int) -> int:
+    """What a segment's age counts from: its newest record, or the file's last change.
+
+    A producer with a wrong clock must not keep a segment for years: a timestamp that has
+    not come yet says nothing about age.
+    """
+    if max_timestamp_ms < 0 or max_timestamp_ms > now_ms:
+        return modified_ms
+    return max_timestamp_ms
+
+
+def count_expired(
+    segments: Sequence[SegmentAge],
+    config: LogConfig,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
+) -> int:
+    """How many segments from the oldest on may be removed.
+
+    Never one with records that are not committed, and never an empty last one. All of
+    them means that the caller has to start a new segment first.
+    """
+    count = 0
+    excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        if segment.next_offset > high_watermark or (is_last and segment.size_bytes == 0):
+            break
+        is_before_start = segment.next_offset <= log_start_offset and not is_last
+        is_too_old = (
+            config.is_deleted
+            and config.retention_ms >= 0
+            and now_ms - segment.timestamp_ms > config.retention_ms
+        )
+        is_too_much = (
+            config.is_deleted and config.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+        )
+        if not (is_before_start or is_too_old or is_too_much):
+            break
+        excess_bytes -= segment.size_bytes
+        count += 1
+    return count

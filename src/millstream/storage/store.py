@@ -1,0 +1,356 @@
+"""All logs of one data directory, and the directory itself.
+
+Opening takes the lock, checks whose directory this is, finds out how the last run ended and
+loads every partition. What cannot be opened is `offline` with a reason and harms nobody
+else. Until the lock is held and the directory is known to be ours, nothing is changed.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from millstream.errors import LogDirFailed, StartError
+from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
+from millstream.storage import layout
+from millstream.storage.checkpoints import (
+    format_partition_metadata,
+    read_offsets,
+    write_offsets,
+)
+from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
+from millstream.storage.log import Log
+from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
+from millstream.storage.recovery import Circumstances, recover_log
+from millstream.storage.segment_files import create_segment
+from millstream.storage.snapshots import Snapshots
+from millstream.storage.syncing import sync
+from millstream.storage.values import CorruptLog, LogConfig
+
+DESCRIPTOR_LIMIT = 8192
+# Partition directories wait this long before their files go, like deleted segments.
+_DIRECTORY_DELETE_DELAY_MS = 60_000
+
+
+class LogStore:
+    def __init__(
+        self,
+        directory: str,
+        file_system: FileSystem,
+        meta: DirectoryMeta,
+        *,
+        lock: int,
+        descriptor_limit: int,
+        clock_now_ms: Callable[[], int],
+        report: Callable[[str], None],
+    ) -> None:
+        self.directory = directory
+        self.cluster_id = meta.cluster_id
+        self.directory_id = meta.directory_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        # How the last run ended; after a power cut acknowledged means synced.
+        self.was_stopped_cleanly = True
+        self.power_was_cut = False
+        self._file_system = file_system
+        self._cache = DescriptorCache(file_system, descriptor_limit)
+        self._device = file_system.device(directory)
+        self._lock = lock
+        self._clock_now_ms = clock_now_ms
+        self._report = report
+        self._deleted_directories: list[tuple[int, str]] = []
+        # Partitions that the checkpoint files on disk speak of.
+        self._checkpointed: set[TopicPartition] = set()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        file_system: FileSystem,
+        cluster_id: str | None,
+        broker_id: int,
+        clock_now_ms: Callable[[], int],
+        configs: Callable[[str], LogConfig],
+        report: Callable[[str], None],
+        descriptor_limit: int = DESCRIPTOR_LIMIT,
+    ) -> "LogStore":
+        """Raises StartError, with nothing changed on disk, when this is not our directory."""
+        path = str(directory)
+        _make_directory(file_system, path)
+        lock = _take_lock(file_system, path)
+        try:
+            meta = read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
+            store = cls(
+                path,
+                file_system,
+                meta,
+                lock=lock,
+                descriptor_limit=descriptor_limit,
+                clock_now_ms=clock_now_ms,
+                report=report,
+            )
+            names = file_system.list(path)
+        except OSError as error:
+            file_system.close(lock)
+            raise StartError(f"cannot use data directory {path}: {error.strerror}") from error
+        except StartError:
+            file_system.close(lock)
+            raise
+        try:
+            write_meta(file_system, path, meta)
+            store._begin_run({info.name for info in names})
+            store._load([info.name for info in names if info.is_directory], configs)
+            store._end_recovery()
+        except OSError as error:
+            raise StartError(f"cannot load data directory {path}: {error}") from error
+        return store
+
+    # Starting
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def _begin_run(self, names: set[str]) -> None:
+        """Learn how the last run ended, and take its marker away before anything else."""
+        identity = self._file_system.identity(self.directory)
+        stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
+        is_same_boot = identity is not None and stored == identity.encode()
+        self.was_stopped_cleanly = layout.CLEAN_STOP_FILE in names
+        self.power_was_cut = not self.was_stopped_cleanly and not is_same_boot
+        if self.was_stopped_cleanly:
+            self._file_system.remove(self._path(layout.CLEAN_STOP_FILE))
+            # Else a power cut could bring it back, and the next start would trust the files.
+            self._file_system.sync_directory(self.directory)
+
+    def _load(self, names: list[str], configs: Callable[[str], LogConfig]) -> None:
+        recovery_points = self._read_checkpoint(layout.RECOVERY_POINTS_FILE)
+        log_starts = self._read_checkpoint(layout.LOG_STARTS_FILE)
+        self._checkpointed = set(recovery_points) | set(log_starts)
+        now_ms = self._clock_now_ms()
+        for name in sorted(names):
+            if layout.is_deleted_directory(name):
+                self._deleted_directories.append((now_ms, self._path(name)))
+            partition = layout.parse_directory(name)
+            if partition is None:
+                continue
+            circumstances = Circumstances(
+                was_stopped_cleanly=self.was_stopped_cleanly,
+                power_was_cut=self.power_was_cut,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+                now_ms=now_ms,
+            )
+            self._load_one(name, partition, configs(partition.topic), circumstances)
+
+    def _load_one(
+        self,
+        name: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        circumstances: Circumstances,
+    ) -> None:
+        try:
+            self.logs[partition] = recover_log(
+                self._path(name),
+                partition,
+                config,
+                circumstances,
+                cache=self._cache,
+                device=self._device,
+                report=self._report,
+            )
+        except CorruptLog as error:
+            self.offline[partition] = str(error)
+            self._report(f"{partition} is offline: {error}")
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        return read_offsets(self._file_system, self._path(name)) or {}
+
+    def _end_recovery(self) -> None:
+        """Make what was recovered durable, and only then call this boot our own.
+
+        A crash before that leaves the old boot's name, so that the next start still knows
+        of the power cut.
+        """
+        if not self.was_stopped_cleanly:
+            self._sync_everything()
+            self.write_checkpoints()
+        identity = self._file_system.identity(self.directory)
+        path = self._path(layout.BOOT_FILE)
+        data = (identity or "unknown").encode()
+        if read_file(self._file_system, path) != data:
+            write_file(self._file_system, path, data, is_synced=True)
+
+    def _sync_everything(self) -> None:
+        if self._file_system.sync_everything(self._lock):
+            for log in self.logs.values():
+                log.forget_dirty()
+            return
+        for log in self.logs.values():
+            ticket = log.begin_sync()
+            if ticket is not None:
+                sync([ticket])
+                log.end_sync(ticket)
+
+    # Partitions
+
+    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
+        """A new, empty log. Its directory is on the disk with the log's first sync."""
+        if partition in self._checkpointed:
+            # An older partition of this name: its offsets must not be taken for ours.
+            self.write_checkpoints()
+        path = self._path(layout.directory_name(partition))
+        file_system = self._file_system
+        now_ms = self._clock_now_ms()
+        try:
+            file_system.make_directory(path)
+            if topic_id != NO_TOPIC_ID:
+                metadata = format_partition_metadata(topic_id)
+                _write_new_file(file_system, f"{path}/{layout.PARTITION_METADATA_FILE}", metadata)
+            segment = create_segment(self._cache, path, 0, config, now_ms=now_ms)
+        except OSError as error:
+            raise LogDirFailed(f"cannot create {path}: {error.strerror}") from error
+        log = Log(
+            path,
+            partition,
+            topic_id,
+            config,
+            cache=self._cache,
+            device=self._device,
+            segments=[segment],
+            next_offset=0,
+            log_start_offset=0,
+            epochs=[],
+            snapshots=Snapshots(file_system, path, []),
+        )
+        log.mark_created(self.directory)
+        self.logs[partition] = log
+        return log
+
+    def create_many(
+        self, partitions: Iterable[tuple[TopicPartition, TopicId]], config: LogConfig
+    ) -> list[Log]:
+        return [self.create(partition, topic_id, config) for partition, topic_id in partitions]
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Take the partition's name away; `sweep` removes the files later."""
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.close()
+        self.offline.pop(partition, None)
+        old = self._path(layout.directory_name(partition))
+        new = self._path(layout.deleted_directory_name(partition, uuid.uuid4()))
+        try:
+            self._file_system.rename(old, new)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LogDirFailed(f"cannot rename {old}: {error.strerror}") from error
+        due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
+        self._deleted_directories.append((due_ms, new))
+
+    def sweep(self, now_ms: int) -> None:
+        """Remove the files and directories that were deleted long enough ago."""
+        for log in self.logs.values():
+            log.remove_deleted(now_ms)
+        waiting = []
+        for due_ms, path in self._deleted_directories:
+            if due_ms <= now_ms:
+                self._remove_tree(path)
+            else:
+                waiting.append((due_ms, path))
+        self._deleted_directories = waiting
+
+    def _remove_tree(self, path: str) -> None:
+        try:
+            for info in self._file_system.list(path):
+                inner = f"{path}/{info.name}"
+                if info.is_directory:
+                    self._remove_tree(inner)
+                else:
+                    self._file_system.remove(inner)
+            self._file_system.remove_directory(path)
+        except FileNotFoundError:
+            return
+
+    # Checkpoints and stopping
+
+    def write_checkpoints(self) -> None:
+        """Recovery points, high watermarks and log starts. Raises LogDirFailed."""
+        recovery_points = {where: log.synced_offset for where, log in self.logs.items()}
+        high_watermarks = {where: log.high_watermark for where, log in self.logs.items()}
+        log_starts = {
+            where: log.log_start_offset
+            for where, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._keep_offline(recovery_points, layout.RECOVERY_POINTS_FILE)
+        self._keep_offline(high_watermarks, layout.HIGH_WATERMARKS_FILE)
+        self._keep_offline(log_starts, layout.LOG_STARTS_FILE)
+        try:
+            for name, offsets in (
+                (layout.RECOVERY_POINTS_FILE, recovery_points),
+                (layout.HIGH_WATERMARKS_FILE, high_watermarks),
+                (layout.LOG_STARTS_FILE, log_starts),
+            ):
+                write_offsets(self._file_system, self._path(name), offsets)
+        except OSError as error:
+            raise LogDirFailed(f"cannot write checkpoints in {self.directory}: {error}") from error
+        self._checkpointed = set(recovery_points) | set(log_starts)
+
+    def _keep_offline(self, offsets: dict[TopicPartition, int], name: str) -> None:
+        """What is known of partitions that could not be opened must not be forgotten."""
+        if self.offline:
+            old = self._read_checkpoint(name)
+            offsets |= {where: old[where] for where in self.offline if where in old}
+
+    def close(self, *, clean: bool) -> None:
+        """Give the directory back; `clean` also leaves it so that the next start trusts it."""
+        try:
+            if clean:
+                self._finish()
+        finally:
+            for log in self.logs.values():
+                log.close()
+            self._file_system.close(self._lock)
+
+    def _finish(self) -> None:
+        for log in self.logs.values():
+            log.finish()
+        try:
+            self._sync_everything()
+            self.write_checkpoints()
+            # Last: while this file exists, everything else is on the disk.
+            marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+            path = self._path(layout.CLEAN_STOP_FILE)
+            write_file(self._file_system, path, marker, is_synced=True)
+        except OSError as error:
+            raise LogDirFailed(f"cannot sync {self.directory}: {error}") from error
+
+
+def _make_directory(file_system: FileSystem, path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"cannot create data directory {path}: {error.strerror}") from error
+
+
+def _take_lock(file_system: FileSystem, path: str) -> int:
+    lock_path = f"{path}/{layout.LOCK_FILE}"
+    try:
+        lock = file_system.lock(lock_path)
+    except OSError as error:
+        raise StartError(f"cannot lock data directory {path}: {error.strerror}") from error
+    if lock is None:
+        raise StartError(f"data directory {path} is in use by another node (lock {lock_path})")
+    return lock
+
+
+def _write_new_file(file_system: FileSystem, path: str, data: bytes) -> None:
+    descriptor = file_system.open(path, create=True)
+    try:
+        file_system.write_at(descriptor, data, 0)
+    finally:
+        file_system.close(descriptor)

@@ -1,0 +1,68 @@
+"""What a log is told, and what it answers."""
+
+from dataclasses import dataclass
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import Codec, TimestampType
+from millstream.storage.files import LogFile
+
+INT64_MAX = 2**63 - 1
+DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The topic's settings that concern its files, with Kafka's defaults."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    # None keeps what the producer chose.
+    compression_type: Codec | None = None
+    is_compacted: bool = False
+    is_deleted: bool = True
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    producer_expiration_ms: int = DAY_MS
+
+
+@dataclass(slots=True)
+class Appended:
+    base_offset: int
+    next_offset: int
+    # -1 where the records keep the producer's timestamps.
+    append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+
+
+@dataclass(slots=True)
+class FileRange:
+    """Bytes of a log file. Whoever uses the descriptor pins the file meanwhile."""
+
+    file: LogFile
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class CorruptLog(KafkaError):
+    """Bytes of the log are damaged. Nothing was cut; a person has to decide."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaCode.KAFKA_STORAGE_ERROR, message)
