@@ -4,11 +4,12 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from millstream.broker.connection import IN_FLIGHT_MAX, Connection, Pending, Pieces
+from millstream.broker.memory import RequestMemory
 from millstream.errors import ProtocolError
 
 
@@ -19,9 +20,10 @@ def frame(body: bytes) -> bytes:
 class Host:
     """A server that answers a frame with itself, or waits when the frame says so."""
 
-    def __init__(self, buffer_bytes: int = 4096) -> None:
+    def __init__(self, buffer_bytes: int = 4096, request_bytes_max: int = 1 << 30) -> None:
         self.buffer = memoryview(bytearray(buffer_bytes))
         self.frame_bytes_max = 1 << 20
+        self.memory = RequestMemory(request_bytes_max)
         self.seen: list[bytes] = []
         self.waits: dict[bytes, asyncio.Future[None]] = {}
         self.forgotten: list[Connection] = []
@@ -57,12 +59,15 @@ class Host:
 class Client:
     """The other end of a connection under test."""
 
+    opened: ClassVar[list["Client"]] = []
+
     def __init__(self, host: Host) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         self.sock = ours
         self.connection = Connection(host, theirs, listener="PLAINTEXT", peer="test:1", now=0.0)
+        Client.opened.append(self)
 
     async def send(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self.sock, data)
@@ -83,7 +88,16 @@ class Client:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    async def bounded() -> None:
+        Client.opened.clear()
+        try:
+            await asyncio.wait_for(test(), 20)
+        finally:
+            for client in Client.opened:
+                client.sock.close()
+                client.connection.close()
+
+    asyncio.run(bounded())
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 5, 11, 12, 13, 100, 10_000])
@@ -117,7 +131,8 @@ def test_replies_leave_in_request_order_though_the_first_waits() -> None:
         await client.settle()
         assert host.seen == [b"wait 0001", b"quick 0002"]
         host.waits[b"wait 0001"].set_result(None)
-        assert await client.receive(100 - 75) == (frame(b"wait 0001") + frame(b"quick 0002"))[:25]
+        expected = frame(b"wait 0001") + frame(b"quick 0002")
+        assert await client.receive(len(expected)) == expected
 
     run(test)
 
@@ -202,3 +217,33 @@ def test_a_client_that_leaves_is_forgotten_without_a_word(
 
     run(test)
     assert not caplog.records
+
+
+def test_large_frames_wait_for_memory_and_all_get_through() -> None:
+    async def test() -> None:
+        host = Host(request_bytes_max=250_000)
+        clients = [Client(host) for _ in range(5)]
+        body = b"x" * 200_000
+        sending = [asyncio.create_task(client.send(frame(body))) for client in clients]
+        for client in clients:
+            assert await client.receive(len(body) + 4) == frame(body)
+        await asyncio.gather(*sending)
+        assert host.memory.reserved_bytes == 0
+
+    run(test)
+
+
+def test_a_large_frame_that_is_given_up_gives_its_memory_back() -> None:
+    async def test() -> None:
+        host = Host(request_bytes_max=250_000)
+        first, second = Client(host), Client(host)
+        await first.send(struct.pack(">i", 200_000) + b"y" * 70_000)
+        await first.settle()
+        sending = asyncio.create_task(second.send(frame(b"x" * 200_000)))
+        await second.settle()
+        assert host.seen == []
+        first.sock.close()
+        assert len(await second.receive(200_004)) == 200_004
+        await sending
+
+    run(test)

@@ -6,7 +6,7 @@ Wiring only. What a request does is in `handlers/`, what a partition does in
 
 import asyncio
 import logging
-import uuid
+import os
 from pathlib import Path
 
 from millstream.broker.connection import Connection, Pending, Pieces
@@ -18,12 +18,15 @@ from millstream.broker.server import Endpoint, Limits, Server
 from millstream.broker.topics import Topics
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller
-from millstream.cluster.embedded import EmbeddedStore
+from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig, Listener, parse_listeners
-from millstream.errors import StartError
+from millstream.errors import LogDirFailed, StartError
+from millstream.model import NO_TOPIC_ID
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
+from millstream.storage.files import OsFileSystem
+from millstream.storage.log import LogConfig
 from millstream.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -32,7 +35,14 @@ log = logging.getLogger(__name__)
 class Broker:
     """`dev` answers acks=all from the page cache, without waiting for the disk."""
 
-    def __init__(self, config: BrokerConfig, *, dev: bool = False, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        dev: bool = False,
+        adopt: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
         self._static_config = config
         self.config = config
         self.clock: Clock = clock or SystemClock()
@@ -50,7 +60,8 @@ class Broker:
         self.durability: Durability = (
             PageCacheDurability() if dev else GroupCommit(self.fail_disk)
         )
-        self.stopped = asyncio.Event()
+        self._checkpointing = asyncio.Lock()
+        self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
         self._housekeeping: asyncio.Task[None] | None = None
         self._server = Server(self._dispatch, _limits(config))
@@ -82,16 +93,41 @@ class Broker:
 
     async def start(self) -> None:
         """Ready to serve when this returns. Raises StartError and leaves nothing behind."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._server.stop()
+            if self._coordination is not None:
+                await self._coordination.close()
+            raise
+
+    async def _start(self) -> None:
         if len(self.config.list("log.dirs")) > 1:
             raise StartError("log.dirs: one directory per node; run one node per disk")
+        # First of all: a port in use must not touch the disk.
         for listener in parse_listeners(self.config):
             self._listeners[listener.name] = listener
-            # First of all: a port in use must not touch the disk.
             self._server.bind(listener.name, listener.host, listener.port)
-        self._open_store()
-        coordination = await EmbeddedStore.open(self.data_dir)
-        self.controller = Controller(coordination, self.config, clock=self.clock)
-        await self.controller.start(cluster_id=self.store.cluster_id)
+        self.store = LogStore.open(
+            self.data_dir,
+            file_system=OsFileSystem(),
+            cluster_id=None,
+            broker_id=self.node_id,
+            clock_now_ms=self.clock.now_ms,
+            # Topics and their options are in the coordination store, which opens next.
+            configs=lambda topic: LogConfig(),
+            report=log.warning,
+        )
+        self._coordination = await open_embedded_store(self.data_dir)
+        self.controller = Controller(
+            self._coordination,
+            self._static_config,
+            broker_id=self.node_id,
+            clock=self.clock,
+            random_bytes=os.urandom,
+            cluster_id=self.store.cluster_id,
+        )
+        await self.controller.start()
         self.reload_config()
         self.producer_ids = ProducerIds(self.controller)
         self._put_strays_aside()
@@ -100,13 +136,11 @@ class Broker:
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
 
-    def _open_store(self) -> None:
-        raise NotImplementedError
-
     def _put_strays_aside(self) -> None:
-        known = {t.topic_id for t in self.image.topics.values()}
+        """A crash while a topic was deleted, or a lost database: keep the files, serve none."""
         for where, partition_log in list(self.store.logs.items()):
-            if partition_log.topic_id not in known:
+            topic = self.image.topics.get(where.topic)
+            if topic is None or partition_log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
                 self.store.put_aside(where)
 
     async def stop(self) -> None:
@@ -117,8 +151,8 @@ class Broker:
         await self._server.stop()
         await self.durability.stop()
         self.store.close(clean=self.disk_failure is None)
-        await self.controller.close()
-        self.stopped.set()
+        assert self._coordination is not None
+        await self._coordination.close()
 
     # -- what the parts ask of the whole ---------------------------------------------
 
@@ -127,9 +161,7 @@ class Broker:
 
     def reload_config(self) -> None:
         """Apply what was set at run time."""
-        self.config = self._static_config.with_dynamic(
-            self.controller.broker_overrides, self.controller.cluster_overrides
-        )
+        self.config = self.controller.effective_config
         self.fetch_bytes_max = self.config.int("fetch.max.bytes")
 
     def fail_disk(self, reason: str) -> None:
@@ -143,9 +175,15 @@ class Broker:
             partition.go_offline(reason)
 
     async def checkpoint(self) -> None:
-        """Write the checkpoint files, off the loop."""
-        if self.disk_failure is None:
-            await asyncio.get_running_loop().run_in_executor(None, self.store.write_checkpoints)
+        """Write the checkpoint files, off the loop, one writer at a time."""
+        async with self._checkpointing:
+            if self.disk_failure is not None:
+                return
+            write = self.store.checkpoints()
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, write)
+            except LogDirFailed as error:
+                self.fail_disk(str(error))
 
 
 def _limits(config: BrokerConfig) -> Limits:
@@ -154,11 +192,5 @@ def _limits(config: BrokerConfig) -> Limits:
         connections_max=config.int("max.connections"),
         connections_per_ip_max=config.int("max.connections.per.ip"),
         idle_seconds_max=config.int("connections.max.idle.ms") / 1000,
+        request_bytes_max=config.int("queued.max.request.bytes"),
     )
-
-
-def new_cluster_id() -> str:
-    """22 characters, as Kafka makes them."""
-    import base64
-
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

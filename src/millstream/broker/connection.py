@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from millstream.broker import pagecache
+from millstream.broker.memory import FREE_BYTES_MAX, RequestMemory
 from millstream.broker.output import OutputQueue, Sent, release_all
 from millstream.errors import ProtocolError
 from millstream.wire.headers import SIZE_BYTES
@@ -61,6 +62,7 @@ class Host(Protocol):
 
     buffer: memoryview
     frame_bytes_max: int
+    memory: RequestMemory
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
     def forget(self, connection: "Connection") -> None: ...
@@ -77,6 +79,8 @@ class Connection:
         "_partial",
         "_partial_bytes",
         "_replies",
+        "_reserved_bytes",
+        "_waits_for_memory",
         "_wants_write",
         "_warming",
         "client_id",
@@ -108,6 +112,8 @@ class Connection:
         self._replies: deque[_Slot] | None = None
         self._output: OutputQueue | None = None
         self._gates = 0
+        self._reserved_bytes = 0
+        self._waits_for_memory = False
         self._wants_write = False
         self._warming = False
         self.is_closed = False
@@ -182,6 +188,8 @@ class Connection:
         assert partial is not None
         have = self._partial_bytes
         wanted = SIZE_BYTES if have < SIZE_BYTES else SIZE_BYTES + self._frame_size(partial, 0)
+        if wanted > FREE_BYTES_MAX and not self._reserved_bytes and not self._reserve(wanted):
+            return
         if have < wanted:
             # Memory grows with what has arrived, not with what the frame claims.
             room = min(wanted, max(2 * have, 65536))
@@ -196,6 +204,24 @@ class Connection:
         if have >= wanted and have >= SIZE_BYTES:
             self._drain_partial()
 
+    def _reserve(self, size_bytes: int) -> bool:
+        if self._host.memory.reserve(size_bytes, self._memory_is_free):
+            self._reserved_bytes = size_bytes
+            return True
+        self._waits_for_memory = True
+        self._read_if_allowed()
+        return False
+
+    def _memory_is_free(self) -> None:
+        self._waits_for_memory = False
+        if not self.is_closed:
+            self._read_if_allowed()
+
+    def _release_memory(self) -> None:
+        if self._reserved_bytes:
+            size_bytes, self._reserved_bytes = self._reserved_bytes, 0
+            self._host.memory.release(size_bytes)
+
     def _drain_partial(self) -> None:
         """Dispatch what is whole in our own buffer, keep the rest."""
         partial = self._partial
@@ -204,6 +230,8 @@ class Connection:
             consumed = self._dispatch_frames(data)
         if self.is_closed:
             return
+        if consumed:
+            self._release_memory()
         if consumed == self._partial_bytes:
             self._partial = None
             self._partial_bytes = 0
@@ -220,6 +248,7 @@ class Connection:
     def _is_held_back(self) -> bool:
         return (
             self._gates > 0
+            or self._waits_for_memory
             or (self._replies is not None and len(self._replies) >= IN_FLIGHT_MAX)
             or (self._output is not None and self._output.size_bytes >= OUTPUT_BYTES_MAX)
         )
@@ -365,4 +394,5 @@ class Connection:
             release_all(slot.pieces or ())
         self._replies = None
         self._partial = None
+        self._release_memory()
         self._host.forget(self)

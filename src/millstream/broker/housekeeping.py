@@ -70,7 +70,7 @@ async def sweep(broker: "Broker") -> None:
     now_ms = broker.clock.now_ms()
     broker.store.sweep(now_ms)
     for count, partition in enumerate(list(broker.partitions), start=1):
-        if partition.offline_reason is None and partition.log.is_flush_due(now_ms):
+        if partition.is_flush_due(now_ms):
             broker.durability.request(partition)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection, Pending, Pieces
+from millstream.broker.memory import RequestMemory
 from millstream.errors import StartError
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Limits:
     connections_max: int
     connections_per_ip_max: int
     idle_seconds_max: float
+    request_bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Server:
         self.limits = limits
         self.frame_bytes_max = limits.frame_bytes_max
         self.buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.memory = RequestMemory(limits.request_bytes_max)
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []
         self._per_ip: Counter[str] = Counter()

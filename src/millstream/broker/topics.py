@@ -139,7 +139,7 @@ class Topics:
         ]
         absent = [where for where in missing if where not in broker.store.logs]
         absent = [where for where in absent if where not in broker.store.offline]
-        broker.store.create_many(absent, state.topic_id, config)
+        broker.store.create_many([(where, state.topic_id) for where in absent], config)
         for where in missing:
             offline_reason = broker.store.offline.get(where)
             partition_log = broker.store.logs.get(where)

@@ -167,10 +167,10 @@ OPTIONS: Final = (
     Option(
         "queued.max.request.bytes",
         LONG,
-        -1,
-        "Bytes of requests being received that may be held at once; -1 is no limit.",
+        256 << 20,
+        "Bytes of large requests being received at once; further ones wait. Kafka has no limit.",
         WORKS,
-        minimum=-1,
+        minimum=1,
     ),
     Option("request.timeout.ms", INT, 30000, "How long this node waits for another one's answer."),
     Option(

@@ -6,6 +6,7 @@ end of the log. What is safe on the disk is another matter: see `group_commit`.
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
@@ -14,11 +15,15 @@ from millstream.storage.log import Appended, FileRange, Log
 
 log = logging.getLogger(__name__)
 
+# The default of flush.ms: the kernel writes back when it likes.
+FLUSH_NEVER_MS: Final = 2**63 - 1
+
 
 class Partition:
     __slots__ = (
         "_fetch_waits",
         "_on_disk_failure",
+        "_unsynced_since_ms",
         "leader_epoch",
         "leader_id",
         "log",
@@ -45,6 +50,7 @@ class Partition:
         self.offline_reason: str | None = None
         self._fetch_waits: set[FetchWait] | None = None
         self._on_disk_failure = on_disk_failure
+        self._unsynced_since_ms: int | None = None
 
     @property
     def high_watermark(self) -> int:
@@ -92,6 +98,17 @@ class Partition:
             upto_offset=self.high_watermark,
             at_least_one=at_least_one,
         )
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Have records been unsynced for `flush.ms`? As exactly as this is asked."""
+        if self.log.config.flush_ms >= FLUSH_NEVER_MS or self.offline_reason is not None:
+            return False
+        if self.log.synced_offset >= self.log.next_offset:
+            self._unsynced_since_ms = None
+            return False
+        if self._unsynced_since_ms is None:
+            self._unsynced_since_ms = now_ms
+        return now_ms - self._unsynced_since_ms >= self.log.config.flush_ms
 
     def add_fetch_wait(self, wait: FetchWait) -> None:
         if self._fetch_waits is None:

@@ -43,7 +43,8 @@ CLUSTER_METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 _OFFSET_DIGITS: Final = 20
 _DIRECTORY_NAME_BYTES_MAX: Final = 255
 _DELETED_DIRECTORY_SUFFIX: Final = "-delete"
-_OTHER_DIRECTORY_SUFFIXES: Final = ("-future", "-stray")
+_STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+_OTHER_DIRECTORY_SUFFIXES: Final = ("-future", _STRAY_DIRECTORY_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,16 @@ def directory_name(partition: TopicPartition) -> str:
 
 
 def deleted_directory_name(partition: TopicPartition, unique: uuid.UUID) -> str:
+    return _unique_directory_name(partition, unique, _DELETED_DIRECTORY_SUFFIX)
+
+
+def stray_directory_name(partition: TopicPartition, unique: uuid.UUID) -> str:
+    return _unique_directory_name(partition, unique, _STRAY_DIRECTORY_SUFFIX)
+
+
+def _unique_directory_name(partition: TopicPartition, unique: uuid.UUID, end: str) -> str:
     """Long topic names are cut: the whole must stay a legal file name."""
-    suffix = f"-{partition.partition}.{unique.hex}{_DELETED_DIRECTORY_SUFFIX}"
+    suffix = f"-{partition.partition}.{unique.hex}{end}"
     return partition.topic[: _DIRECTORY_NAME_BYTES_MAX - len(suffix)] + suffix
 
 

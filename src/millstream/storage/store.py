@@ -251,6 +251,18 @@ class LogStore:
         due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
         self._deleted_directories.append((due_ms, new))
 
+    def put_aside(self, partition: TopicPartition) -> None:
+        """Keep the files of a partition that no topic knows, under a name that is not opened."""
+        log = self.logs.pop(partition)
+        log.close()
+        old = self._path(layout.directory_name(partition))
+        new = self._path(layout.stray_directory_name(partition, uuid.uuid4()))
+        try:
+            self._file_system.rename(old, new)
+        except OSError as error:
+            raise LogDirFailed(f"cannot rename {old}: {error.strerror}") from error
+        self._report(f"{partition} belongs to no topic; its files are kept in {new}")
+
     def sweep(self, now_ms: int) -> None:
         """Remove the files and directories that were deleted long enough ago."""
         for log in self.logs.values():
@@ -279,6 +291,10 @@ class LogStore:
 
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts. Raises LogDirFailed."""
+        self.checkpoints()()
+
+    def checkpoints(self) -> Callable[[], None]:
+        """The state of this moment, and what writes it: that may run in a thread."""
         recovery_points = {where: log.synced_offset for where, log in self.logs.items()}
         high_watermarks = {where: log.high_watermark for where, log in self.logs.items()}
         log_starts = {
@@ -289,16 +305,23 @@ class LogStore:
         self._keep_offline(recovery_points, layout.RECOVERY_POINTS_FILE)
         self._keep_offline(high_watermarks, layout.HIGH_WATERMARKS_FILE)
         self._keep_offline(log_starts, layout.LOG_STARTS_FILE)
-        try:
-            for name, offsets in (
-                (layout.RECOVERY_POINTS_FILE, recovery_points),
-                (layout.HIGH_WATERMARKS_FILE, high_watermarks),
-                (layout.LOG_STARTS_FILE, log_starts),
-            ):
-                write_offsets(self._file_system, self._path(name), offsets)
-        except OSError as error:
-            raise LogDirFailed(f"cannot write checkpoints in {self.directory}: {error}") from error
         self._checkpointed = set(recovery_points) | set(log_starts)
+        files = (
+            (layout.RECOVERY_POINTS_FILE, recovery_points),
+            (layout.HIGH_WATERMARKS_FILE, high_watermarks),
+            (layout.LOG_STARTS_FILE, log_starts),
+        )
+
+        def write() -> None:
+            try:
+                for name, offsets in files:
+                    write_offsets(self._file_system, self._path(name), offsets)
+            except OSError as error:
+                raise LogDirFailed(
+                    f"cannot write checkpoints in {self.directory}: {error}"
+                ) from error
+
+        return write
 
     def _keep_offline(self, offsets: dict[TopicPartition, int], name: str) -> None:
         """What is known of partitions that could not be opened must not be forgotten."""

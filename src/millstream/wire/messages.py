@@ -41,6 +41,7 @@ class Struct:
     if TYPE_CHECKING:
         # The wire's shapes are known at run time only; handlers turn them into types.
         def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
 
 Read = Callable[[Cursor], Any]
