@@ -71,9 +71,11 @@ def read_offsets(file_system: FileSystem, path: str) -> dict[TopicPartition, int
 
 
 def write_offsets(
-    file_system: FileSystem, path: str, offsets: Mapping[TopicPartition, int]
+    file_system: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, number: int = 0
 ) -> None:
-    write_file(file_system, path, format_offsets(offsets), is_synced=True)
+    """`number` keeps two writers of the same file apart."""
+    temporary = f"{path}.{number % 2}.tmp"
+    write_file(file_system, path, format_offsets(offsets), is_synced=True, temporary=temporary)
 
 
 def format_properties(values: Mapping[str, str]) -> bytes:

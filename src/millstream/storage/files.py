@@ -291,9 +291,16 @@ def read_file(file_system: FileSystem, path: str, *, bytes_max: int = 1 << 26) -
         file_system.close(descriptor)
 
 
-def write_file(file_system: FileSystem, path: str, data: bytes, *, is_synced: bool) -> None:
+def write_file(
+    file_system: FileSystem,
+    path: str,
+    data: bytes,
+    *,
+    is_synced: bool,
+    temporary: str | None = None,
+) -> None:
     """Replace a small file: readers see the old one or the new one."""
-    temporary = path + ".tmp"
+    temporary = temporary or path + ".tmp"
     descriptor = file_system.open(temporary, create=True)
     try:
         file_system.truncate(descriptor, 0)

@@ -115,10 +115,10 @@ class EntryFile:
             self._forget_cache(0)
             return
         size_bytes = self.file.size_bytes
-        if self._exists and size_bytes == len(entries):
-            if not entries or self.file.read_at(0, size_bytes) == entries:
-                self._forget_cache(len(entries))
-                return
+        is_same_size = self._exists and size_bytes == len(entries)
+        if is_same_size and (not entries or self.file.read_at(0, size_bytes) == entries):
+            self._forget_cache(len(entries))
+            return
         if self._exists:
             self.file.truncate(0)
         self._forget_cache(0)

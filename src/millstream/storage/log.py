@@ -15,18 +15,18 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import TimestampType, TopicId, TopicPartition
-from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
-from millstream.records.builder import recompress
-from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_produced
+from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
+from millstream.records.validation import BatchRules, check_produced
 from millstream.storage import layout, lookup, retention
 from millstream.storage.checkpoints import format_epochs
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
+from millstream.storage.incoming import produced_batches, recompressed, replicated_batches
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from millstream.storage.segment_files import create_segment, mark_deleted
 from millstream.storage.snapshots import Snapshots
-from millstream.storage.syncing import PinnedFile, SyncTicket
+from millstream.storage.syncing import SyncTicket, Unsynced
 from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from millstream.storage.values import (
     Appended,
@@ -71,14 +71,10 @@ class Log:
         self.size_bytes = sum(segment.size_bytes for segment in segments)
         self.epochs = EpochCache(epochs, lambda: self.next_offset)
         self._cache = cache
-        self._device = device
         self._snapshots = snapshots
         self._producers: ProducerStates | None = None
         self._active = segments[-1]
-        self._dirty: dict[LogFile, None] = {}
-        self._dirty_paths: dict[str, None] = {}
-        self._dirty_directories: dict[str, None] = {}
-        self._truncations = 0
+        self._unsynced = Unsynced(cache.file_system, device)
         # Files without a name that a reader may still use, and when they go.
         self._deleted: list[tuple[int, LogFile]] = []
         self.update_config(config)
@@ -134,7 +130,7 @@ class Log:
         config = self.config
         codec = config.compression_type
         if codec is not None and batch.attributes & CODEC_MASK != codec:
-            batch = self._recompressed(batch)
+            batch = recompressed(batch, config)
         append_time_ms = -1
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch.stamp_append_time(now_ms)
@@ -154,7 +150,7 @@ class Log:
         except OSError as error:
             raise self._write_failed(error) from error
         segment.note_appended(batch, position)
-        self._dirty[file] = None
+        self._unsynced.files[file] = None
         self.next_offset = next_offset
         self.size_bytes += size_bytes
         if self.is_sole_replica:
@@ -164,23 +160,13 @@ class Log:
         return Appended(base_offset, next_offset, append_time_ms, self.log_start_offset, False)
 
     def _append_several(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Several batches in one go. Not for idempotent producers: they send one each."""
-        try:
-            batches = list(split_batches(data))
-        except ValueError as error:
-            raise KafkaError(KafkaCode.CORRUPT_MESSAGE, str(error)) from error
-        for batch in batches:
-            check_produced(batch, self._rules, now_ms)
-            if batch.producer_id >= 0:
-                raise KafkaError(
-                    KafkaCode.INVALID_RECORD, "an idempotent producer sends one batch at a time"
-                )
+        """Several batches in one go: all of them, or none."""
+        batches = produced_batches(data, self._rules, now_ms)
         start = self.next_offset
         appended = Appended(start, start, -1, self.log_start_offset, False)
         try:
             for batch in batches:
-                single = BatchView(batch.bytes)
-                one = self._append_checked(single, leader_epoch=leader_epoch, now_ms=now_ms)
+                one = self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
                 appended.next_offset, appended.append_time_ms = one.next_offset, one.append_time_ms
         except KafkaError:
             self.truncate_to(start)
@@ -189,23 +175,10 @@ class Log:
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Write batches under the offsets and epochs the leader gave them."""
-        try:
-            batches = list(split_batches(data))
-        except ValueError as error:
-            raise KafkaError(KafkaCode.CORRUPT_MESSAGE, str(error)) from error
+        batches = replicated_batches(data, self.next_offset)
         if not batches:
             return Appended(self.next_offset, self.next_offset, -1, self.log_start_offset, False)
-        next_offset = self.next_offset
-        for batch in batches:
-            if batch.magic != MAGIC or not batch.crc_is_valid():
-                raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
-            # Gaps are legal, compaction leaves them. Going back never is.
-            if batch.base_offset < next_offset:
-                raise KafkaError(
-                    KafkaCode.OFFSET_OUT_OF_RANGE,
-                    f"batch at offset {batch.base_offset}, the log ends at {next_offset}",
-                )
-            next_offset = batch.next_offset
+        next_offset = batches[-1].next_offset
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         first = batches[0].base_offset
         segment = self._segment_for(len(data), newest_ms, first, next_offset, newest_ms)
@@ -221,10 +194,10 @@ class Log:
             if batch.producer_id >= 0:
                 self._note_produced(batch)
             self.next_offset = batch.next_offset
-        self._dirty[segment.file] = None
+        self._unsynced.files[segment.file] = None
         self.size_bytes += len(data)
         if self.epochs.is_changed:
-            self._write_epochs()
+            self.save_epochs()
         return Appended(first, next_offset, -1, self.log_start_offset, False)
 
     def _answer_again(self, known: ProducedBatch) -> Appended:
@@ -242,28 +215,12 @@ class Log:
         if aborted is not None:
             self._active.aborted.append(aborted)
 
-    def _recompressed(self, batch: BatchView) -> BatchView:
-        codec = self.config.compression_type
-        assert codec is not None
-        try:
-            rewritten = recompress(batch, codec, limit_bytes=DECODED_BYTES_MAX)
-        except ValueError as error:
-            raise KafkaError(
-                KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}"
-            ) from error
-        if len(rewritten) > self.config.max_message_bytes:
-            raise KafkaError(
-                KafkaCode.MESSAGE_TOO_LARGE,
-                f"batch is {len(rewritten)} bytes under compression.type={codec.name.lower()}",
-            )
-        return BatchView(memoryview(rewritten))
-
     def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         self.epochs.assign(leader_epoch, start_offset)
         if self.epochs.is_changed:
-            self._write_epochs()
+            self.save_epochs()
 
-    def _write_epochs(self) -> None:
+    def save_epochs(self) -> None:
         """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
         path = f"{self.directory}/{layout.EPOCHS_FILE}"
         data = format_epochs(self.epochs.entries)
@@ -272,8 +229,8 @@ class Log:
         except OSError as error:
             raise self._write_failed(error) from error
         self.epochs.is_changed = False
-        self._dirty_paths[path] = None
-        self._dirty_directories[self.directory] = None
+        self._unsynced.paths[path] = None
+        self._unsynced.directories[self.directory] = None
 
     def _write_failed(self, error: OSError) -> Exception:
         if error.errno in _FULL:
@@ -332,8 +289,8 @@ class Log:
             self._finish_segment(old)
         self.segments.append(new)
         self._active = new
-        self._dirty[new.file] = None
-        self._dirty_directories[self.directory] = None
+        self._unsynced.files[new.file] = None
+        self._unsynced.directories[self.directory] = None
         return new
 
     def _segment_bases(self) -> set[int]:
@@ -409,7 +366,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         number = self._segment_number(offset)
-        self._truncations += 1
+        self._unsynced.truncations += 1
         self._remove_segments(self.segments[number + 1 :], 0)
         segment = self._active = self.segments[number]
         found = segment.find(offset)
@@ -418,19 +375,19 @@ class Log:
             base_offset = next(segment.headers(position))[1].base_offset
             offset = min(offset, base_offset)
             segment.truncate(position, offset)
-        self._dirty[segment.file] = None
+        self._unsynced.files[segment.file] = None
         self._end_at(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets `offset`."""
-        self._truncations += 1
+        self._unsynced.truncations += 1
         old = list(self.segments)
         self._remove_segments(old, 0)
         new = create_segment(self._cache, self.directory, offset, self.config, now_ms=0)
         self.segments.append(new)
         self._active = new
-        self._dirty[new.file] = None
-        self._dirty_directories[self.directory] = None
+        self._unsynced.files[new.file] = None
+        self._unsynced.directories[self.directory] = None
         self.log_start_offset = offset
         self._snapshots.remove_all()
         self._end_at(offset)
@@ -445,7 +402,7 @@ class Log:
         self._snapshots.remove_after(next_offset)
         self._producers = None
         if self.epochs.is_changed:
-            self._write_epochs()
+            self.save_epochs()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset`; the log start that then holds."""
@@ -462,7 +419,7 @@ class Log:
     def apply_retention(self, now_ms: int) -> list[Segment]:
         """Remove the segments that are too old, too much, or before the log start."""
         expired = retention.count_expired(
-            self._ages(now_ms),
+            retention.segment_ages(self.segments, self.next_offset, now_ms),
             self.config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
@@ -478,28 +435,11 @@ class Log:
         self.epochs.truncate_start(self.log_start_offset)
         return removed
 
-    def _ages(self, now_ms: int) -> list[retention.SegmentAge]:
-        ages = []
-        for number, segment in enumerate(self.segments):
-            is_last = number == len(self.segments) - 1
-            timestamp_ms = retention.age_timestamp_ms(
-                max_timestamp_ms=segment.read_max_timestamp(),
-                modified_ms=segment.modified_ms,
-                now_ms=now_ms,
-            )
-            next_offset = self.next_offset if is_last else self.segments[number + 1].base_offset
-            ages.append(
-                retention.SegmentAge(
-                    segment.base_offset, next_offset, segment.size_bytes, timestamp_ms
-                )
-            )
-        return ages
-
     def _remove_segments(self, removed: list[Segment], now_ms: int) -> None:
         for segment in removed:
             self.segments.remove(segment)
             self.size_bytes -= segment.size_bytes
-            self._dirty.pop(segment.file, None)
+            self._unsynced.files.pop(segment.file, None)
             self._snapshots.remove_at(segment.base_offset)
             try:
                 marked = mark_deleted(segment)
@@ -525,29 +465,15 @@ class Log:
 
     def begin_sync(self) -> SyncTicket | None:
         """What is not on the disk yet, pinned; None when nothing is."""
-        if not self._dirty and not self._dirty_directories:
+        if not self._unsynced:
             self.synced_offset = self.next_offset
             return None
-        ticket = SyncTicket(
-            self._cache.file_system, self._device, self.next_offset, self._truncations
-        )
-        for file in self._dirty:
-            ticket.files.append(PinnedFile(file, file.pin(), file.changes))
-        ticket.paths.extend(self._dirty_paths)
-        ticket.directories.extend(self._dirty_directories)
-        self._dirty_paths.clear()
-        self._dirty_directories.clear()
-        return ticket
+        return self._unsynced.take_ticket(self.next_offset)
 
     def end_sync(self, ticket: SyncTicket) -> None:
         """The ticket's bytes are on the disk."""
-        for pinned in ticket.files:
-            file = pinned.file
-            file.unpin()
-            if file.changes == pinned.changes:
-                file.is_dirty = False
-                self._dirty.pop(file, None)
-        if ticket.truncations == self._truncations:
+        self._unsynced.settle(ticket)
+        if ticket.truncations == self._unsynced.truncations:
             self.synced_offset = max(self.synced_offset, ticket.next_offset)
 
     def mark_dirty_from(self, synced_offset: int) -> None:
@@ -555,23 +481,19 @@ class Log:
         self.synced_offset = min(synced_offset, self.next_offset)
         for segment in self.segments[self._segment_number(synced_offset) :]:
             segment.file.is_dirty = True
-            self._dirty[segment.file] = None
-        self._dirty_directories[self.directory] = None
+            self._unsynced.files[segment.file] = None
+        self._unsynced.directories[self.directory] = None
 
     def mark_created(self, parent: str) -> None:
         """The directory is new: it and its name in `parent` have to be synced."""
-        self._dirty[self._active.file] = None
-        self._dirty_paths[f"{self.directory}/{layout.PARTITION_METADATA_FILE}"] = None
-        self._dirty_directories[self.directory] = None
-        self._dirty_directories[parent] = None
+        self._unsynced.files[self._active.file] = None
+        self._unsynced.paths[f"{self.directory}/{layout.PARTITION_METADATA_FILE}"] = None
+        self._unsynced.directories[self.directory] = None
+        self._unsynced.directories[parent] = None
 
     def forget_dirty(self) -> None:
         """Everything was synced by other means: the whole file system was."""
-        for file in self._dirty:
-            file.is_dirty = False
-        self._dirty.clear()
-        self._dirty_paths.clear()
-        self._dirty_directories.clear()
+        self._unsynced.clear()
         self.synced_offset = self.next_offset
 
     def finish(self) -> None:
@@ -581,14 +503,11 @@ class Log:
             if self._producers is not None:
                 self._producers.next_offset = self.next_offset
                 self._snapshots.take(self._producers, keep=self._segment_bases())
-            if self.epochs.is_changed:
-                self._write_epochs()
         except OSError as error:
             raise self._write_failed(error) from error
 
     def close(self) -> None:
         """Give back the descriptors. Nothing is written or synced: see `finish`."""
-        for file in self._dirty:
-            file.is_dirty = False
+        self._unsynced.clear()
         for segment in self.segments:
             segment.close()

@@ -69,6 +69,7 @@ def recover_log(
     found = {info.name: info for info in cache.file_system.list(directory)}
     segments = _find_segments(directory, config, found, cache=cache, now_ms=circumstances.now_ms)
     end = _find_end(segments, config, circumstances, cache=cache, report=report)
+    saved_epochs = _read_epochs(directory, found, cache)
     snapshots = Snapshots(cache.file_system, directory, _snapshot_offsets(found))
     log = Log(
         directory,
@@ -79,18 +80,28 @@ def recover_log(
         device=device,
         segments=segments,
         next_offset=end.next_offset,
-        log_start_offset=max(circumstances.log_start_offset, segments[0].base_offset),
-        epochs=_read_epochs(directory, found, segments, end, cache),
+        log_start_offset=_log_start_offset(circumstances, segments, end),
+        epochs=_true_epochs(saved_epochs, segments, end),
         snapshots=snapshots,
     )
     if end.was_checked:
         log.mark_dirty_from(circumstances.recovery_point)
-        log.epochs.is_changed = True
+    if log.epochs.entries != (saved_epochs or []):
+        log.save_epochs()
     if log.log_start_offset > log.next_offset:
         # Records were deleted up to a point that a power cut then took away.
         log.truncate_fully_and_start_at(log.log_start_offset)
     _schedule_leftovers(log, found, cache)
     return log
+
+
+def _log_start_offset(circumstances: Circumstances, segments: list[Segment], end: _End) -> int:
+    start_offset = circumstances.log_start_offset
+    if start_offset > end.next_offset and not circumstances.power_was_cut:
+        # Nothing that could have been deleted is missing: this is of an older partition
+        # with the same name.
+        start_offset = 0
+    return max(start_offset, segments[0].base_offset)
 
 
 def _find_segments(
@@ -157,11 +168,12 @@ def _checked_end(
     scans: list[SegmentScan] = []
     for number in range(first, len(segments)):
         base_offset = segments[number].base_offset
-        if number > first and base_offset > end.next_offset and not config.is_compacted:
-            if circumstances.power_was_cut:
-                scans[-1].problem = f"offsets {end.next_offset} to {base_offset} are missing"
-                _refuse_corruption(segments, number - 1, scans[-1], circumstances)
-                break
+        is_gap = number > first and base_offset > end.next_offset
+        # Compaction leaves gaps, and so may a leader. A power cut makes them, too.
+        if is_gap and circumstances.power_was_cut and not config.is_compacted:
+            scans[-1].problem = f"offsets {end.next_offset} to {base_offset} are missing"
+            _refuse_corruption(segments, number - 1, scans[-1], circumstances)
+            break
         scan = SegmentScan(segments[number], end.next_offset, end.leader_epoch)
         scan.run()
         scans.append(scan)
@@ -267,27 +279,32 @@ def _read_topic_id(directory: str, found: dict[str, FileInfo], cache: Descriptor
 
 
 def _read_epochs(
-    directory: str,
-    found: dict[str, FileInfo],
-    segments: list[Segment],
-    end: _End,
-    cache: DescriptorCache,
-) -> list[tuple[int, int]]:
-    """From the file, unless it is gone, damaged or behind the log: then from the log."""
-    if all(segment.size_bytes == 0 for segment in segments):
-        return []
+    directory: str, found: dict[str, FileInfo], cache: DescriptorCache
+) -> list[tuple[int, int]] | None:
+    """What the file says; None when it is gone or damaged."""
     if layout.EPOCHS_FILE not in found:
-        return _epochs_in_log(segments)
+        return None
     data = read_file(cache.file_system, f"{directory}/{layout.EPOCHS_FILE}")
     try:
-        entries = parse_epochs(data or b"")
+        return parse_epochs(data or b"")
     except ValueError:
+        return None
+
+
+def _true_epochs(
+    saved: list[tuple[int, int]] | None, segments: list[Segment], end: _End
+) -> list[tuple[int, int]]:
+    """The saved ones, as far as the log does not contradict them; else the log's."""
+    if all(segment.size_bytes == 0 for segment in segments):
+        return []
+    if saved is None:
         return _epochs_in_log(segments)
     if end.was_checked:
-        return _merge_epochs(entries, end) or _epochs_in_log(segments)
-    if not entries or entries[-1][0] < end.leader_epoch or entries[-1][1] > end.next_offset:
+        merged = _merge_epochs(saved, end)
+        return _epochs_in_log(segments) if merged is None else merged
+    if not saved or saved[-1][0] < end.leader_epoch or saved[-1][1] > end.next_offset:
         return _epochs_in_log(segments)
-    return entries
+    return saved
 
 
 def _merge_epochs(entries: list[tuple[int, int]], end: _End) -> list[tuple[int, int]] | None:

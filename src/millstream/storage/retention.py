@@ -1,8 +1,9 @@
-"""Which of the oldest segments may go. A decision, without files or clocks."""
+"""Which of the oldest segments may go: `count_expired` decides, from plain values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from millstream.storage.segment import Segment
 from millstream.storage.values import LogConfig
 
 
@@ -13,6 +14,20 @@ class SegmentAge:
     size_bytes: int
     # The age counts from here: see `age_timestamp_ms`.
     timestamp_ms: int
+
+
+def segment_ages(segments: Sequence[Segment], next_offset: int, now_ms: int) -> list[SegmentAge]:
+    ages = []
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        timestamp_ms = age_timestamp_ms(
+            max_timestamp_ms=segment.read_max_timestamp(),
+            modified_ms=segment.modified_ms,
+            now_ms=now_ms,
+        )
+        end_offset = next_offset if is_last else segments[number + 1].base_offset
+        ages.append(SegmentAge(segment.base_offset, end_offset, segment.size_bytes, timestamp_ms))
+    return ages
 
 
 def age_timestamp_ms(*, max_timestamp_ms: int, modified_ms: int, now_ms: int) -> int:

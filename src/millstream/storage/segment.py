@@ -201,9 +201,8 @@ class Segment:
         for position, batch in self.headers(start):
             if batch.last_offset >= offset:
                 return position, batch.size_bytes
-            if position - start > _GAP_INTERVALS_MAX * self.index_interval_bytes:
-                if self._rebuild_once():
-                    return self.find(offset)
+            if position - start > self._gap_bytes_max() and self._rebuild_once():
+                return self.find(offset)
         return None
 
     def _verified_start(self, offset: int) -> int:

@@ -62,6 +62,7 @@ class LogStore:
         self._deleted_directories: list[tuple[int, str]] = []
         # Partitions that the checkpoint files on disk speak of.
         self._checkpointed: set[TopicPartition] = set()
+        self._checkpoints = 0
 
     @classmethod
     def open(
@@ -201,6 +202,7 @@ class LogStore:
         if partition in self._checkpointed:
             # An older partition of this name: its offsets must not be taken for ours.
             self.write_checkpoints()
+            self._checkpointed.discard(partition)
         path = self._path(layout.directory_name(partition))
         file_system = self._file_system
         now_ms = self._clock_now_ms()
@@ -230,38 +232,37 @@ class LogStore:
         return log
 
     def create_many(
-        self, partitions: Iterable[tuple[TopicPartition, TopicId]], config: LogConfig
+        self, partitions: Iterable[TopicPartition], topic_id: TopicId, config: LogConfig
     ) -> list[Log]:
-        return [self.create(partition, topic_id, config) for partition, topic_id in partitions]
+        return [self.create(partition, topic_id, config) for partition in partitions]
 
     def delete(self, partition: TopicPartition) -> None:
         """Take the partition's name away; `sweep` removes the files later."""
+        name = layout.deleted_directory_name(partition, uuid.uuid4())
+        if self._take_away(partition, name):
+            due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
+            self._deleted_directories.append((due_ms, self._path(name)))
+
+    def put_aside(self, partition: TopicPartition) -> None:
+        """A partition that nobody knows keeps its files, under a name that is not loaded."""
+        name = layout.stray_directory_name(partition, uuid.uuid4())
+        if self._take_away(partition, name):
+            self._report(f"{partition} belongs to no topic; its files are in {self._path(name)}")
+
+    def _take_away(self, partition: TopicPartition, name: str) -> bool:
+        """Close the log and rename its directory; False when there is none."""
         log = self.logs.pop(partition, None)
         if log is not None:
             log.close()
         self.offline.pop(partition, None)
         old = self._path(layout.directory_name(partition))
-        new = self._path(layout.deleted_directory_name(partition, uuid.uuid4()))
         try:
-            self._file_system.rename(old, new)
+            self._file_system.rename(old, self._path(name))
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             raise LogDirFailed(f"cannot rename {old}: {error.strerror}") from error
-        due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
-        self._deleted_directories.append((due_ms, new))
-
-    def put_aside(self, partition: TopicPartition) -> None:
-        """Keep the files of a partition that no topic knows, under a name that is not opened."""
-        log = self.logs.pop(partition)
-        log.close()
-        old = self._path(layout.directory_name(partition))
-        new = self._path(layout.stray_directory_name(partition, uuid.uuid4()))
-        try:
-            self._file_system.rename(old, new)
-        except OSError as error:
-            raise LogDirFailed(f"cannot rename {old}: {error.strerror}") from error
-        self._report(f"{partition} belongs to no topic; its files are kept in {new}")
+        return True
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files and directories that were deleted long enough ago."""
@@ -294,32 +295,43 @@ class LogStore:
         self.checkpoints()()
 
     def checkpoints(self) -> Callable[[], None]:
-        """The state of this moment, and what writes it: that may run in a thread."""
-        recovery_points = {where: log.synced_offset for where, log in self.logs.items()}
-        high_watermarks = {where: log.high_watermark for where, log in self.logs.items()}
+        """The state of this moment, and what writes it: that may run in a thread.
+
+        Files that a later call has written meanwhile are not replaced by older ones.
+        """
+        self._checkpoints += 1
+        number = self._checkpoints
+        logs = self.logs.items()
+        recovery_points = {where: log.synced_offset for where, log in logs}
+        high_watermarks = {where: log.high_watermark for where, log in logs}
         log_starts = {
             where: log.log_start_offset
-            for where, log in self.logs.items()
+            for where, log in logs
             if log.log_start_offset > log.segments[0].base_offset
         }
         self._keep_offline(recovery_points, layout.RECOVERY_POINTS_FILE)
         self._keep_offline(high_watermarks, layout.HIGH_WATERMARKS_FILE)
         self._keep_offline(log_starts, layout.LOG_STARTS_FILE)
-        self._checkpointed = set(recovery_points) | set(log_starts)
         files = (
             (layout.RECOVERY_POINTS_FILE, recovery_points),
             (layout.HIGH_WATERMARKS_FILE, high_watermarks),
             (layout.LOG_STARTS_FILE, log_starts),
         )
+        named = set(recovery_points) | set(log_starts)
+        self._checkpointed |= named
 
         def write() -> None:
             try:
                 for name, offsets in files:
-                    write_offsets(self._file_system, self._path(name), offsets)
+                    if number == self._checkpoints:
+                        path = self._path(name)
+                        write_offsets(self._file_system, path, offsets, number=number)
             except OSError as error:
                 raise LogDirFailed(
                     f"cannot write checkpoints in {self.directory}: {error}"
                 ) from error
+            if number == self._checkpoints:
+                self._checkpointed = named
 
         return write
 

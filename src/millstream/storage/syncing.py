@@ -42,6 +42,50 @@ class SyncTicket:
         return len(self.files) + len(self.paths) + len(self.directories)
 
 
+class Unsynced:
+    """What one log has written and not synced yet."""
+
+    __slots__ = ("_device", "_file_system", "directories", "files", "paths", "truncations")
+
+    def __init__(self, file_system: FileSystem, device: int) -> None:
+        self._file_system = file_system
+        self._device = device
+        self.files: dict[LogFile, None] = {}
+        self.paths: dict[str, None] = {}
+        self.directories: dict[str, None] = {}
+        # A sync that was under way while the log was cut says nothing about what came after.
+        self.truncations = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.paths or self.directories)
+
+    def take_ticket(self, next_offset: int) -> SyncTicket:
+        ticket = SyncTicket(self._file_system, self._device, next_offset, self.truncations)
+        for file in self.files:
+            ticket.files.append(PinnedFile(file, file.pin(), file.changes))
+        ticket.paths.extend(self.paths)
+        ticket.directories.extend(self.directories)
+        self.paths.clear()
+        self.directories.clear()
+        return ticket
+
+    def settle(self, ticket: SyncTicket) -> None:
+        """The ticket's bytes are on the disk; what was written since stays unsynced."""
+        for pinned in ticket.files:
+            file = pinned.file
+            file.unpin()
+            if file.changes == pinned.changes:
+                file.is_dirty = False
+                self.files.pop(file, None)
+
+    def clear(self) -> None:
+        for file in self.files:
+            file.is_dirty = False
+        self.files.clear()
+        self.paths.clear()
+        self.directories.clear()
+
+
 def sync(tickets: Sequence[SyncTicket]) -> None:
     """Everything in the tickets is on the disk when this returns. Raises OSError."""
     by_device: dict[int, list[SyncTicket]] = {}
