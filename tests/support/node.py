@@ -22,6 +22,15 @@ class MillstreamNode:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors_path = data_dir.with_name(data_dir.name + ".stderr")
         self.bootstrap = ""
+        self._listen = "127.0.0.1:0"
+
+    def fix_port(self) -> None:
+        """From the next start on, listen where we listen now: clients live through it."""
+        self._listen = self.bootstrap
+
+    def keep_log_in(self, folder: Path) -> None:
+        """Where stderr goes; needed when the data directory's disk will fail."""
+        self._errors_path = folder / "node.stderr"
 
     @property
     def log_text(self) -> str:
@@ -48,7 +57,7 @@ class MillstreamNode:
         command = [sys.executable, "-m", "millstream", "broker", "--data-dir", str(self.data_dir)]
         with open(self._errors_path, "ab") as errors:
             self._process = subprocess.Popen(
-                [*command, "--listen", "127.0.0.1:0", *self._options],
+                [*command, "--listen", self._listen, *self._options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
