@@ -149,7 +149,9 @@ class _Replay:
     def _partition_change(self, reader: Reader, version: int) -> None:
         _known(version, newest=2)
         number = reader.int32()
-        partition = self._found(reader.uuid()).partitions[number]
+        partition = self._found(reader.uuid()).partitions.get(number)
+        if partition is None:
+            raise ValueError(f"a record changes partition {number}, which is not there")
         changed = reader.tagged_fields()
         # A change that names a leader, be it the same one, begins a new epoch.
         if 1 in changed:
