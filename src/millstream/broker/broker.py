@@ -9,6 +9,7 @@ import logging
 import os
 from pathlib import Path
 
+from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.connection import Connection, Pending, Pieces
 from millstream.broker.dispatch import dispatch
 from millstream.broker.fetch_sessions import FetchSessions
@@ -27,6 +28,7 @@ from millstream.replication.group_commit import Durability, GroupCommit, PageCac
 from millstream.replication.table import PartitionTable
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import LogConfig
+from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Broker:
         self._static_config = config
         self.config = config
         self.clock: Clock = clock or SystemClock()
+        self._may_adopt = adopt
         self.node_id = config.int("node.id")
         self.data_dir = Path(config.list("log.dirs")[0])
         self.disk_failure: str | None = None
@@ -54,12 +57,8 @@ class Broker:
         self.partitions = PartitionTable()
         self.topics = Topics(self)
         self.fetch_bytes_max = config.int("fetch.max.bytes")
-        self.fetch_sessions = FetchSessions(
-            config.int("max.incremental.fetch.session.cache.slots")
-        )
-        self.durability: Durability = (
-            PageCacheDurability() if dev else GroupCommit(self.fail_disk)
-        )
+        self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
+        self.durability: Durability = PageCacheDurability() if dev else GroupCommit(self.fail_disk)
         self._checkpointing = asyncio.Lock()
         self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
@@ -108,6 +107,8 @@ class Broker:
         for listener in parse_listeners(self.config):
             self._listeners[listener.name] = listener
             self._server.bind(listener.name, listener.host, listener.port)
+        plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
+        self.node_id = self._choose_node_id()
         self.store = LogStore.open(
             self.data_dir,
             file_system=OsFileSystem(),
@@ -118,7 +119,11 @@ class Broker:
             configs=lambda topic: LogConfig(),
             report=log.warning,
         )
+        if plan is not None:
+            mark_begun(self.data_dir)
         self._coordination = await open_embedded_store(self.data_dir)
+        if plan is not None:
+            await take_over(plan, self._coordination, broker_id=self.node_id)
         self.controller = Controller(
             self._coordination,
             self._static_config,
@@ -135,6 +140,14 @@ class Broker:
             self.topics.open_partitions(topic)
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
+
+    def _choose_node_id(self) -> int:
+        """A directory keeps its node's number unless the user says otherwise."""
+        if not self.config.is_set("node.id") and not self.config.is_set("broker.id"):
+            found = stored_node_id(OsFileSystem(), str(self.data_dir))
+            if found is not None:
+                return found
+        return self.config.int("node.id")
 
     def _put_strays_aside(self) -> None:
         """A crash while a topic was deleted, or a lost database: keep the files, serve none."""

@@ -173,7 +173,9 @@ class Connection:
     def _frame_size(self, data: "memoryview | bytearray", position: int) -> int:
         (size,) = _SIZE.unpack_from(data, position)
         if not 8 <= size <= self._host.frame_bytes_max:
-            raise ProtocolError(f"frame of {size} bytes (allowed: 8 to {self._host.frame_bytes_max})")
+            raise ProtocolError(
+                f"frame of {size} bytes (allowed: 8 to {self._host.frame_bytes_max})"
+            )
         return int(size)
 
     def _begin_partial(self, rest: memoryview) -> None:

@@ -14,7 +14,12 @@ from millstream.broker.request import Request
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
-from millstream.wire.headers import RequestHeader, finish_frame, read_request_header, response_header
+from millstream.wire.headers import (
+    RequestHeader,
+    finish_frame,
+    read_request_header,
+    response_header,
+)
 from millstream.wire.messages import Struct, request_reader, response_writer
 
 if TYPE_CHECKING:

@@ -122,9 +122,7 @@ class Server:
 
     def _accept_again(self, listening: socket.socket, name: str) -> None:
         if listening.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(
-                listening.fileno(), self._accept, listening, name
-            )
+            asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening, name)
 
     def _admit(self, sock: socket.socket, name: str, address: tuple[Any, ...]) -> None:
         ip = str(address[0])

@@ -31,9 +31,7 @@ class Topics:
 
     # -- topics ---------------------------------------------------------------------
 
-    async def create(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool
-    ) -> list[TopicResult]:
+    async def create(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> list[TopicResult]:
         results = await self._broker.controller.create_topics(wanted, validate_only=validate_only)
         if not validate_only:
             for result in results:
@@ -139,7 +137,7 @@ class Topics:
         ]
         absent = [where for where in missing if where not in broker.store.logs]
         absent = [where for where in absent if where not in broker.store.offline]
-        broker.store.create_many([(where, state.topic_id) for where in absent], config)
+        broker.store.create_many(absent, state.topic_id, config)
         for where in missing:
             offline_reason = broker.store.offline.get(where)
             partition_log = broker.store.logs.get(where)

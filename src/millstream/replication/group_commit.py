@@ -27,7 +27,8 @@ class GroupCommit:
         self._on_failure = on_failure
         self._waiting: dict[Partition, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._dirty: set[Partition] = set()
-        self._is_running = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._failure: str | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self.rounds = 0
@@ -62,8 +63,8 @@ class GroupCommit:
         if self._failure is not None:
             return
         self._dirty.add(partition)
-        if not self._is_running:
-            self._is_running = True
+        if self._idle.is_set():
+            self._idle.clear()
             # At the end of this turn: everything this turn appends joins the round.
             asyncio.get_running_loop().call_soon(self._begin_round)
 
@@ -75,15 +76,19 @@ class GroupCommit:
 
     def _begin_round(self) -> None:
         tickets: list[tuple[Partition, SyncTicket]] = []
-        for partition in self._dirty:
-            ticket = partition.log.begin_sync()
+        dirty, self._dirty = self._dirty, set()
+        for partition in dirty:
+            try:
+                ticket = partition.log.begin_sync()
+            except OSError as error:
+                self.fail(f"sync failed: {error}")
+                return
             if ticket is not None:
                 tickets.append((partition, ticket))
             else:
                 self._release(partition)
-        self._dirty.clear()
         if not tickets:
-            self._is_running = False
+            self._idle.set()
             return
         self.rounds += 1
         done = asyncio.get_running_loop().run_in_executor(
@@ -101,10 +106,10 @@ class GroupCommit:
         for partition, ticket in tickets:
             partition.log.end_sync(ticket)
             self._release(partition)
-        self._is_running = False
         if self._dirty:
-            self._is_running = True
             self._begin_round()
+        else:
+            self._idle.set()
 
     def _release(self, partition: Partition) -> None:
         waiting = self._waiting.get(partition)
@@ -134,12 +139,12 @@ class GroupCommit:
                 _fail(future, _storage_error(reason))
         self._waiting.clear()
         self._dirty.clear()
+        self._idle.set()
         self._on_failure(reason)
 
     async def stop(self) -> None:
         """Let the round that runs end."""
-        while self._is_running and self._failure is None:
-            await asyncio.sleep(0.001)
+        await self._idle.wait()
         self._thread.shutdown(wait=True)
 
 

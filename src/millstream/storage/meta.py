@@ -53,6 +53,14 @@ def read_or_make_meta(
     return DirectoryMeta(cluster, broker_id, directory_id, content)
 
 
+def stored_node_id(file_system: FileSystem, directory: str) -> int | None:
+    """The node that a directory belongs to; None when it is nobody's yet."""
+    data = read_file(file_system, f"{directory}/{layout.META_FILE}")
+    values = parse_properties(data) if data is not None else {}
+    found = values.get("node.id", values.get("broker.id", ""))
+    return int(found) if found.isdigit() else None
+
+
 def write_meta(file_system: FileSystem, directory: str, meta: DirectoryMeta) -> None:
     if meta.new_content is not None:
         path = f"{directory}/{layout.META_FILE}"

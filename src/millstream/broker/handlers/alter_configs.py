@@ -36,9 +36,7 @@ async def _replace(broker: "Broker", resource: Struct, *, validate_only: bool) -
         await broker.topics.replace_topic_configs(name, settings, validate_only=validate_only)
     elif resource.resource_type == config_view.BROKER:
         broker_id = broker_of(broker, name)
-        await broker.topics.replace_broker_configs(
-            broker_id, settings, validate_only=validate_only
-        )
+        await broker.topics.replace_broker_configs(broker_id, settings, validate_only=validate_only)
     else:
         raise KafkaError(
             KafkaCode.INVALID_REQUEST,

@@ -34,6 +34,4 @@ def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
     elif list(wanted.replicas) != [broker.node_id]:
         code = KafkaCode.INVALID_REPLICA_ASSIGNMENT
         message = f"broker {broker.node_id} is the only one"
-    return Struct(
-        partition_index=wanted.partition_index, error_code=code, error_message=message
-    )
+    return Struct(partition_index=wanted.partition_index, error_code=code, error_message=message)

@@ -26,8 +26,10 @@ async def _delete(broker: "Broker", request: Request, wanted: Struct) -> Struct:
     try:
         if not broker.config.boolean("delete.topic.enable"):
             # Before version 3 clients do not know the better code.
-            code = KafkaCode.TOPIC_DELETION_DISABLED if request.version >= 3 else (
-                KafkaCode.INVALID_REQUEST
+            code = (
+                KafkaCode.TOPIC_DELETION_DISABLED
+                if request.version >= 3
+                else (KafkaCode.INVALID_REQUEST)
             )
             raise KafkaError(code, "delete.topic.enable=false")
         name = wanted.name

@@ -28,9 +28,7 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
             )
         )
     topics = [Struct(name=name, partitions=parts) for name, parts in by_topic.items()]
-    return Struct(
-        error_code=KafkaCode.NONE, results=[_directory(broker, KafkaCode.NONE, topics)]
-    )
+    return Struct(error_code=KafkaCode.NONE, results=[_directory(broker, KafkaCode.NONE, topics)])
 
 
 def _wanted(broker: "Broker", body: Struct) -> list[Partition]:

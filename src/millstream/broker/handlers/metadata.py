@@ -74,7 +74,10 @@ def _answer(broker: "Broker", request: Request, topics: list[Struct]) -> Struct:
         brokers = topic_view.brokers(broker, request.listener)
     except KafkaError as error:
         return Struct(
-            brokers=[], topics=[], cluster_id=broker.image.cluster_id, controller_id=-1,
+            brokers=[],
+            topics=[],
+            cluster_id=broker.image.cluster_id,
+            controller_id=-1,
             error_code=error.code,
         )
     return Struct(

@@ -1,0 +1,54 @@
+"""The first open of a data directory that Apache Kafka wrote: only when told to.
+
+The plan is made and shown before anything is changed. A marker file says that the take-over
+has begun and is not yet in the coordination store, so that a crash in between repeats it.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from millstream.cluster import znodes
+from millstream.cluster.adoption import AdoptionPlan, adopt, needs_adoption, plan_adoption
+from millstream.cluster.coordination import CoordinationStore
+from millstream.config import BrokerConfig
+from millstream.errors import StartError
+
+log = logging.getLogger(__name__)
+
+MARKER_FILE: Final = "millstream-adopting"
+
+
+def plan_if_needed(
+    directory: Path, config: BrokerConfig, *, is_allowed: bool
+) -> AdoptionPlan | None:
+    """What to take over, or None. Raises StartError where the user has to say yes first."""
+    has_begun = (directory / MARKER_FILE).exists()
+    if not has_begun and not needs_adoption(directory):
+        return None
+    plan = plan_adoption(directory, config)
+    if plan.problems:
+        raise StartError(f"{directory} cannot be adopted: {'; '.join(plan.problems)}")
+    if not is_allowed and not has_begun:
+        lines = "\n  ".join(plan.lines)
+        raise StartError(f"{lines}\nNothing was changed. Start with --adopt to take it over.")
+    for line in plan.lines:
+        log.info("adopting: %s", line)
+    return plan
+
+
+def mark_begun(directory: Path) -> None:
+    (directory / MARKER_FILE).touch()
+
+
+async def take_over(plan: AdoptionPlan, store: CoordinationStore, *, broker_id: int) -> None:
+    if not await store.exists(znodes.CLUSTER_ID):
+        await adopt(plan, store, broker_id=broker_id, new_topic_ids=_new_ids())
+    (plan.directory / MARKER_FILE).unlink(missing_ok=True)
+
+
+def _new_ids() -> Iterator[uuid.UUID]:
+    while True:
+        yield uuid.uuid4()
