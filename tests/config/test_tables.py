@@ -15,6 +15,7 @@ OUR_OWN_DEFAULTS = {
     "log.dir",
     "node.id",
     "process.roles",
+    "queued.max.request.bytes",
 }
 ROWS = [
     line.split("\t")

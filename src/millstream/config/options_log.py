@@ -186,7 +186,6 @@ OPTIONS: Final = (
         INT,
         60000,
         "How often the log start offsets are written down.",
-        WORKS,
         minimum=0,
     ),
     Option(
@@ -194,7 +193,6 @@ OPTIONS: Final = (
         LONG,
         30000,
         "The pause between the start and the first round of background work.",
-        WORKS,
         minimum=0,
     ),
     Option(
@@ -276,7 +274,6 @@ OPTIONS: Final = (
         INT,
         -1,
         "How hard gzip tries where the node compresses.",
-        WORKS,
         minimum=-1,
         maximum=9,
         is_dynamic=True,
@@ -286,7 +283,6 @@ OPTIONS: Final = (
         INT,
         9,
         "How hard lz4 tries where the node compresses.",
-        WORKS,
         minimum=1,
         maximum=17,
         is_dynamic=True,
@@ -296,7 +292,6 @@ OPTIONS: Final = (
         INT,
         3,
         "How hard zstd tries where the node compresses.",
-        WORKS,
         minimum=-131072,
         maximum=22,
         is_dynamic=True,
@@ -427,7 +422,6 @@ OPTIONS: Final = (
         INT,
         600000,
         "How often silent producers are looked for.",
-        WORKS,
         minimum=1,
     ),
     Option(

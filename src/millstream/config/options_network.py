@@ -64,7 +64,6 @@ OPTIONS: Final = (
         INT,
         102400,
         "Size of a connection's send buffer in the kernel; -1 leaves the system's choice.",
-        WORKS,
         minimum=-1,
     ),
     Option(
@@ -72,7 +71,6 @@ OPTIONS: Final = (
         INT,
         102400,
         "Size of a connection's receive buffer in the kernel; -1 leaves the system's choice.",
-        WORKS,
         minimum=-1,
     ),
     Option(
@@ -88,7 +86,6 @@ OPTIONS: Final = (
         INT,
         50,
         "How many connections may wait to be accepted, per listener.",
-        WORKS,
         minimum=1,
     ),
     Option(
@@ -146,7 +143,6 @@ OPTIONS: Final = (
         STRING,
         "",
         "Exceptions to `max.connections.per.ip`, as HOST:COUNT, separated by commas.",
-        WORKS,
         is_dynamic=True,
     ),
     Option(
@@ -168,9 +164,9 @@ OPTIONS: Final = (
         "queued.max.request.bytes",
         LONG,
         256 << 20,
-        "Bytes of large requests being received at once; further ones wait. Kafka has no limit.",
+        "Bytes of large requests being received at once; further ones wait, -1 is no limit.",
         WORKS,
-        minimum=1,
+        minimum=-1,
     ),
     Option("request.timeout.ms", INT, 30000, "How long this node waits for another one's answer."),
     Option(
@@ -195,7 +191,6 @@ OPTIONS: Final = (
         INT,
         2000,
         "The most partitions that one answer to DescribeTopicPartitions holds.",
-        WORKS,
         minimum=1,
     ),
     Option(

@@ -213,11 +213,4 @@ OPTIONS: Final = (
         "The length of one sample for client quotas.",
         minimum=1,
     ),
-    Option(
-        "millstream.acks.all.sync",
-        BOOLEAN,
-        True,
-        "Whether acks=all on one replica waits for the disk; `--dev` turns it off.",
-        WORKS,
-    ),
 )

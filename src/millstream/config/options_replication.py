@@ -89,7 +89,6 @@ OPTIONS: Final = (
         LONG,
         5000,
         "How often high watermarks are written down.",
-        WORKS,
     ),
     Option(
         "replica.lag.time.max.ms",

@@ -1,0 +1,32 @@
+"""What the tables call working is looked at by some code."""
+
+from pathlib import Path
+
+import millstream
+from millstream.config import BROKER_OPTIONS, TOPIC_OPTIONS, Status
+
+SOURCE = Path(millstream.__file__).parent
+# A single node satisfies any value that a topic can have.
+NOTHING_TO_DO_ON_ONE_NODE = {"min.insync.replicas"}
+
+
+def names_in_source() -> set[str]:
+    text = "".join(
+        path.read_text() for path in SOURCE.rglob("*.py") if not path.name.startswith("options_")
+    )
+    return {name for name in (*BROKER_OPTIONS, *TOPIC_OPTIONS) if f'"{name}"' in text}
+
+
+def with_synonyms(names: set[str]) -> set[str]:
+    reached = set(names)
+    for table in (TOPIC_OPTIONS, BROKER_OPTIONS):
+        for name in reached & table.keys():
+            reached |= set(table[name].synonyms)
+    return reached
+
+
+def test_an_option_that_works_is_used():
+    used = with_synonyms(names_in_source()) | NOTHING_TO_DO_ON_ONE_NODE
+    for table in (BROKER_OPTIONS, TOPIC_OPTIONS):
+        working = {name for name, option in table.items() if option.status is Status.WORKS}
+        assert working - used == set()
