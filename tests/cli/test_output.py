@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.cli.output import print_table
+from millstream.cli.output import counted, print_table
 
 
 def test_numbers_align_right_and_text_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,3 +17,11 @@ def test_numbers_align_right_and_text_left(capsys: pytest.CaptureFixture[str]) -
 def test_a_table_without_rows_is_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NAME", "COUNT"], [])
     assert capsys.readouterr().out == "NAME  COUNT\n"
+
+
+def test_one_is_singular_and_large_numbers_are_grouped() -> None:
+    assert [counted(n, "record") for n in (0, 1, 2000)] == [
+        "0 records",
+        "1 record",
+        "2,000 records",
+    ]

@@ -75,7 +75,7 @@ def test_a_dump_of_one_file_with_records_is_json_by_the_line(data_dir: Path) -> 
 def test_a_sound_directory_verifies(data_dir: Path) -> None:
     ran = run_millstream("storage", "verify", str(data_dir))
     assert (ran.exit_code, ran.output) == (0, "")
-    assert ran.errors == "1 segments, nothing wrong\n"
+    assert ran.errors == "1 segment, nothing wrong\n"
 
 
 def test_a_flipped_byte_is_found_and_nothing_is_changed(data_dir: Path) -> None:

@@ -28,5 +28,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         click.echo("  ".join(cells).rstrip())
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _looks_like_number(text: str) -> bool:
     return text.lstrip("-").replace(",", "").isdigit()

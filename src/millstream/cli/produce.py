@@ -17,6 +17,7 @@ from millstream.cli.cluster import (
     explain,
 )
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import counted
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def produce(
     sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet))
     sender.send_all(_read_records(parse))
     if not quiet:
-        click.echo(f"sent {sender.sent_count:,} records to {topic}", err=True)
+        click.echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _Sender:
             raise explain(self._refused, f"topic {self._topic}")
         if left:
             raise CommandFailed(
-                f"{left} records were not acknowledged in {_DELIVERY_SECONDS_MAX} s",
+                f"{counted(left, 'record')} not acknowledged in {_DELIVERY_SECONDS_MAX} s",
                 exit_code=ExitCode.TIMEOUT,
             )
 

@@ -14,7 +14,7 @@ import click
 from millstream.cli.cluster import json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import print_json, print_table
+from millstream.cli.output import counted, print_json, print_table
 from millstream.cli.record_text import TextRecord, to_json_line
 from millstream.storage.inspect import BatchInfo, SegmentInfo, dump, list_segments, verify
 
@@ -92,8 +92,10 @@ def verify_files(directory: Path, as_json: bool) -> None:
             where = f"{each.path}@{each.position}" if each.position >= 0 else str(each.path)
             click.echo(f"{where}: {each.message}")
     if findings:
-        raise CommandFailed(f"{len(findings)} problems in {segment_count} segments of {directory}")
-    click.echo(f"{segment_count} segments, nothing wrong", err=True)
+        raise CommandFailed(
+            f"{counted(len(findings), 'problem')} in {counted(segment_count, 'segment')} of {directory}"
+        )
+    click.echo(f"{counted(segment_count, 'segment')}, nothing wrong", err=True)
 
 
 @contextmanager
