@@ -78,7 +78,7 @@ def dump_batches(path: Path, records: bool, as_json: bool) -> None:
 def verify_files(directory: Path, as_json: bool) -> None:
     """Check every log, index and checkpoint; exit code 1 if something is wrong."""
     with _reading(directory):
-        segment_count = len(list_segments(directory))
+        segments_text = counted(len(list_segments(directory)), "segment")
         findings = list(verify(directory))
     if as_json:
         print_json(
@@ -92,10 +92,8 @@ def verify_files(directory: Path, as_json: bool) -> None:
             where = f"{each.path}@{each.position}" if each.position >= 0 else str(each.path)
             click.echo(f"{where}: {each.message}")
     if findings:
-        raise CommandFailed(
-            f"{counted(len(findings), 'problem')} in {counted(segment_count, 'segment')} of {directory}"
-        )
-    click.echo(f"{counted(segment_count, 'segment')}, nothing wrong", err=True)
+        raise CommandFailed(f"{counted(len(findings), 'problem')} in {segments_text}")
+    click.echo(f"{segments_text}, nothing wrong", err=True)
 
 
 @contextmanager
