@@ -1,10 +1,13 @@
 """One suite that every coordination store must pass."""
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from millstream.cluster.coordination import (
     BadVersion,
@@ -220,3 +223,35 @@ def test_a_closed_store_answers_nobody(drivers):
 
 def test_the_parent_of_a_top_node_is_the_root():
     assert [parent_of(path) for path in ("/a", "/a/b", "/a/b/c")] == ["/", "/a", "/a/b"]
+
+
+PATHS = st.sampled_from(["/a", "/a/b", "/a/b/c", "/d", "/d/e"])
+VERSIONS = st.sampled_from([-1, -1, 0, 1, 2])
+OPERATIONS = st.one_of(
+    st.builds(Create, PATHS, st.binary(max_size=3), st.booleans()),
+    st.builds(Put, PATHS, st.binary(max_size=3), VERSIONS),
+    st.builds(Delete, PATHS, VERSIONS),
+    st.builds(Check, PATHS, VERSIONS),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=6), max_size=8))
+def test_both_stores_do_the_same_with_any_transactions(transactions):
+    async def outcomes(store):
+        seen = []
+        for operations in transactions:
+            try:
+                seen.append(await store.commit(operations))
+            except NotApplied as problem:
+                seen.append((type(problem), problem.operation))
+            seen.append(await store.tree("/"))
+        await store.close()
+        return seen
+
+    async def both():
+        with tempfile.TemporaryDirectory() as directory:
+            embedded = await outcomes(await open_embedded_store(Path(directory)))
+        assert await outcomes(MemoryTree().open_session()) == embedded
+
+    asyncio.run(both())

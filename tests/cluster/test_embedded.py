@@ -138,3 +138,70 @@ def test_a_second_user_of_the_file_is_refused(tmp_path):
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_a_full_disk_refuses_whole_transactions_and_forgets_nothing(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/a", b"before")])
+        await store._call(lambda: store._sql().execute("pragma max_page_count = 30").fetchall())
+        with pytest.raises(CoordinationFailed, match="full"):
+            await store.commit([Put("/a", b"after"), Create("/big", bytes(1 << 20))])
+        assert await store.tree("/") == {"/a": Node(b"before", 0)}
+        await store._call(lambda: store._sql().execute("pragma max_page_count = 9999").fetchall())
+        await store.commit([Create("/big", bytes(1 << 20))])
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+class FailingDatabase:
+    """Stands before the real one; an operation can be told to fail like a broken disk."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.fails_on = ""
+
+    def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
+        if self.fails_on and sql.startswith(self.fails_on):
+            problem = sqlite3.OperationalError("disk I/O error")
+            # SQLITE_IOERR_FSYNC
+            problem.sqlite_errorcode = 1034
+            raise problem
+        return self._database.execute(sql, *arguments)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._database, name)
+
+
+@pytest.mark.parametrize("fails_on", ["commit", "pragma wal_checkpoint"])
+def test_after_an_error_of_the_disk_nothing_more_is_answered(tmp_path, fails_on):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/a")])
+        database = FailingDatabase(store._database)
+        store._database = database
+        database.fails_on = fails_on
+        with pytest.raises(CoordinationFailed, match="disk I/O error"):
+            await store.commit([Put("/a", b"")] * 5_000)
+        database.fails_on = ""
+        for attempt in (store.get("/a"), store.commit([Put("/a", b"")])):
+            with pytest.raises(CoordinationFailed, match="disk I/O error"):
+                await attempt
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_log_does_not_grow_without_end(tmp_path):
+    async def scenario():
+        store = await open_embedded_store(tmp_path)
+        await store.commit([Create("/a")])
+        sizes = []
+        for _ in range(6):
+            await store.commit([Put("/a", bytes(100))] * 2_000)
+            sizes.append((tmp_path / (FILE_NAME + "-wal")).stat().st_size)
+        assert min(sizes) == 0
+        await store.close()
+
+    asyncio.run(scenario())

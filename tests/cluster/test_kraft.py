@@ -1,12 +1,20 @@
 """Kafka's metadata: a small real one, and ones built record by record."""
 
+import contextlib
 import shutil
 import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from millstream.cluster.kraft import METADATA_DIRECTORY, read_kraft_metadata
+from millstream.cluster.kraft import (
+    METADATA_DIRECTORY,
+    KraftMetadata,
+    _Replay,
+    read_kraft_metadata,
+)
 from millstream.cluster.znodes import encode_uuid
 from millstream.encoding import Writer
 from millstream.errors import StartError
@@ -272,3 +280,15 @@ def test_records_that_cannot_be_understood_are_an_error_in_one_line(tmp_path, va
     with pytest.raises(StartError, match="cannot be read") as caught:
         read_log(tmp_path, value)
     assert "\n" not in str(caught.value)
+
+
+@given(st.integers(0, 27), st.integers(0, 3), st.binary(max_size=80))
+def test_no_record_whatever_raises_anything_but_value_error(kind, version, rest):
+    metadata = KraftMetadata()
+    replay = _Replay(metadata)
+    for value in (topic("a"), partition(0)):
+        replay.record(value)
+    with contextlib.suppress(ValueError):
+        replay.record(record(kind, version).getvalue() + rest)
+    # Removing it takes its id, which is not among short random bytes.
+    assert 0 in metadata.topics[TOPIC_ID].partitions

@@ -4,6 +4,9 @@ A commit is on the disk before it is answered: a leader epoch that was acknowled
 then forgotten in a power cut would be given out twice. All SQL runs on one thread of its
 own, so a slow disk never stops the event loop and transactions follow one another.
 
+After an error of the disk the store answers nobody any more: a second fsync may say yes
+to data that the first one lost. A full disk is no such error; room may return.
+
 The session is the open store. Ephemeral nodes that a crash left behind are removed when
 the file is opened again; the data directory's lock makes sure that nobody else is using it.
 """
@@ -51,6 +54,13 @@ insert or ignore into counter values ('format', 1), ('zxid', 0);
 insert or ignore into node values ('/', '', x'', 0, 0);
 """
 _FORMAT: Final = 1
+# Errors after which nothing that the file says can be trusted.
+_LASTING_ERRORS: Final = frozenset(
+    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+)
+_PRIMARY_CODE_MASK: Final = 0xFF
+# Written to the log before it is copied into the file itself; a few megabytes at most.
+_CHECKPOINT_OPERATIONS: Final = 5_000
 
 _Result = TypeVar("_Result")
 
@@ -64,6 +74,8 @@ class EmbeddedStore:
         self._is_open = True
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="coordination")
         self._database: sqlite3.Connection | None = None
+        self._failure: str | None = None
+        self._operations_in_log = 0
 
     async def open(self) -> None:
         """Raises CoordinationFailed when the file cannot be used."""
@@ -106,9 +118,13 @@ class EmbeddedStore:
     async def close(self) -> None:
         if not self._is_open:
             return
-        await self._call(self._close)
-        self._is_open = False
-        self._thread.shutdown(wait=True)
+        try:
+            if self._failure is None:
+                await self._call(self._end_session)
+        finally:
+            self._is_open = False
+            self._thread.submit(self._sql().close)
+            self._thread.shutdown(wait=True)
 
     async def _commit_and_tell(self, operations: Sequence[Operation]) -> list[int]:
         versions = await self._call(lambda: self._commit(operations))
@@ -119,12 +135,20 @@ class EmbeddedStore:
         if not self._is_open:
             raise CoordinationFailed(f"{self._path} is closed")
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._thread, work)
-        except (sqlite3.Error, OSError) as problem:
-            raise CoordinationFailed(f"{self._path}: {problem}") from problem
+        return await loop.run_in_executor(self._thread, lambda: self._guarded(work))
 
     # What follows runs on the store's thread.
+
+    def _guarded(self, work: Callable[[], _Result]) -> _Result:
+        if self._failure is not None:
+            raise CoordinationFailed(self._failure)
+        try:
+            return work()
+        except (sqlite3.Error, OSError) as problem:
+            message = f"{self._path}: {problem}"
+            if _is_lasting(problem):
+                self._failure = message
+            raise CoordinationFailed(message) from problem
 
     def _open(self) -> None:
         is_new = not self._path.exists()
@@ -134,6 +158,8 @@ class EmbeddedStore:
         database.execute("pragma journal_mode = wal")
         # In WAL mode NORMAL does not sync each commit; a power cut would take some back.
         database.execute("pragma synchronous = full")
+        # SQLite's own checkpoints keep their errors to themselves.
+        database.execute("pragma wal_autocheckpoint = 0")
         database.execute("pragma locking_mode = exclusive")
         database.executescript("begin;" + _SCHEMA + "commit;")
         if self._counter("format") != _FORMAT:
@@ -146,12 +172,11 @@ class EmbeddedStore:
         if left_behind:
             self._commit([Delete(path) for (path,) in left_behind])
 
-    def _close(self) -> None:
-        database = self._sql()
-        mine = database.execute("select path from node where is_ephemeral").fetchall()
+    def _end_session(self) -> None:
+        mine = self._sql().execute("select path from node where is_ephemeral").fetchall()
         if mine:
             self._commit([Delete(path) for (path,) in mine])
-        database.close()
+        self._checkpoint()
 
     def _get(self, path: str) -> Node:
         row = self._row(path)
@@ -185,7 +210,20 @@ class EmbeddedStore:
             if database.in_transaction:
                 database.execute("rollback")
             raise
+        self._operations_in_log += len(operations)
+        if self._operations_in_log >= _CHECKPOINT_OPERATIONS:
+            self._checkpoint()
         return versions
+
+    def _checkpoint(self) -> None:
+        """Copy the log into the file, so that the log starts again from its beginning."""
+        try:
+            self._sql().execute("pragma wal_checkpoint(truncate)").fetchall()
+            self._operations_in_log = 0
+        except sqlite3.Error as problem:
+            if _is_lasting(problem):
+                raise
+            # No room for it now. What was committed is in the log all the same.
 
     def _apply(self, database: sqlite3.Connection, operation: Operation) -> int:
         path = operation.path
@@ -242,6 +280,13 @@ class EmbeddedStore:
     def _sql(self) -> sqlite3.Connection:
         assert self._database is not None, "the store was not opened"
         return self._database
+
+
+def _is_lasting(problem: Exception) -> bool:
+    if not isinstance(problem, sqlite3.Error):
+        return True
+    code = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_IOERR)
+    return code & _PRIMARY_CODE_MASK in _LASTING_ERRORS
 
 
 async def open_embedded_store(directory: Path) -> EmbeddedStore:

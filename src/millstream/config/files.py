@@ -4,7 +4,6 @@ Knows syntax only: the result is names and texts, whatever they mean.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -40,6 +39,9 @@ def read_option_file(path: Path) -> dict[str, str]:
 
 def parse_toml(text: str) -> dict[str, str]:
     """Nested tables and quoted dotted keys mean the same: log.retention.ms."""
+    # On first use: most nodes are started without a file.
+    import tomllib
+
     return dict(_flatten(tomllib.loads(text), prefix=""))
 
 
@@ -55,7 +57,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def _parse_either(text: str) -> dict[str, str]:
     try:
         return parse_toml(text)
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return parse_properties(text)
 
 

@@ -1,6 +1,5 @@
 """All options, by name, and the search for one."""
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -66,6 +65,9 @@ def find_broker_option(name: str) -> Option | None:
 
 def unknown_name(name: str, table: Mapping[str, Option]) -> str:
     """One line that says so, and names the nearest option there is."""
+    # On first use: only who mistypes pays for it.
+    import difflib
+
     nearest = difflib.get_close_matches(name, table, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"there is no option {name!r}{hint}"
