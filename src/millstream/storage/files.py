@@ -9,7 +9,7 @@ that the kernel meets while writing them back is reported to open descriptors on
 """
 
 import os
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,7 +19,7 @@ Data = bytes | bytearray | memoryview
 
 # How many candidates the cache looks at before it gives up and exceeds its limit: with
 # thousands of dirty files a full search at every open would cost more than it saves.
-_CLOSE_CANDIDATES_MAX: Final = 64
+_CLOSE_CANDIDATES_MAX: Final = 256
 
 
 @dataclass(slots=True)
@@ -118,14 +118,14 @@ class DescriptorCache:
         self.open_count = 0
         # Oldest first. A file that was used since it was queued gets a second round, which
         # is nearly least-recently-used and costs a use one attribute store.
-        self._queue: deque[LogFile] = deque()
+        self._queue: OrderedDict[LogFile, None] = OrderedDict()
 
     def open(self, file: "LogFile", *, create: bool = False) -> int:
         if self.open_count >= self.limit:
-            self._close_one()
+            self._make_room()
         file.descriptor = self.file_system.open(file.path, create=create)
         self.open_count += 1
-        self._queue.append(file)
+        self._queue[file] = None
         return file.descriptor
 
     def close(self, file: "LogFile") -> None:
@@ -133,20 +133,21 @@ class DescriptorCache:
             return
         descriptor, file.descriptor = file.descriptor, -1
         self.open_count -= 1
+        self._queue.pop(file, None)
         self.file_system.close(descriptor)
 
-    def _close_one(self) -> None:
+    def _make_room(self) -> None:
         queue = self._queue
-        for _ in range(min(len(queue), _CLOSE_CANDIDATES_MAX)):
-            file = queue.popleft()
-            if file.descriptor < 0:
-                continue
+        # Twice round: the first time may only find that everything was used.
+        for _ in range(min(2 * len(queue), _CLOSE_CANDIDATES_MAX)):
+            if self.open_count < self.limit:
+                return
+            file = next(iter(queue))
             if file.was_used or file.pins or file.is_dirty:
                 file.was_used = False
-                queue.append(file)
-                continue
-            self.close(file)
-            return
+                queue.move_to_end(file)
+            else:
+                self.close(file)
 
 
 class LogFile:

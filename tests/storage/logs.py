@@ -1,0 +1,92 @@
+"""Logs for tests: batches of a given shape, and a log over a file system in memory."""
+
+from millstream.model import Codec, TopicPartition
+from millstream.records.builder import build_batch
+from millstream.records.records import Record
+from millstream.storage.files import DescriptorCache
+from millstream.storage.log import Log, LogConfig
+from millstream.storage.recovery import Circumstances, recover_log
+from tests.storage.memory_files import MemoryFileSystem
+
+DIRECTORY = "/t-0"
+NOW_MS = 1_700_000_000_000
+LOG_PATH = f"{DIRECTORY}/00000000000000000000.log"
+INDEX_PATH = f"{DIRECTORY}/00000000000000000000.index"
+TIMES_PATH = f"{DIRECTORY}/00000000000000000000.timeindex"
+CRASHED = Circumstances(was_stopped_cleanly=False, power_was_cut=False, now_ms=NOW_MS)
+CLEAN = Circumstances(was_stopped_cleanly=True, power_was_cut=False, now_ms=NOW_MS)
+
+
+def batch(
+    count: int = 1,
+    *,
+    value: bytes = b"value",
+    timestamp_ms: int = NOW_MS,
+    producer_id: int = -1,
+    producer_epoch: int | None = None,
+    sequence: int = -1,
+    codec: Codec = Codec.NONE,
+    key: bytes | None = None,
+) -> bytearray:
+    """A batch as a client sends it."""
+    records = [Record(index, timestamp_ms, key, value) for index in range(count)]
+    epoch = producer_epoch if producer_epoch is not None else (0 if producer_id >= 0 else -1)
+    return build_batch(
+        records,
+        base_offset=0,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+def open_log(
+    file_system: MemoryFileSystem,
+    config: LogConfig | None = None,
+    circumstances: Circumstances = CLEAN,
+    *,
+    reports: list[str] | None = None,
+    descriptor_limit: int = 100,
+) -> Log:
+    if DIRECTORY not in {f"/{info.name}" for info in file_system.list("/")}:
+        file_system.make_directory(DIRECTORY)
+    reported: list[str] = [] if reports is None else reports
+    return recover_log(
+        DIRECTORY,
+        TopicPartition("t", 0),
+        config or LogConfig(),
+        circumstances,
+        cache=DescriptorCache(file_system, descriptor_limit),
+        device=1,
+        report=reported.append,
+    )
+
+
+def append(log: Log, data: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> int:
+    """The base offset that the batch got."""
+    return log.append_as_leader(
+        memoryview(data), leader_epoch=leader_epoch, now_ms=now_ms
+    ).base_offset
+
+
+def read_all(log: Log) -> bytes:
+    """Every byte from the log start to the high watermark."""
+    parts = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        found = log.read(
+            offset, max_bytes=1 << 20, upto_offset=log.high_watermark, at_least_one=True
+        )
+        if found is None:
+            break
+        data = log.read_bytes(found)
+        parts.append(data)
+        offset = last_offset_in(data) + 1
+    return b"".join(parts)
+
+
+def last_offset_in(data: bytes) -> int:
+    from millstream.records.batch import split_batches
+
+    return list(split_batches(memoryview(data)))[-1].last_offset
