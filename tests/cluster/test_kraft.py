@@ -23,7 +23,7 @@ from millstream.records.records import Record
 
 # Written by Apache Kafka 4.3.0: ten topics, one deleted, some options, a few snapshots.
 KAFKA_DIRECTORY = Path(__file__).parent / "kafka_directory"
-TOPIC_ID = uuid.UUID(int=77)
+TOPIC_ID = uuid.UUID("4f1e22a0-9a2b-4a86-8b5e-6c6b0d2a3c11")
 
 
 def record(kind: int, version: int = 0) -> Writer:
