@@ -7,6 +7,7 @@ Wiring only. What a request does is in `handlers/`, what a partition does in
 import asyncio
 import logging
 import os
+import sys
 from pathlib import Path
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
@@ -200,10 +201,11 @@ class Broker:
 
 
 def _limits(config: BrokerConfig) -> Limits:
+    request_bytes = config.int("queued.max.request.bytes")
     return Limits(
         frame_bytes_max=config.int("socket.request.max.bytes"),
         connections_max=config.int("max.connections"),
         connections_per_ip_max=config.int("max.connections.per.ip"),
         idle_seconds_max=config.int("connections.max.idle.ms") / 1000,
-        request_bytes_max=config.int("queued.max.request.bytes"),
+        request_bytes_max=request_bytes if request_bytes > 0 else sys.maxsize,
     )
