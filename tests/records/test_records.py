@@ -19,7 +19,9 @@ headers = st.lists(st.tuples(st.text(max_size=8), payloads), max_size=3)
 def record_lists(draw: st.DrawFn) -> list[Record]:
     count = draw(st.integers(1, 8))
     return [
-        Record(7 + index, draw(st.integers(0, 2**41)), draw(payloads), draw(payloads), draw(headers))
+        Record(
+            7 + index, draw(st.integers(0, 2**41)), draw(payloads), draw(payloads), draw(headers)
+        )
         for index in range(count)
     ]
 

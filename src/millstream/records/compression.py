@@ -100,9 +100,9 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(bytes(data), limit_bytes)
+        return _decompress_snappy_block(bytes(data), 0, limit_bytes)
     parts: list[bytes] = []
-    left = limit_bytes
+    size = 0
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if len(data) - position < 4:
@@ -111,19 +111,21 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
         position += 4
         if length < 0 or length > len(data) - position:
             raise ValueError("snappy block is longer than its stream")
-        part = _decompress_snappy_block(bytes(data[position : position + length]), left)
-        left -= len(part)
+        part = _decompress_snappy_block(
+            bytes(data[position : position + length]), size, limit_bytes
+        )
+        size += len(part)
         parts.append(part)
         position += length
     return b"".join(parts)
 
 
-def _decompress_snappy_block(block: bytes, limit_bytes: int) -> bytes:
+def _decompress_snappy_block(block: bytes, size_before: int, limit_bytes: int) -> bytes:
     import cramjam
 
     try:
         # The block declares its size up front, and the library allocates that much.
-        if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
+        if size_before + cramjam.snappy.decompress_raw_len(block) > limit_bytes:
             raise ValueError(f"records unpack to more than {limit_bytes} bytes")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

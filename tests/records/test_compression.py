@@ -1,0 +1,91 @@
+"""Five codecs, and bombs that do not go off."""
+
+import tracemalloc
+import zlib
+
+import cramjam
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.model import Codec
+from millstream.records.compression import compress, decompress
+
+COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+MEGABYTE = 1 << 20
+
+
+@given(st.sampled_from(Codec), st.binary(max_size=500), st.integers(1, 300))
+def test_every_codec_round_trips(codec: Codec, data: bytes, times: int) -> None:
+    original = data * times
+    packed = compress(codec, original)
+    assert decompress(codec, packed, limit_bytes=len(original)) == original
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_one_byte_more_than_the_limit_is_refused(codec: Codec) -> None:
+    packed = compress(codec, b"a" * 100_000)
+    assert len(decompress(codec, packed, limit_bytes=100_000)) == 100_000
+    with pytest.raises(ValueError, match="more than 99999"):
+        decompress(codec, packed, limit_bytes=99_999)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_bomb_allocates_no_more_than_the_limit(codec: Codec) -> None:
+    bomb = compress(codec, bytes(64 * MEGABYTE))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError):
+            decompress(codec, bomb, limit_bytes=MEGABYTE)
+        assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@given(st.data())
+def test_damaged_data_is_refused_with_a_value_error(codec: Codec, data: st.DataObject) -> None:
+    packed = bytearray(compress(codec, b"some text, some text, some text" * 20))
+    kind = data.draw(st.sampled_from(["flip", "cut", "garbage"]))
+    if kind == "flip":
+        packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    elif kind == "cut":
+        del packed[data.draw(st.integers(1, len(packed) - 1)) :]
+    else:
+        packed[:] = data.draw(st.binary(min_size=1, max_size=60))
+    try:
+        unpacked = decompress(codec, packed, limit_bytes=10_000)
+    except ValueError:
+        return
+    assert len(unpacked) <= 10_000
+
+
+def test_bare_snappy_of_other_clients_is_read() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(b"hello " * 100))
+    assert decompress(Codec.SNAPPY, raw, limit_bytes=1000) == b"hello " * 100
+
+
+def test_snappy_is_written_in_javas_framing() -> None:
+    assert compress(Codec.SNAPPY, b"x").startswith(
+        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    )
+
+
+def test_gzip_members_one_after_the_other_are_all_read() -> None:
+    packed = compress(Codec.GZIP, b"one") + compress(Codec.GZIP, b"two")
+    assert decompress(Codec.GZIP, packed, limit_bytes=10) == b"onetwo"
+    assert zlib.decompress(compress(Codec.GZIP, b"one"), 31) == b"one"
+
+
+def test_lz4_blocks_are_independent_as_java_demands() -> None:
+    framed = compress(Codec.LZ4, b"x" * 200_000)
+    assert framed[4] & 0x20
+    assert lz4.frame.decompress(framed) == b"x" * 200_000
+
+
+def test_zstd_without_a_content_size_is_read() -> None:
+    stream = cramjam.zstd.Compressor()
+    stream.compress(b"y" * 3 * MEGABYTE)
+    packed = bytes(stream.finish())
+    assert decompress(Codec.ZSTD, packed, limit_bytes=4 * MEGABYTE) == b"y" * 3 * MEGABYTE

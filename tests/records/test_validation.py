@@ -1,0 +1,186 @@
+"""Which produced batches Kafka refuses, and with which code."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import Codec, TimestampType
+from millstream.records.batch import CRC_START, BatchView
+from millstream.records.builder import build_batch
+from millstream.records.records import Record
+from millstream.records.validation import BatchRules, RecordErrors, check_produced
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def batch(*records: Record, codec: Codec = Codec.NONE, producer_id: int = -1) -> bytearray:
+    content = records or (Record(0, NOW_MS, b"k", b"v"), Record(1, NOW_MS, b"k", b"v"))
+    return build_batch(
+        content,
+        base_offset=0,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+    )
+
+
+def sealed(data: bytearray) -> bytearray:
+    from crc32c import crc32c
+
+    data[17:CRC_START] = crc32c(bytes(data[CRC_START:])).to_bytes(4, "big")
+    return data
+
+
+def changed(position: int, value: bytes, *, data: bytearray | None = None) -> bytearray:
+    content = data or batch()
+    content[position : position + len(value)] = value
+    return sealed(content)
+
+
+def refusal(data: bytearray, rules: BatchRules | None = None) -> KafkaError:
+    with pytest.raises(KafkaError) as refused:
+        check_produced(BatchView(memoryview(data)), rules or BatchRules(), NOW_MS)
+    return refused.value
+
+
+def is_accepted(data: bytearray, rules: BatchRules | None = None) -> bool:
+    check_produced(BatchView(memoryview(data)), rules or BatchRules(), NOW_MS)
+    return True
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_good_batch_is_accepted(codec: Codec) -> None:
+    assert is_accepted(batch(codec=codec))
+    assert is_accepted(batch(codec=codec, producer_id=4))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_unsupported(magic: int) -> None:
+    code = refusal(changed(16, bytes([magic]))).code
+    assert code is KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_an_unknown_magic_is_an_invalid_record() -> None:
+    assert refusal(changed(16, b"\x03")).code is KafkaCode.INVALID_RECORD
+
+
+def test_a_wrong_checksum_is_a_corrupt_message() -> None:
+    data = batch()
+    data[-1] ^= 1
+    assert refusal(data).code is KafkaCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("length", [-1, 0, 48, 2**20])
+def test_an_impossible_length_is_a_corrupt_message(length: int) -> None:
+    data = batch()
+    data[8:12] = length.to_bytes(4, "big", signed=True)
+    assert refusal(data).code is KafkaCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_above_max_message_bytes_is_too_large() -> None:
+    data = batch()
+    assert is_accepted(data, BatchRules(message_bytes_max=len(data)))
+    refused = refusal(data, BatchRules(message_bytes_max=len(data) - 1))
+    assert refused.code is KafkaCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, b"\0\0\0\0\0\0\0\1"),  # base offset is the broker's to give
+        (57, b"\0\0\0\0"),  # no records
+        (57, b"\xff\xff\xff\xff"),
+        (57, b"\0\0\0\3"),  # count and last offset disagree
+        (23, b"\0\0\0\0"),
+        (23, b"\xff\xff\xff\xff"),
+        (21, b"\0\x20"),  # control bit
+        (21, b"\0\x10"),  # transactional without a producer id
+    ],
+)
+def test_headers_that_contradict_themselves_are_invalid_records(
+    position: int, value: bytes
+) -> None:
+    assert refusal(changed(position, value)).code is KafkaCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("position", [51, 53])
+def test_a_producer_id_needs_an_epoch_and_a_sequence(position: int) -> None:
+    data = changed(position, b"\xff\xff", data=batch(producer_id=4))
+    assert refusal(data).code is KafkaCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codecs_are_unsupported(codec: int) -> None:
+    code = refusal(changed(21, bytes([0, codec]))).code
+    assert code is KafkaCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_zstd_is_refused_where_the_request_is_too_old_for_it() -> None:
+    rules = BatchRules(is_zstd_allowed=False)
+    assert refusal(batch(codec=Codec.ZSTD), rules).code is KafkaCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert is_accepted(batch(codec=Codec.LZ4), rules)
+
+
+def test_each_record_too_far_ahead_is_named() -> None:
+    late = NOW_MS + HOUR_MS + 1
+    data = batch(
+        Record(0, NOW_MS, None, b"v"), Record(1, late, None, b"v"), Record(2, NOW_MS, None, b"v")
+    )
+    refused = refusal(data)
+    assert isinstance(refused, RecordErrors)
+    assert refused.code is KafkaCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [1]
+    assert is_accepted(data, BatchRules(timestamp_after_max_ms=HOUR_MS + 1))
+
+
+def test_each_record_too_far_back_is_named() -> None:
+    data = batch(Record(0, NOW_MS, None, b"v"), Record(1, NOW_MS - 1001, None, b"v"))
+    refused = refusal(data, BatchRules(timestamp_before_max_ms=1000))
+    assert isinstance(refused, RecordErrors)
+    assert refused.code is KafkaCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [1]
+    assert is_accepted(data)
+
+
+def test_timestamps_of_the_producer_do_not_matter_under_append_time() -> None:
+    rules = BatchRules(timestamp_type=TimestampType.LOG_APPEND_TIME, timestamp_before_max_ms=1000)
+    assert is_accepted(batch(Record(0, 2**62, None, b"v")), rules)
+    assert is_accepted(batch(Record(0, 0, None, b"v")), rules)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_compacted_topic_names_the_records_without_a_key(codec: Codec) -> None:
+    data = batch(
+        Record(0, NOW_MS, b"k", b"v"),
+        Record(1, NOW_MS, None, b"v"),
+        Record(2, NOW_MS, None, b"v"),
+        codec=codec,
+    )
+    refused = refusal(data, BatchRules(is_key_required=True))
+    assert isinstance(refused, RecordErrors)
+    assert refused.code is KafkaCode.INVALID_RECORD
+    assert [index for index, _ in refused.record_errors] == [1, 2]
+    assert is_accepted(data)
+
+
+def test_unreadable_records_are_corrupt_where_they_must_be_read() -> None:
+    data = changed(61, b"\x7f")
+    assert refusal(data, BatchRules(is_key_required=True)).code is KafkaCode.CORRUPT_MESSAGE
+    assert is_accepted(data)
+
+
+@given(st.integers(0, 60), st.integers(0, 255), st.booleans())
+def test_no_header_crashes_the_check(position: int, value: int, is_key_required: bool) -> None:
+    data = batch()
+    data[position] = value
+    if position >= CRC_START:
+        sealed(data)
+    try:
+        check_produced(
+            BatchView(memoryview(data)), BatchRules(is_key_required=is_key_required), NOW_MS
+        )
+    except KafkaError as error:
+        assert error.code is not KafkaCode.NONE
