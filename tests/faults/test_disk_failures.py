@@ -15,6 +15,7 @@ from tests.faults.disk import CuttableDisk
 from tests.support.node import MillstreamNode
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount file systems"),
     pytest.mark.timeout(120),
 ]
@@ -94,9 +95,7 @@ def test_a_failed_sync_takes_the_directory_offline_and_acknowledges_nothing_more
             disk.cut_power()
             began = time.monotonic()
             for acks in ("all", 1, "all"):
-                outcomes = send(
-                    node.bootstrap, 1, 1000, acks=acks, **{"message.timeout.ms": 3000}
-                )
+                outcomes = send(node.bootstrap, 1, 1000, acks=acks, **{"message.timeout.ms": 3000})
                 assert all(isinstance(outcome, KafkaError) for outcome in outcomes), outcomes
             assert time.monotonic() - began < 15
             assert "is offline" in node.log_text

@@ -8,6 +8,8 @@ import pytest
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 
+pytestmark = pytest.mark.slow
+
 KILLS = 10
 POWER_CUTS = 10
 
