@@ -8,6 +8,7 @@ pinned (a thread or the kernel is using the number) or that has unsynced bytes (
 that the kernel meets while writing them back is reported to open descriptors only).
 """
 
+import errno
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -110,7 +111,11 @@ class OsFileSystem:
 
 
 class DescriptorCache:
-    """Keeps at most about `limit` files open; the least recently used ones close first."""
+    """Keeps about `limit` files open; the least recently used ones close first.
+
+    Files with unsynced bytes stay open and may be more than that, but never twice as many:
+    the process needs descriptors for other things, and for the sync that lets them close.
+    """
 
     def __init__(self, file_system: FileSystem, limit: int) -> None:
         self.file_system = file_system
@@ -123,10 +128,17 @@ class DescriptorCache:
     def open(self, file: "LogFile", *, create: bool = False) -> int:
         if self.open_count >= self.limit:
             self._make_room()
+            if self.open_count >= 2 * self.limit:
+                raise OSError(errno.EMFILE, "too many files with unsynced bytes", file.path)
         file.descriptor = self.file_system.open(file.path, create=create)
         self.open_count += 1
         self._queue[file] = None
         return file.descriptor
+
+    @property
+    def is_short(self) -> bool:
+        """Would a sync now let files be closed that have to be open otherwise?"""
+        return self.open_count >= self.limit
 
     def close(self, file: "LogFile") -> None:
         if file.descriptor < 0:

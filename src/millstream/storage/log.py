@@ -8,12 +8,10 @@ durability runs `begin_sync`, `syncing.sync` and `end_sync`.
 Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
 """
 
-import errno
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
 
-from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType, TopicId, TopicPartition
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
 from millstream.records.validation import BatchRules, check_produced
@@ -24,7 +22,7 @@ from millstream.storage.files import DescriptorCache, LogFile, write_file
 from millstream.storage.incoming import produced_batches, recompressed, replicated_batches
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
-from millstream.storage.segment_files import create_segment, mark_deleted
+from millstream.storage.segment_files import DeletedFiles, create_segment, mark_deleted
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.syncing import SyncTicket, Unsynced
 from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -34,11 +32,10 @@ from millstream.storage.values import (
     FileRange,
     LogConfig,
     TimestampOffset,
+    storage_failure,
 )
 
 __all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig", "TimestampOffset"]
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 class Log:
@@ -75,8 +72,7 @@ class Log:
         self._producers: ProducerStates | None = None
         self._active = segments[-1]
         self._unsynced = Unsynced(cache.file_system, device)
-        # Files without a name that a reader may still use, and when they go.
-        self._deleted: list[tuple[int, LogFile]] = []
+        self._deleted = DeletedFiles()
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
@@ -148,7 +144,7 @@ class Log:
         try:
             position = file.append(batch.buffer)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise storage_failure(error, self.directory) from error
         segment.note_appended(batch, position)
         self._unsynced.files[file] = None
         self.next_offset = next_offset
@@ -185,7 +181,7 @@ class Log:
         try:
             position = segment.file.append(data)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise storage_failure(error, self.directory) from error
         for batch in batches:
             if batch.partition_leader_epoch >= 0:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -227,15 +223,10 @@ class Log:
         try:
             write_file(self._cache.file_system, path, data, is_synced=False)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise storage_failure(error, self.directory) from error
         self.epochs.is_changed = False
         self._unsynced.paths[path] = None
         self._unsynced.directories[self.directory] = None
-
-    def _write_failed(self, error: OSError) -> Exception:
-        if error.errno in _FULL:
-            return NoSpace(f"{self.directory}: {error.strerror}")
-        return LogDirFailed(f"{self.directory}: {error}")
 
     # Segments
 
@@ -281,7 +272,7 @@ class Log:
                 self._cache, self.directory, base_offset, self.config, now_ms=now_ms
             )
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise storage_failure(error, self.directory) from error
         if old.size_bytes == 0 and old.base_offset != base_offset:
             # An empty one that does not fit the next offsets would shadow the new one.
             self._remove_segments([old], now_ms)
@@ -444,22 +435,15 @@ class Log:
             try:
                 marked = mark_deleted(segment)
             except OSError as error:
-                raise self._write_failed(error) from error
-            due_ms = now_ms + self.config.file_delete_delay_ms
-            self._deleted += [(due_ms, file) for file in marked]
+                raise storage_failure(error, self.directory) from error
+            self._deleted.add(marked, due_ms=now_ms + self.config.file_delete_delay_ms)
 
     def schedule_removal(self, file: LogFile) -> None:
-        self._deleted.append((0, file))
+        self._deleted.add([file], due_ms=0)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Delete the files that were renamed long enough ago."""
-        waiting = []
-        for due_ms, file in self._deleted:
-            if due_ms <= now_ms:
-                file.remove_when_unpinned()
-            else:
-                waiting.append((due_ms, file))
-        self._deleted = waiting
+        self._deleted.sweep(now_ms)
 
     # Durability
 
@@ -504,7 +488,7 @@ class Log:
                 self._producers.next_offset = self.next_offset
                 self._snapshots.take(self._producers, keep=self._segment_bases())
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise storage_failure(error, self.directory) from error
 
     def close(self) -> None:
         """Give back the descriptors. Nothing is written or synced: see `finish`."""

@@ -1,6 +1,6 @@
 """From names in a partition directory to segments, and back to names that may go."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from millstream.storage import aborted_index, layout, offset_index, time_index
 from millstream.storage.aborted_index import AbortedIndex
@@ -68,3 +68,22 @@ def mark_deleted(segment: Segment) -> list[LogFile]:
             continue
         marked.append(file)
     return marked
+
+
+class DeletedFiles:
+    """Files without a name that a reader may still use, and when they go."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, LogFile]] = []
+
+    def add(self, files: Iterable[LogFile], *, due_ms: int) -> None:
+        self._waiting += [(due_ms, file) for file in files]
+
+    def sweep(self, now_ms: int) -> None:
+        waiting = []
+        for due_ms, file in self._waiting:
+            if due_ms <= now_ms:
+                file.remove_when_unpinned()
+            else:
+                waiting.append((due_ms, file))
+        self._waiting = waiting

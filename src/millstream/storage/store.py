@@ -26,7 +26,7 @@ from millstream.storage.recovery import Circumstances, recover_log
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.syncing import sync
-from millstream.storage.values import CorruptLog, LogConfig
+from millstream.storage.values import CorruptLog, LogConfig, storage_failure
 
 DESCRIPTOR_LIMIT = 8192
 # Partition directories wait this long before their files go, like deleted segments.
@@ -79,8 +79,13 @@ class LogStore:
     ) -> "LogStore":
         """Raises StartError, with nothing changed on disk, when this is not our directory."""
         path = str(directory)
-        _make_directory(file_system, path)
-        lock = _take_lock(file_system, path)
+        try:
+            _make_directory(file_system, path)
+            # Looked at before the lock file is made, too: a foreign directory stays as it is.
+            read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
+            lock = _take_lock(file_system, path)
+        except OSError as error:
+            raise StartError(f"cannot use data directory {path}: {error.strerror}") from error
         try:
             meta = read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
             store = cls(
@@ -92,23 +97,27 @@ class LogStore:
                 clock_now_ms=clock_now_ms,
                 report=report,
             )
-            names = file_system.list(path)
+            store._start(meta, configs)
         except OSError as error:
             file_system.close(lock)
-            raise StartError(f"cannot use data directory {path}: {error.strerror}") from error
+            raise StartError(f"cannot load data directory {path}: {error}") from error
         except StartError:
             file_system.close(lock)
             raise
-        try:
-            write_meta(file_system, path, meta)
-            store._begin_run({info.name for info in names})
-            store._load([info.name for info in names if info.is_directory], configs)
-            store._end_recovery()
-        except OSError as error:
-            raise StartError(f"cannot load data directory {path}: {error}") from error
         return store
 
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        return self._cache.is_short
+
     # Starting
+
+    def _start(self, meta: DirectoryMeta, configs: Callable[[str], LogConfig]) -> None:
+        found = self._file_system.list(self.directory)
+        write_meta(self._file_system, self.directory, meta)
+        self._begin_run({info.name for info in found})
+        self._load([info.name for info in found if info.is_directory], configs)
+        self._end_recovery()
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -213,7 +222,9 @@ class LogStore:
                 _write_new_file(file_system, f"{path}/{layout.PARTITION_METADATA_FILE}", metadata)
             segment = create_segment(self._cache, path, 0, config, now_ms=now_ms)
         except OSError as error:
-            raise LogDirFailed(f"cannot create {path}: {error.strerror}") from error
+            # Half a partition must not be found at the next start.
+            self._remove_tree(path)
+            raise storage_failure(error, path) from error
         log = Log(
             path,
             partition,
@@ -367,17 +378,15 @@ class LogStore:
 
 def _make_directory(file_system: FileSystem, path: str) -> None:
     try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise StartError(f"cannot create data directory {path}: {error.strerror}") from error
+        file_system.list(path)
+    except FileNotFoundError:
+        _make_directory(file_system, os.path.dirname(os.path.abspath(path)))
+        file_system.make_directory(path)
 
 
 def _take_lock(file_system: FileSystem, path: str) -> int:
     lock_path = f"{path}/{layout.LOCK_FILE}"
-    try:
-        lock = file_system.lock(lock_path)
-    except OSError as error:
-        raise StartError(f"cannot lock data directory {path}: {error.strerror}") from error
+    lock = file_system.lock(lock_path)
     if lock is None:
         raise StartError(f"data directory {path} is in use by another node (lock {lock_path})")
     return lock

@@ -1,13 +1,18 @@
 """What a log is told, and what it answers."""
 
+import errno
 from dataclasses import dataclass
+from typing import Final
 
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import Codec, TimestampType
 from millstream.storage.files import LogFile
 
 INT64_MAX = 2**63 - 1
 DAY_MS = 24 * 3_600_000
+
+# What passes: someone deletes files, or closes some. Everything else is a broken disk.
+_PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +71,10 @@ class CorruptLog(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(KafkaCode.KAFKA_STORAGE_ERROR, message)
+
+
+def storage_failure(error: OSError, path: str) -> NoSpace | LogDirFailed:
+    """What a failed write to `path` means for the one who asked."""
+    if error.errno in _PASSING_ERRORS:
+        return NoSpace(f"{path}: {error.strerror}")
+    return LogDirFailed(f"{path}: {error.strerror}")

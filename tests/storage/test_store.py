@@ -1,0 +1,328 @@
+"""All logs of a data directory: starting, stopping, creating, deleting."""
+
+import errno
+import uuid
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import NoSpace, StartError
+from millstream.model import TopicPartition
+from millstream.storage.checkpoints import parse_offsets, parse_properties
+from millstream.storage.files import OsFileSystem
+from millstream.storage.log import LogConfig
+from millstream.storage.store import LogStore
+from millstream.storage.syncing import sync
+from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.memory_files import MemoryFileSystem
+
+FIRST = TopicPartition("orders", 0)
+SECOND = TopicPartition("orders", 1)
+TOPIC_ID = uuid.UUID(int=77)
+MARKER = "/data/.kafka_cleanshutdown"
+
+
+def open_store(
+    disk: MemoryFileSystem,
+    *,
+    cluster_id: str | None = "cluster",
+    broker_id: int = 1,
+    config: LogConfig | None = None,
+    reports: list[str] | None = None,
+) -> LogStore:
+    return LogStore.open(
+        Path("/data"),
+        file_system=disk,
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        clock_now_ms=lambda: NOW_MS,
+        configs=lambda topic: config or LogConfig(),
+        report=([] if reports is None else reports).append,
+    )
+
+
+def contents(disk: MemoryFileSystem) -> dict[str, bytes]:
+    return {path: bytes(disk.data(path)) for path in disk.paths()}
+
+
+def test_a_new_directory_gets_its_name_and_a_created_log_comes_back() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk, cluster_id=None)
+    meta = parse_properties(bytes(disk.data("/data/meta.properties")))
+    assert (meta["version"], meta["node.id"]) == ("1", "1")
+    assert meta["cluster.id"] == store.cluster_id
+    assert len(meta["directory.id"]) == 22
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    append(log, batch(3))
+    store.close(clean=True)
+    assert MARKER in disk.paths()
+    again = open_store(disk, cluster_id=None)
+    assert MARKER not in disk.paths()
+    assert again.was_stopped_cleanly
+    assert again.logs[FIRST].next_offset == 3
+    assert again.logs[FIRST].topic_id == TOPIC_ID
+    assert again.cluster_id == store.cluster_id
+
+
+def test_a_foreign_directory_is_refused_and_left_alone() -> None:
+    disk = MemoryFileSystem()
+    open_store(disk).close(clean=True)
+    before = contents(disk)
+    with pytest.raises(StartError, match="belongs to cluster cluster"):
+        open_store(disk, cluster_id="other")
+    with pytest.raises(StartError, match="belongs to node 1"):
+        open_store(disk, broker_id=2)
+    assert contents(disk) == before
+    disk.data("/data/meta.properties")[:] = b"version=9\n"
+    with pytest.raises(StartError, match="version '9'"):
+        open_store(disk)
+
+
+def test_a_directory_in_use_is_refused_with_one_line(tmp_path: Path) -> None:
+    class Occupied(OsFileSystem):
+        lock = staticmethod(lambda path: None)  # type: ignore[assignment]  # a fake
+
+    with pytest.raises(StartError) as refused:
+        LogStore.open(
+            tmp_path,
+            file_system=Occupied(),
+            cluster_id=None,
+            broker_id=1,
+            clock_now_ms=lambda: NOW_MS,
+            configs=lambda topic: LogConfig(),
+            report=print,
+        )
+    assert "in use by another node" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_no_directory_is_refused_with_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("not a directory")
+    with pytest.raises(StartError) as refused:
+        LogStore.open(
+            path,
+            file_system=OsFileSystem(),
+            cluster_id=None,
+            broker_id=1,
+            clock_now_ms=lambda: NOW_MS,
+            configs=lambda topic: LogConfig(),
+            report=print,
+        )
+    assert "\n" not in str(refused.value)
+    assert path.read_text() == "not a directory"
+
+
+def test_after_a_kill_in_the_same_boot_damage_takes_one_partition_offline() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    for where in (FIRST, SECOND):
+        log = store.create(where, TOPIC_ID, LogConfig())
+        for _ in range(3):
+            append(log, batch(1))
+    disk.kill()
+    disk.data("/data/orders-0/00000000000000000000.log")[70] ^= 1
+    reports: list[str] = []
+    again = open_store(disk, reports=reports)
+    assert not again.was_stopped_cleanly
+    assert not again.power_was_cut
+    assert list(again.logs) == [SECOND]
+    assert "intact batches follow" in again.offline[FIRST]
+    assert len(reports) == 1
+    assert again.logs[SECOND].synced_offset == 3
+
+
+def test_after_a_power_cut_the_same_damage_is_cut() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    for _ in range(3):
+        append(log, batch(1))
+    disk.cut_power(keep=True)
+    disk.data("/data/orders-0/00000000000000000000.log")[70] ^= 1
+    again = open_store(disk)
+    assert again.power_was_cut
+    assert again.logs[FIRST].next_offset == 0
+    assert "/data/orders-0/00000000000000000000.log.torn" in disk.paths()
+
+
+def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    append(log, batch(2))
+    ticket = log.begin_sync()
+    assert ticket is not None
+    sync([ticket])
+    log.end_sync(ticket)
+    append(log, batch(5))
+    disk.cut_power()
+    again = open_store(disk)
+    assert again.power_was_cut
+    assert again.logs[FIRST].next_offset == 2
+    disk.cut_power()
+    third = open_store(disk)
+    assert third.logs[FIRST].next_offset == 2
+    assert third.logs[FIRST].topic_id == TOPIC_ID
+
+
+def test_a_crash_during_recovery_still_knows_of_the_power_cut() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    append(log, batch(1))
+    disk.cut_power(keep=True)
+    disk.sync_error = errno.EIO
+    with pytest.raises(StartError):
+        open_store(disk)
+    disk.sync_error = None
+    disk.kill()
+    assert open_store(disk).power_was_cut
+
+
+def test_the_clean_marker_is_gone_for_good_before_anything_is_loaded() -> None:
+    disk = MemoryFileSystem()
+    open_store(disk).close(clean=True)
+    open_store(disk)
+    disk.cut_power()
+    again = open_store(disk)
+    assert not again.was_stopped_cleanly
+    assert again.power_was_cut
+
+
+def test_checkpoints_hold_synced_offsets_high_watermarks_and_moved_log_starts() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    store.create(SECOND, TOPIC_ID, LogConfig())
+    append(log, batch(4))
+    log.delete_records_before(3)
+    store.write_checkpoints()
+    data = {path: bytes(disk.data(path)) for path in disk.paths() if "checkpoint" in path}
+    points = parse_offsets(data["/data/recovery-point-offset-checkpoint"])
+    assert points == {FIRST: 0, SECOND: 0}
+    marks = parse_offsets(data["/data/replication-offset-checkpoint"])
+    assert marks == {FIRST: 4, SECOND: 0}
+    assert parse_offsets(data["/data/log-start-offset-checkpoint"]) == {FIRST: 3}
+    store.close(clean=True)
+    assert open_store(disk).logs[FIRST].log_start_offset == 3
+
+
+def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    older = store.checkpoints()
+    append(log, batch(4))
+    store.write_checkpoints()
+    older()
+    marks = parse_offsets(bytes(disk.data("/data/replication-offset-checkpoint")))
+    assert marks == {FIRST: 4}
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    append(log, batch(1))
+    store.delete(FIRST)
+    assert FIRST not in store.logs
+    assert not [path for path in disk.paths() if path.startswith("/data/orders-0/")]
+    store.sweep(NOW_MS)
+    assert [path for path in disk.paths() if path.endswith(".log")]
+    store.sweep(NOW_MS + 60_000)
+    assert not [path for path in disk.paths() if path.endswith(".log")]
+
+
+def test_deletion_goes_on_after_a_restart() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    store.create(FIRST, TOPIC_ID, LogConfig())
+    store.delete(FIRST)
+    store.close(clean=True)
+    again = open_store(disk)
+    assert again.logs == {}
+    again.sweep(NOW_MS)
+    assert not [path for path in disk.paths() if "-delete" in path]
+
+
+def test_a_partition_created_again_does_not_inherit_offsets() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    append(log, batch(50))
+    log.delete_records_before(40)
+    ticket = log.begin_sync()
+    assert ticket is not None
+    sync([ticket])
+    log.end_sync(ticket)
+    store.write_checkpoints()
+    store.delete(FIRST)
+    log = store.create(FIRST, uuid.UUID(int=78), LogConfig())
+    append(log, batch(2))
+    disk.kill()
+    again = open_store(disk)
+    assert again.offline == {}
+    assert (again.logs[FIRST].log_start_offset, again.logs[FIRST].next_offset) == (0, 2)
+
+
+def test_a_partition_without_a_topic_keeps_its_files_aside() -> None:
+    disk = MemoryFileSystem()
+    reports: list[str] = []
+    store = open_store(disk, reports=reports)
+    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    store.put_aside(FIRST)
+    assert store.logs == {}
+    assert len(reports) == 1
+    store.close(clean=True)
+    assert open_store(disk).logs == {}
+    assert [path for path in disk.paths() if "-stray/" in path and path.endswith(".log")]
+
+
+def test_offline_partitions_keep_their_recovery_point() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    for _ in range(3):
+        append(log, batch(1))
+    store.close(clean=True)
+    open_store(disk)
+    disk.kill()
+    disk.data("/data/orders-0/00000000000000000000.log")[70] ^= 1
+    for _ in range(2):
+        again = open_store(disk)
+        assert "was on the disk" in again.offline[FIRST]
+        disk.kill()
+    marks = parse_offsets(bytes(disk.data("/data/recovery-point-offset-checkpoint")))
+    assert marks == {FIRST: 3}
+
+
+def test_many_partitions_stay_within_their_descriptors() -> None:
+    disk = MemoryFileSystem()
+    store = LogStore.open(
+        Path("/data"),
+        file_system=disk,
+        cluster_id=None,
+        broker_id=1,
+        clock_now_ms=lambda: NOW_MS,
+        configs=lambda topic: LogConfig(),
+        report=print,
+        descriptor_limit=20,
+    )
+    where = [TopicPartition("many", number) for number in range(300)]
+    logs = store.create_many(where, TOPIC_ID, LogConfig())
+    assert len(logs) == 300
+    assert disk.open_count <= 22
+
+
+def test_a_full_disk_at_creation_leaves_nothing_behind() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    disk.free_bytes = 0
+    with pytest.raises(NoSpace):
+        store.create(FIRST, TOPIC_ID, LogConfig())
+    assert FIRST not in store.logs
+    assert not [path for path in disk.paths() if "orders" in path]
+    disk.free_bytes = None
+    assert append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1)) == 0
