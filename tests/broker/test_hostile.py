@@ -67,9 +67,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("what", "body"), BODIES, ids=[what for what, _ in BODIES])
-def test_what_does_not_decode_closes_the_connection(
-    broker: Broker, what: str, body: bytes
-) -> None:
+def test_what_does_not_decode_closes_the_connection(broker: Broker, what: str, body: bytes) -> None:
     with RawClient(broker.bootstrap) as client:
         client.send_frame(body)
         assert client.is_closed_by_peer()

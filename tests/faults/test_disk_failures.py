@@ -74,7 +74,7 @@ def test_a_full_disk_refuses_for_now_and_goes_on_when_there_is_room(
         assert all(isinstance(outcome, KafkaError) for outcome in refused)
         assert all(o.retriable() or o.code() == 56 for o in refused if isinstance(o, KafkaError))
         # Reading goes on, and nothing partial is there.
-        found, ends = load.read_all(node.bootstrap, {})
+        _, ends = load.read_all(node.bootstrap, {})
         assert ends[0] == 2
         filler.unlink()
         assert send(node.bootstrap, 2, 500_000) == [2, 3]

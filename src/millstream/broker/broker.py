@@ -7,6 +7,7 @@ Wiring only. What a request does is in `handlers/`, what a partition does in
 import asyncio
 import logging
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from millstream.broker.dispatch import dispatch
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.housekeeping import keep_house
 from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.server import Endpoint, Limits, Server
+from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller
@@ -30,7 +31,7 @@ from millstream.replication.table import PartitionTable
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import LogConfig
 from millstream.storage.meta import stored_node_id
-from millstream.storage.store import LogStore
+from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ class Broker:
         self.topics = Topics(self)
         self.fetch_bytes_max = config.int("fetch.max.bytes")
         self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
-        self.durability: Durability = PageCacheDurability() if dev else GroupCommit(self.fail_disk)
+        self.durability: Durability = (
+            PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
+        )
         self._checkpointing = asyncio.Lock()
         self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
@@ -108,8 +111,18 @@ class Broker:
         for listener in parse_listeners(self.config):
             self._listeners[listener.name] = listener
             self._server.bind(listener.name, listener.host, listener.port)
-        plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
-        self.node_id = self._choose_node_id()
+            if not is_loopback(listener.host):
+                log.warning(
+                    "listener %s on %s is open to the network, without authentication",
+                    listener.name,
+                    listener.host or "all interfaces",
+                )
+        try:
+            plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
+            self.node_id = self._choose_node_id()
+        except OSError as error:
+            problem = f"cannot read data directory {self.data_dir}: {error.strerror}"
+            raise StartError(problem) from error
         self.store = LogStore.open(
             self.data_dir,
             file_system=OsFileSystem(),
@@ -119,6 +132,7 @@ class Broker:
             # Topics and their options are in the coordination store, which opens next.
             configs=lambda topic: LogConfig(),
             report=log.warning,
+            descriptor_limit=_descriptor_limit(),
         )
         if plan is not None:
             mark_begun(self.data_dir)
@@ -188,6 +202,12 @@ class Broker:
         for partition in self.partitions:
             partition.go_offline(reason)
 
+    def sync_soon(self) -> None:
+        """Sync whatever is not on the disk, though nobody waits for it."""
+        for partition in self.partitions:
+            if partition.log.synced_offset < partition.log.next_offset:
+                self.durability.request(partition)
+
     async def checkpoint(self) -> None:
         """Write the checkpoint files, off the loop, one writer at a time."""
         async with self._checkpointing:
@@ -198,6 +218,12 @@ class Broker:
                 await asyncio.get_running_loop().run_in_executor(None, write)
             except LogDirFailed as error:
                 self.fail_disk(str(error))
+
+
+def _descriptor_limit() -> int:
+    """Files of logs may take two thirds of what the process has, the store's doubled limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTOR_LIMIT if soft < 0 else min(DESCRIPTOR_LIMIT, soft // 3)
 
 
 def _limits(config: BrokerConfig) -> Limits:

@@ -60,15 +60,15 @@ async def apply_retention(broker: "Broker") -> None:
 
 async def checkpoint(broker: "Broker") -> None:
     """Sync what nobody waited for, so that a crash leaves little to check, and say so."""
-    for partition in broker.partitions:
-        if partition.log.synced_offset < partition.log.next_offset:
-            broker.durability.request(partition)
+    broker.sync_soon()
     await broker.checkpoint()
 
 
 async def sweep(broker: "Broker") -> None:
     now_ms = broker.clock.now_ms()
     broker.store.sweep(now_ms)
+    if broker.store.is_short_of_descriptors:
+        broker.sync_soon()
     for count, partition in enumerate(list(broker.partitions), start=1):
         if partition.is_flush_due(now_ms):
             broker.durability.request(partition)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import socket
@@ -200,6 +201,16 @@ class Server:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._cold_readers.shutdown(wait=True)
         os.close(self._spare_fd)
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach a listener on `host`?"""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _bind_problem(host: str, port: int, error: OSError) -> str:

@@ -46,7 +46,17 @@ def broker(
     config = load_config(file=config_file, sets=sets, flags=flags)
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
+    _raise_descriptor_limit()
     asyncio.run(_serve(config, dev=dev, adopt=adopt))
+
+
+def _raise_descriptor_limit() -> None:
+    """Up to what the system allows: every connection and every open segment is one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:

@@ -171,15 +171,11 @@ class Durability(Protocol):
     async def stop(self) -> None: ...
 
 
-class PageCacheDurability:
-    """`--dev`: the page cache is safe enough; a killed process loses nothing."""
+class PageCacheDurability(GroupCommit):
+    """`--dev`: the page cache is safe enough, a killed process loses nothing. Syncs happen
+    in the background all the same."""
 
     def wait_if_needed(
         self, partition: Partition, next_offset: int, *, is_acks_all: bool
     ) -> "asyncio.Future[None] | None":
         return None
-
-    def request(self, partition: Partition) -> None: ...
-    def forget(self, partition: Partition) -> None: ...
-    def fail(self, reason: str) -> None: ...
-    async def stop(self) -> None: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.connection import Pending, Pieces
 from millstream.broker.request import Request
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import NO_TOPIC_ID
 from millstream.records.validation import RecordErrors
 from millstream.wire.cursor import Cursor
@@ -75,6 +75,9 @@ def _append(
         result.record_errors = error.record_errors
         return _failed(result, error)
     except KafkaError as error:
+        if isinstance(error, NoSpace):
+            # If descriptors were short, synced files can be closed.
+            broker.sync_soon()
         return _failed(result, error)
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
