@@ -296,7 +296,8 @@ def _true_epochs(
 ) -> list[tuple[int, int]]:
     """The saved ones, as far as the log does not contradict them; else the log's."""
     if all(segment.size_bytes == 0 for segment in segments):
-        return []
+        # Nothing to hold them against; retention may have taken what they wrote.
+        return [entry for entry in saved or [] if entry[1] <= end.next_offset]
     if saved is None:
         return _epochs_in_log(segments)
     if end.was_checked:
