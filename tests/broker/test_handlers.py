@@ -212,7 +212,7 @@ def test_the_first_batch_is_whole_however_small_the_limits(client: RawClient, to
         ("magic", KafkaCode.INVALID_RECORD),
         ("count", KafkaCode.INVALID_RECORD),
         ("control", KafkaCode.INVALID_RECORD),
-        ("short", KafkaCode.CORRUPT_MESSAGE),
+        ("short", KafkaCode.INVALID_RECORD),
         ("empty", KafkaCode.INVALID_RECORD),
         ("two", KafkaCode.INVALID_RECORD),
     ],

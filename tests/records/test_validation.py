@@ -58,13 +58,12 @@ def test_a_good_batch_is_accepted(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_unsupported(magic: int) -> None:
-    code = refusal(changed(16, bytes([magic]))).code
-    assert code is KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+def test_old_formats_are_invalid_records(magic: int) -> None:
+    assert refusal(changed(16, bytes([magic]))).code is KafkaCode.INVALID_RECORD
 
 
-def test_an_unknown_magic_is_an_invalid_record() -> None:
-    assert refusal(changed(16, b"\x03")).code is KafkaCode.INVALID_RECORD
+def test_an_unknown_magic_is_a_corrupt_message() -> None:
+    assert refusal(changed(16, b"\x03")).code is KafkaCode.CORRUPT_MESSAGE
 
 
 def test_a_wrong_checksum_is_a_corrupt_message() -> None:
@@ -73,7 +72,11 @@ def test_a_wrong_checksum_is_a_corrupt_message() -> None:
     assert refusal(data).code is KafkaCode.CORRUPT_MESSAGE
 
 
-@pytest.mark.parametrize("length", [-1, 0, 48, 2**20])
+def test_a_batch_that_is_not_all_there_is_an_invalid_record() -> None:
+    assert refusal(batch()[:-3]).code is KafkaCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("length", [-1, 0, 48])
 def test_an_impossible_length_is_a_corrupt_message(length: int) -> None:
     data = batch()
     data[8:12] = length.to_bytes(4, "big", signed=True)

@@ -42,10 +42,12 @@ def test_a_leader_gives_each_batch_the_next_offsets_and_its_epoch(disk: MemoryFi
     assert log.epochs.entries == [(4, 0), (5, 3)]
 
 
-def test_several_batches_in_one_append_get_consecutive_offsets(disk: MemoryFileSystem) -> None:
+def test_several_batches_in_one_produce_are_refused(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
-    appended = log.append_as_leader(memoryview(batch(2) + batch(3)), leader_epoch=0, now_ms=NOW_MS)
-    assert (appended.base_offset, appended.next_offset) == (0, 5)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(memoryview(batch(2) + batch(3)), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is KafkaCode.INVALID_RECORD
+    assert log.next_offset == 0
 
 
 def test_log_append_time_replaces_the_producers_timestamps(disk: MemoryFileSystem) -> None:
@@ -159,18 +161,6 @@ def test_an_input_output_error_condemns_the_directory(disk: MemoryFileSystem) ->
     with pytest.raises(LogDirFailed):
         append(log, batch(1))
     assert log.next_offset == 1
-
-
-def test_the_part_of_several_batches_that_fitted_is_taken_back(disk: MemoryFileSystem) -> None:
-    log = open_log(disk)
-    append(log, batch(1))
-    disk.free_bytes = 100
-    with pytest.raises(NoSpace):
-        log.append_as_leader(
-            memoryview(batch(1) + batch(1, value=b"v" * 200)), leader_epoch=0, now_ms=NOW_MS
-        )
-    assert log.next_offset == 1
-    assert last_offset_in(read_all(log)) == 0
 
 
 def test_reads_outside_the_log_are_refused_and_at_its_end_empty(disk: MemoryFileSystem) -> None:

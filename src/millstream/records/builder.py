@@ -21,8 +21,8 @@ from millstream.records.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
-from millstream.records.compression import compress
-from millstream.records.records import Record, read_records
+from millstream.records.compression import compress, decompress
+from millstream.records.records import Record
 
 _CRC_POSITION: Final = 17
 _KEEP_ON_REWRITE_MASK: Final = 0xFFF8
@@ -77,9 +77,11 @@ def build_batch(
 
 
 def recompress(batch: BatchView, codec: Codec, *, limit_bytes: int) -> bytearray:
-    """The same records under another codec. Raises ValueError when they cannot be read."""
-    records = read_records(batch, limit_bytes=limit_bytes)
-    payload = compress(codec, _encode_records(records, batch.base_offset, batch.base_timestamp_ms))
+    """The same records under another codec. Raises ValueError when they cannot be unpacked.
+
+    The records themselves are not looked at: their bytes are the same under every codec.
+    """
+    payload = compress(codec, decompress(batch.codec, batch.records, limit_bytes=limit_bytes))
     rewritten = bytearray(batch.buffer[:HEADER_BYTES])
     HEADER.pack_into(
         rewritten,

@@ -61,7 +61,9 @@ def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
             f"batch of {size_bytes} bytes is larger than max.message.bytes"
             f" ({rules.message_bytes_max})",
         )
-    if size_bytes < HEADER_BYTES or size_bytes > len(batch.buffer):
+    if size_bytes > len(batch.buffer):
+        raise _invalid(f"batch says {size_bytes} bytes, {len(batch.buffer)} are there")
+    if size_bytes < HEADER_BYTES:
         raise KafkaError(KafkaCode.CORRUPT_MESSAGE, f"batch of {size_bytes} bytes cannot be")
     if not batch.crc_is_valid():
         raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
@@ -100,11 +102,8 @@ def must_decode(batch: BatchView, rules: BatchRules, now_ms: int) -> bool:
 
 def _magic_error(magic: int) -> KafkaError:
     if magic in (0, 1):
-        return KafkaError(
-            KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"record format v{magic} is no longer written; use v2 batches",
-        )
-    return _invalid(f"unknown record format: magic {magic}")
+        return _invalid(f"record format v{magic} is no longer written; use v2 batches")
+    return KafkaError(KafkaCode.CORRUPT_MESSAGE, f"unknown record format: magic {magic}")
 
 
 def _check_codec(number: int, rules: BatchRules) -> None:

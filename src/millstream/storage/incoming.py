@@ -7,16 +7,13 @@ from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_p
 from millstream.storage.values import LogConfig
 
 
-def produced_batches(data: memoryview, rules: BatchRules, now_ms: int) -> list[BatchView]:
-    """Several batches from one client. Not for idempotent producers: they send one each."""
-    batches = [BatchView(batch.bytes) for batch in _split(data)]
-    for batch in batches:
-        check_produced(batch, rules, now_ms)
-        if batch.producer_id >= 0:
-            raise KafkaError(
-                KafkaCode.INVALID_RECORD, "an idempotent producer sends one batch at a time"
-            )
-    return batches
+def ready_to_append(
+    data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
+) -> memoryview:
+    """A produced batch, checked and under the topic's codec. For a thread: it may take long."""
+    batch = BatchView(data)
+    check_produced(batch, rules, now_ms)
+    return recompressed(batch, config).bytes
 
 
 def replicated_batches(data: memoryview, next_offset: int) -> list[BatchView]:

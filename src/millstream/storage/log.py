@@ -9,7 +9,7 @@ Knows nothing of clients, replicas and the clock. Synchronous; not for several t
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType, TopicId, TopicPartition
@@ -19,7 +19,11 @@ from millstream.storage import layout, lookup, retention
 from millstream.storage.checkpoints import format_epochs
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
-from millstream.storage.incoming import produced_batches, recompressed, replicated_batches
+from millstream.storage.incoming import (
+    ready_to_append,
+    recompressed,
+    replicated_batches,
+)
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from millstream.storage.segment_files import DeletedFiles, create_segment, mark_deleted
@@ -108,13 +112,28 @@ class Log:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch in the request")
         batch = BatchView(data)
         if batch.size_bytes < len(data) and batch.magic == MAGIC:
-            return self._append_several(data, leader_epoch=leader_epoch, now_ms=now_ms)
+            # As Kafka does: a second batch would make answers and retries ambiguous.
+            raise KafkaError(KafkaCode.INVALID_RECORD, "a produce holds exactly one batch")
         check_produced(batch, self._rules, now_ms)
         if batch.producer_id >= 0:
             known = self.producers.check(batch)
             if known is not None:
                 return self._answer_again(known)
         return self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def recompression_of(self, data: memoryview, *, now_ms: int) -> Callable[[], memoryview] | None:
+        """What to run before appending `data`, which it copies; None when nothing is to do.
+
+        The append would do it as well, but it takes milliseconds, and this may run in a
+        thread. Raises KafkaError for a batch that would be refused.
+        """
+        codec = self.config.compression_type
+        if codec is None or len(data) < HEADER_BYTES:
+            return None
+        if BatchView(data).attributes & CODEC_MASK == codec:
+            return None
+        copy, rules, config = memoryview(bytearray(data)), self._rules, self.config
+        return lambda: ready_to_append(copy, rules, config, now_ms)
 
     def append_as_coordinator(
         self, data: memoryview, *, leader_epoch: int, now_ms: int
@@ -137,6 +156,11 @@ class Log:
         if leader_epoch != self.epochs.latest or self.epochs.is_changed:
             self._begin_epoch(leader_epoch, base_offset)
         size_bytes = batch.size_bytes
+        if size_bytes > config.segment_bytes:
+            raise KafkaError(
+                KafkaCode.RECORD_LIST_TOO_LARGE,
+                f"batch of {size_bytes} bytes is larger than segment.bytes",
+            )
         segment = self._segment_for(
             size_bytes, batch.max_timestamp_ms, base_offset, next_offset, now_ms
         )
@@ -146,6 +170,7 @@ class Log:
         except OSError as error:
             raise storage_failure(error, self.directory) from error
         segment.note_appended(batch, position)
+        segment.modified_ms = now_ms
         self._unsynced.files[file] = None
         self.next_offset = next_offset
         self.size_bytes += size_bytes
@@ -155,25 +180,16 @@ class Log:
             self._note_produced(batch)
         return Appended(base_offset, next_offset, append_time_ms, self.log_start_offset, False)
 
-    def _append_several(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Several batches in one go: all of them, or none."""
-        batches = produced_batches(data, self._rules, now_ms)
-        start = self.next_offset
-        appended = Appended(start, start, -1, self.log_start_offset, False)
-        try:
-            for batch in batches:
-                one = self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
-                appended.next_offset, appended.append_time_ms = one.next_offset, one.append_time_ms
-        except KafkaError:
-            self.truncate_to(start)
-            raise
-        return appended
-
     def append_as_follower(self, data: memoryview) -> Appended:
         """Write batches under the offsets and epochs the leader gave them."""
         batches = replicated_batches(data, self.next_offset)
         if not batches:
             return Appended(self.next_offset, self.next_offset, -1, self.log_start_offset, False)
+        if len(data) > self.config.segment_bytes and len(batches) > 1:
+            for batch in batches:
+                appended = self.append_as_follower(batch.bytes)
+            appended.base_offset = batches[0].base_offset
+            return appended
         next_offset = batches[-1].next_offset
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         first = batches[0].base_offset
@@ -236,11 +252,6 @@ class Log:
         """The active segment, or a new one when this append does not belong into it."""
         config = self.config
         segment = self._active
-        if size_bytes > config.segment_bytes:
-            raise KafkaError(
-                KafkaCode.RECORD_LIST_TOO_LARGE,
-                f"batch of {size_bytes} bytes is larger than segment.bytes",
-            )
         size = segment.file.size_bytes
         if size == 0 and next_offset - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX:
             return segment
@@ -313,15 +324,18 @@ class Log:
         upto_offset = min(upto_offset, self.next_offset)
         if offset >= upto_offset:
             return None
-        return lookup.find_range(
-            self.segments,
-            self._segment_number(offset),
-            offset,
-            max_bytes=max_bytes,
-            upto_offset=upto_offset,
-            next_offset=self.next_offset,
-            at_least_one=at_least_one,
-        )
+        try:
+            return lookup.find_range(
+                self.segments,
+                self._segment_number(offset),
+                offset,
+                max_bytes=max_bytes,
+                upto_offset=upto_offset,
+                next_offset=self.next_offset,
+                at_least_one=at_least_one,
+            )
+        except OSError as error:
+            raise storage_failure(error, self.directory) from error
 
     def _segment_number(self, offset: int) -> int:
         last = len(self.segments) - 1
@@ -440,6 +454,11 @@ class Log:
 
     def schedule_removal(self, file: LogFile) -> None:
         self._deleted.add([file], due_ms=0)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have been silent for `producer_expiration_ms`."""
+        if self._producers is not None:
+            self._producers.expire(now_ms, self.config.producer_expiration_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Delete the files that were renamed long enough ago."""

@@ -68,13 +68,16 @@ def recover_log(
     """Open the log in `directory`. Raises CorruptLog, and then has changed nothing."""
     found = {info.name: info for info in cache.file_system.list(directory)}
     segments = _find_segments(directory, config, found, cache=cache, now_ms=circumstances.now_ms)
+    topic_id = _read_topic_id(directory, found, segments, circumstances, cache)
     end = _find_end(segments, config, circumstances, cache=cache, report=report)
     saved_epochs = _read_epochs(directory, found, cache)
     snapshots = Snapshots(cache.file_system, directory, _snapshot_offsets(found))
+    # Before the log grows past them again: they would speak of batches that are gone.
+    snapshots.remove_after(end.next_offset)
     log = Log(
         directory,
         partition,
-        _read_topic_id(directory, found, cache),
+        topic_id,
         config,
         cache=cache,
         device=device,
@@ -268,13 +271,24 @@ def _keep_tail(file: LogFile, position: int, torn_path: str, cache: DescriptorCa
     torn.close()
 
 
-def _read_topic_id(directory: str, found: dict[str, FileInfo], cache: DescriptorCache) -> TopicId:
+def _read_topic_id(
+    directory: str,
+    found: dict[str, FileInfo],
+    segments: list[Segment],
+    circumstances: Circumstances,
+    cache: DescriptorCache,
+) -> TopicId:
     if layout.PARTITION_METADATA_FILE not in found:
         return NO_TOPIC_ID
     path = f"{directory}/{layout.PARTITION_METADATA_FILE}"
     try:
         return parse_partition_metadata(read_file(cache.file_system, path) or b"")
     except ValueError as error:
+        is_empty = all(segment.size_bytes == 0 for segment in segments)
+        was_never_synced = circumstances.power_was_cut and circumstances.recovery_point == 0
+        if is_empty or was_never_synced:
+            # It was being created when the power went; nothing in it was promised.
+            return NO_TOPIC_ID
         raise CorruptLog(f"{path}: {error}; restore it, or remove the directory") from error
 
 

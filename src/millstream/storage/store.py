@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from millstream.errors import LogDirFailed, StartError
+from millstream.errors import KafkaError, LogDirFailed, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
 from millstream.storage.checkpoints import (
@@ -26,7 +26,7 @@ from millstream.storage.recovery import Circumstances, recover_log
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.syncing import sync
-from millstream.storage.values import CorruptLog, LogConfig, storage_failure
+from millstream.storage.values import LogConfig, storage_failure
 
 DESCRIPTOR_LIMIT = 8192
 # Partition directories wait this long before their files go, like deleted segments.
@@ -171,7 +171,8 @@ class LogStore:
                 device=self._device,
                 report=self._report,
             )
-        except CorruptLog as error:
+        except (KafkaError, LogDirFailed, OSError) as error:
+            # Damage, or a file that cannot be read: this partition's trouble alone.
             self.offline[partition] = str(error)
             self._report(f"{partition} is offline: {error}")
 

@@ -84,4 +84,5 @@ def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer:
             answer.timestamp = found.timestamp_ms
             answer.leader_epoch = found.leader_epoch
     else:
-        raise KafkaError(KafkaCode.INVALID_REQUEST, f"unknown timestamp {timestamp}")
+        # What newer versions mean by other negative numbers is not known here.
+        raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, f"unknown timestamp {timestamp}")

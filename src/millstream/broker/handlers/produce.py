@@ -5,6 +5,7 @@ when the record is safe, or says at the request's deadline that it may not be.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.broker.connection import Pending, Pieces
@@ -29,12 +30,57 @@ Results = list[tuple[ProduceTopic, list[ProduceResult]]]
 # Answers that wait for the disk: the result to change when they fail, and what they wait for.
 Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
 
+# A topic of the request, the place of a partition in it, and what to run in a thread.
+Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
+
 ACKS_ALL = -1
 VERSION_MIN = 3
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
+    recompressions = _recompressions(broker, body)
+    if recompressions:
+        # The effect comes after a wait: the connection's next frame has to wait, too.
+        return Pending(_recompress_and_append(broker, request, body, recompressions), gate=True)
+    return _append_all(broker, request, body)
+
+
+def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompression]:
+    """Batches whose topic wants another codec; rare, and too slow for the event loop."""
+    found = []
+    for topic in body.topics:
+        for place, (index, data) in enumerate(topic.partitions):
+            partition = broker.partitions.find(topic.name, index)
+            if partition is None or data is None:
+                continue
+            work = partition.log.recompression_of(data, now_ms=broker.clock.now_ms())
+            if work is not None:
+                found.append((topic, place, work))
+    return found
+
+
+async def _recompress_and_append(
+    broker: "Broker", request: Request, body: ProduceRequest, recompressions: list[Recompression]
+) -> Pieces:
+    # The frame's memory belongs to the next request once we wait.
+    for topic in body.topics:
+        topic.partitions = [
+            (index, None if data is None else memoryview(bytearray(data)))
+            for index, data in topic.partitions
+        ]
+    for topic, place, work in recompressions:
+        try:
+            ready = await asyncio.get_running_loop().run_in_executor(None, work)
+        except KafkaError:
+            # The append refuses it again, and that one is answered.
+            continue
+        topic.partitions[place] = (topic.partitions[place][0], ready)
+    answer = _append_all(broker, request, body)
+    return await answer.coroutine if isinstance(answer, Pending) else answer
+
+
+def _append_all(broker: "Broker", request: Request, body: ProduceRequest) -> Pieces | Pending:
     waits: Waits = []
     if request.version < VERSION_MIN:
         results = _refuse(body, KafkaError(KafkaCode.UNSUPPORTED_VERSION))
