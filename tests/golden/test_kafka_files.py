@@ -99,7 +99,10 @@ def test_the_state_of_producers_is_the_same_from_the_log_as_from_the_snapshot(
         saved = ProducerStates.decode(path.read_bytes(), next_offset=0)
         assert saved.encode() == path.read_bytes()
         path.unlink()
-    assert log.producers.encode() == (GOLDEN / "mixed-0" / "00000000000000000069.snapshot").read_bytes()
+    assert (
+        log.producers.encode()
+        == (GOLDEN / "mixed-0" / "00000000000000000069.snapshot").read_bytes()
+    )
 
 
 def test_aborted_transactions_are_listed(adopted: LogStore) -> None:

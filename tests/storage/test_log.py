@@ -11,6 +11,7 @@ from millstream.model import Codec, TimestampType
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.records import read_records
 from millstream.storage.log import Log, LogConfig
+from millstream.storage.recovery import Circumstances
 from millstream.storage.syncing import sync
 from tests.storage.logs import (
     CRASHED,
@@ -441,3 +442,44 @@ def test_a_clean_reopening_finds_the_same_log(disk: MemoryFileSystem) -> None:
     assert again.epochs.entries == [(3, 0)]
     assert again.segments[-1].max_timestamp_ms == NOW_MS + 19
     assert again.begin_sync() is None
+
+
+def test_a_follower_takes_more_than_a_segment_at_once(disk: MemoryFileSystem) -> None:
+    leader = open_log(MemoryFileSystem())
+    for _ in range(6):
+        append(leader, batch(2))
+    follower = open_log(disk, LogConfig(segment_bytes=200))
+    appended = follower.append_as_follower(memoryview(bytearray(read_all(leader))))
+    assert (appended.base_offset, appended.next_offset) == (0, 12)
+    follower.high_watermark = 12
+    assert read_all(follower) == read_all(leader)
+    assert len(follower.segments) == 3
+
+
+def test_a_snapshot_of_batches_that_were_cut_is_never_used(disk: MemoryFileSystem) -> None:
+    log = open_log(disk)
+    for number in range(4):
+        append(log, batch(1, producer_id=9, sequence=number))
+    log.finish()
+    size = log.size_bytes // 4
+    disk.data(LOG_PATH)[size + 70] ^= 1
+    circumstances = Circumstances(was_stopped_cleanly=False, power_was_cut=True, now_ms=NOW_MS)
+    log = open_log(disk, circumstances=circumstances)
+    assert log.next_offset == 1
+    for _ in range(5):
+        append(log, batch(1))
+    producer = log.producers.get(9)
+    assert producer is not None
+    assert producer.last_sequence == 0
+
+
+def test_an_unreadable_disk_condemns_the_directory(disk: MemoryFileSystem) -> None:
+    log = open_log(disk)
+    append(log, batch(1))
+    log.finish()
+    log.close()
+    log = open_log(disk)
+    log.close()
+    disk.open_error = errno.EIO
+    with pytest.raises(LogDirFailed):
+        log.read(0, max_bytes=1, upto_offset=1, at_least_one=True)

@@ -25,11 +25,11 @@ from millstream.storage.incoming import (
     replicated_batches,
 )
 from millstream.storage.producers import ProducedBatch, ProducerStates
-from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from millstream.storage.rolling import has_room
+from millstream.storage.segment import Segment
 from millstream.storage.segment_files import DeletedFiles, create_segment, mark_deleted
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.syncing import SyncTicket, Unsynced
-from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from millstream.storage.values import (
     Appended,
     CorruptLog,
@@ -88,8 +88,6 @@ class Log:
             timestamp_after_max_ms=config.timestamp_after_max_ms,
             is_key_required=config.is_compacted,
         )
-        # Time entries are the larger ones and never more than offset entries.
-        self._index_entries_max = max(1, config.segment_index_bytes // TIME_ENTRY_BYTES - 1)
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -154,7 +152,8 @@ class Log:
         batch.restamp(base_offset=base_offset, leader_epoch=leader_epoch)
         next_offset = base_offset + batch.last_offset_delta + 1
         if leader_epoch != self.epochs.latest or self.epochs.is_changed:
-            self._begin_epoch(leader_epoch, base_offset)
+            self.epochs.assign(leader_epoch, base_offset)
+            self.save_epochs()
         size_bytes = batch.size_bytes
         if size_bytes > config.segment_bytes:
             raise KafkaError(
@@ -227,11 +226,6 @@ class Log:
         if aborted is not None:
             self._active.aborted.append(aborted)
 
-    def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        self.epochs.assign(leader_epoch, start_offset)
-        if self.epochs.is_changed:
-            self.save_epochs()
-
     def save_epochs(self) -> None:
         """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
         path = f"{self.directory}/{layout.EPOCHS_FILE}"
@@ -250,22 +244,15 @@ class Log:
         self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
     ) -> Segment:
         """The active segment, or a new one when this append does not belong into it."""
-        config = self.config
-        segment = self._active
-        size = segment.file.size_bytes
-        if size == 0 and next_offset - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX:
-            return segment
-        first_ms = segment.first_timestamp_ms
-        if first_ms is None:
-            first_ms = segment.read_first_timestamp()
-        age_ms = timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
-        if (
-            size + size_bytes <= config.segment_bytes
-            and age_ms <= config.segment_ms - config.segment_jitter_ms
-            and segment.index_entries < self._index_entries_max
-            and next_offset - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX
+        if has_room(
+            self._active,
+            self.config,
+            size_bytes=size_bytes,
+            timestamp_ms=timestamp_ms,
+            last_offset=next_offset - 1,
+            now_ms=now_ms,
         ):
-            return segment
+            return self._active
         return self._roll_at(max(first_offset, self.next_offset), now_ms)
 
     def roll(self, now_ms: int = 0) -> None:
@@ -386,8 +373,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets `offset`."""
         self._unsynced.truncations += 1
-        old = list(self.segments)
-        self._remove_segments(old, 0)
+        self._remove_segments(list(self.segments), 0)
         new = create_segment(self._cache, self.directory, offset, self.config, now_ms=0)
         self.segments.append(new)
         self._active = new

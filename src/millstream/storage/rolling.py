@@ -1,0 +1,37 @@
+"""When a segment is full. A decision, taken at every append."""
+
+from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from millstream.storage.values import LogConfig
+
+
+def has_room(
+    segment: Segment,
+    config: LogConfig,
+    *,
+    size_bytes: int,
+    timestamp_ms: int,
+    last_offset: int,
+    now_ms: int,
+) -> bool:
+    """Whether an append of this size, newest timestamp and last offset belongs in here.
+
+    As in Kafka the age of a segment is counted in its records' own time, from the first
+    batch; by the clock only where they have none. An empty segment takes anything that
+    its offsets can reach.
+    """
+    if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return False
+    size = segment.file.size_bytes
+    if size == 0:
+        return True
+    if size + size_bytes > config.segment_bytes:
+        return False
+    # Time entries are the larger ones and never more than offset entries.
+    if segment.index_entries >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1:
+        return False
+    first_ms = segment.first_timestamp_ms
+    if first_ms is None:
+        first_ms = segment.read_first_timestamp()
+    age_ms = timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+    return age_ms <= config.segment_ms - config.segment_jitter_ms
