@@ -13,6 +13,7 @@ from pathlib import Path
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.connection import Connection, Pending, Pieces
+from millstream.broker.coordinators import GroupCoordinators
 from millstream.broker.dispatch import dispatch
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.housekeeping import keep_house
@@ -58,6 +59,7 @@ class Broker:
         self.requests: dict[int, int] = {}
         self.partitions = PartitionTable()
         self.topics = Topics(self)
+        self.coordinators = GroupCoordinators(self)
         self.fetch_bytes_max = config.int("fetch.max.bytes")
         self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
         self.durability: Durability = (
@@ -153,6 +155,7 @@ class Broker:
         self._put_strays_aside()
         for topic in self.image.topics.values():
             self.topics.open_partitions(topic)
+        self.coordinators.start()
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
 
@@ -176,6 +179,7 @@ class Broker:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
+        await self.coordinators.stop()
         await self._server.stop()
         await self.durability.stop()
         self.store.close(clean=self.disk_failure is None)

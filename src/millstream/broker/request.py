@@ -18,3 +18,8 @@ class Request:
     @property
     def listener(self) -> str:
         return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        """As Kafka shows it: the address behind a slash, without the port."""
+        return "/" + self.connection.peer.rpartition(":")[0]

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 class Topics:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        # Changes whenever a topic appears, goes or grows.
+        self.version = 0
 
     # -- topics ---------------------------------------------------------------------
 
@@ -55,6 +57,8 @@ class Topics:
             partition.go_away()
             self._broker.durability.forget(partition)
             self._broker.store.delete(partition.topic_partition)
+        self.version += 1
+        self._broker.coordinators.topics_are_gone([name])
 
     async def add_partitions(
         self,
@@ -128,6 +132,7 @@ class Topics:
 
     def open_partitions(self, state: TopicState) -> None:
         """Make this node's partitions of a topic usable: those that are not yet."""
+        self.version += 1
         broker = self._broker
         config = self.config_of(state)
         missing = [

@@ -85,9 +85,25 @@ class Partition:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if self._fetch_waits and not appended.is_duplicate:
-            for wait in tuple(self._fetch_waits):
-                wait.arrived(len(data))
+            self._arrived(len(data))
         return appended
+
+    def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
+        """Write a batch that this node made itself. `data` is restamped in place."""
+        self.require_online()
+        try:
+            appended = self.log.append_as_coordinator(
+                data, leader_epoch=self.leader_epoch, now_ms=now_ms
+            )
+        except LogDirFailed as error:
+            self._on_disk_failure(str(error))
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._arrived(len(data))
+        return appended
+
+    def _arrived(self, size_bytes: int) -> None:
+        for wait in tuple(self._fetch_waits or ()):
+            wait.arrived(size_bytes)
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""

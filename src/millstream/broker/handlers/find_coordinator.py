@@ -1,9 +1,13 @@
-"""FindCoordinator (10), versions 0-6: on one node, this one."""
+"""FindCoordinator (10), versions 0-6: on one node, this one.
 
-from typing import TYPE_CHECKING, Final
+The first search for a group's coordinator creates the topic that offsets are kept in.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.request import Request
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
@@ -14,20 +18,38 @@ TRANSACTION: Final = 1
 BATCHED_FROM: Final = 4
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    if body.key_type == GROUP and not broker.coordinators.has_topic:
+        return _create_first(broker, request, body)
+    return _find(broker, request, body, KafkaError(KafkaCode.NONE))
+
+
+async def _create_first(broker: "Broker", request: Request, body: Struct) -> Struct:
+    problem = KafkaError(KafkaCode.NONE)
+    try:
+        await broker.coordinators.ensure_topic()
+    except KafkaError as error:
+        problem = error
+    return _find(broker, request, body, problem)
+
+
+def _find(broker: "Broker", request: Request, body: Struct, problem: KafkaError) -> Struct:
     keys = body.coordinator_keys if request.version >= BATCHED_FROM else [body.key]
-    found = [_coordinator(broker, request, body.key_type, key) for key in keys]
-    if request.version >= BATCHED_FROM:
-        return Struct(coordinators=found)
-    return found[0]
+    if body.key_type not in (GROUP, TRANSACTION):
+        text = f"unknown coordinator type {body.key_type}"
+        problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
+    found = [_coordinator(broker, request, key, problem) for key in keys]
+    return Struct(coordinators=found) if request.version >= BATCHED_FROM else found[0]
 
 
-def _coordinator(broker: "Broker", request: Request, key_type: int, key: str) -> Struct:
-    if key_type not in (GROUP, TRANSACTION):
+def _coordinator(broker: "Broker", request: Request, key: str, problem: KafkaError) -> Struct:
+    if problem.code is not KafkaCode.NONE:
         return Struct(
             key=key,
-            error_code=KafkaCode.INVALID_REQUEST,
-            error_message=f"unknown coordinator type {key_type}",
+            error_code=problem.code,
+            error_message=problem.message,
             node_id=-1,
             host="",
             port=-1,

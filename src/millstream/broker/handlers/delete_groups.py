@@ -1,0 +1,32 @@
+"""DeleteGroups (42), versions 0-2: groups without members, and their offsets."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.coordinators import gather
+from millstream.broker.request import Request
+from millstream.coordinators import admin
+from millstream.errors import KafkaCode
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    answers = [_delete(broker, group_id) for group_id in dict.fromkeys(body.groups_names)]
+    return gather(answers, lambda results: Struct(results=results))
+
+
+def _delete(broker: "Broker", group_id: str) -> Struct | Coroutine[Any, Any, Struct]:
+    def answer(code: KafkaCode) -> Struct:
+        return Struct(group_id=group_id, error_code=code)
+
+    return broker.coordinators.ask(
+        group_id,
+        lambda state, env: admin.delete_group(state, group_id),
+        show=answer,
+        refuse=lambda error: answer(error.code),
+    )

@@ -1,0 +1,66 @@
+"""DescribeGroups (15), versions 0-6: classic groups, with their members' own bytes."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.broker.coordinators import gather
+from millstream.broker.request import Request
+from millstream.broker.topic_view import NO_OPERATIONS
+from millstream.coordinators import admin
+from millstream.coordinators.admin import DescribedGroup
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+# Until then, a group that is not there was shown as one that is dead.
+KNOWS_NOT_FOUND_FROM: Final = 6
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    answers = [_describe(broker, request, group_id) for group_id in body.groups]
+    return gather(answers, lambda groups: Struct(groups=groups))
+
+
+def _describe(
+    broker: "Broker", request: Request, group_id: str
+) -> Struct | Coroutine[Any, Any, Struct]:
+    def refuse(error: KafkaError) -> Struct:
+        code = error.code
+        if code is KafkaCode.GROUP_ID_NOT_FOUND and request.version < KNOWS_NOT_FOUND_FROM:
+            return _answer(DescribedGroup(group_id), KafkaCode.NONE, None)
+        state = "Dead" if code is KafkaCode.GROUP_ID_NOT_FOUND else ""
+        return _answer(DescribedGroup(group_id, state), code, error.message)
+
+    return broker.coordinators.ask(
+        group_id,
+        lambda state, env: admin.describe(state, group_id),
+        show=lambda group: _answer(group, KafkaCode.NONE, None),
+        refuse=refuse,
+    )
+
+
+def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> Struct:
+    return Struct(
+        error_code=code,
+        error_message=message,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            Struct(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=NO_OPERATIONS,
+    )

@@ -1,0 +1,29 @@
+"""Heartbeat (12), versions 0-4: a classic member lives, and hears of a rebalance."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.coordinators import requests
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    return broker.coordinators.ask(
+        body.group_id,
+        lambda state, env: requests.heartbeat(
+            state,
+            body.group_id,
+            member_id=body.member_id,
+            instance_id=body.group_instance_id,
+            generation=body.generation_id,
+            env=env,
+        ),
+        show=lambda code: Struct(error_code=code),
+        refuse=lambda error: Struct(error_code=error.code),
+    )

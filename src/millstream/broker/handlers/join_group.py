@@ -1,0 +1,72 @@
+"""JoinGroup (11), versions 0-9: become or stay a member; answered by the next generation."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.broker.request import Request
+from millstream.coordinators import requests
+from millstream.coordinators.group import JoinRequest
+from millstream.coordinators.rebalance import JoinReply
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+KNOWS_MEMBER_ID_REQUIRED: Final = 4
+MAY_LACK_PROTOCOL: Final = 7
+KNOWS_SKIP_ASSIGNMENT: Final = 9
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    join = JoinRequest(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        client_id=request.header.client_id or "",
+        client_host=request.client_host,
+        protocol_type=body.protocol_type,
+        protocols=tuple((p.name, bytes(p.metadata)) for p in body.protocols),
+        session_timeout_ms=body.session_timeout_ms,
+        # Version 0 knew one timeout for both.
+        rebalance_timeout_ms=(
+            body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms
+        ),
+        must_know_its_id=request.version >= KNOWS_MEMBER_ID_REQUIRED,
+        can_skip_assignment=request.version >= KNOWS_SKIP_ASSIGNMENT,
+    )
+
+    def show(reply: JoinReply) -> Struct:
+        return _answer(reply, request.version)
+
+    def refuse(error: KafkaError) -> Struct:
+        return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
+
+    return broker.coordinators.ask(
+        body.group_id, lambda state, env: requests.join(state, join, env), show=show, refuse=refuse
+    )
+
+
+def _answer(reply: JoinReply, version: int) -> Struct:
+    name = reply.protocol_name
+    if name is None and (version < MAY_LACK_PROTOCOL or reply.code is KafkaCode.NONE):
+        name = ""
+    return Struct(
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=name,
+        leader=reply.leader_id,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[
+            Struct(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in reply.members
+        ],
+    )

@@ -1,0 +1,33 @@
+"""ListGroups (16), versions 0-5: by state from version 4 on, by type from 5 on."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.coordinators import admin
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    try:
+        shards = await broker.coordinators.active_shards()
+    except KafkaError as error:
+        return Struct(error_code=error.code, groups=[])
+    return Struct(
+        error_code=KafkaCode.NONE,
+        groups=[
+            Struct(
+                group_id=row.group_id,
+                protocol_type=row.protocol_type,
+                group_state=row.state,
+                group_type=row.type,
+            )
+            for shard in shards
+            for row in admin.list_groups(
+                shard.state, states=body.states_filter, types=body.types_filter
+            )
+        ],
+    )

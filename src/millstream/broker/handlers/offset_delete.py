@@ -1,0 +1,41 @@
+"""OffsetDelete (47), version 0: forget offsets of topics that the group does not read."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.coordinators import offsets
+from millstream.coordinators.offsets import CommitReply
+from millstream.errors import KafkaCode
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    wanted = [(t.name, [p.partition_index for p in t.partitions]) for t in body.topics]
+
+    def show(codes: CommitReply) -> Struct:
+        return Struct(
+            error_code=KafkaCode.NONE,
+            topics=[
+                Struct(
+                    name=name,
+                    partitions=[
+                        Struct(partition_index=index, error_code=code)
+                        for index, code in zip(partitions, topic_codes, strict=True)
+                    ],
+                )
+                for (name, partitions), topic_codes in zip(wanted, codes, strict=True)
+            ],
+        )
+
+    return broker.coordinators.ask(
+        body.group_id,
+        lambda state, env: offsets.delete(state, body.group_id, wanted),
+        show=show,
+        refuse=lambda error: Struct(error_code=error.code, topics=[]),
+    )

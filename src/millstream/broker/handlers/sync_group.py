@@ -1,0 +1,41 @@
+"""SyncGroup (14), versions 0-5: the leader brings the assignment, everyone gets their part."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.coordinators import requests
+from millstream.coordinators.group import SyncRequest
+from millstream.coordinators.rebalance import SyncReply
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    sync = SyncRequest(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id,
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignments={a.member_id: bytes(a.assignment) for a in body.assignments},
+    )
+    return broker.coordinators.ask(
+        body.group_id,
+        lambda state, env: requests.sync(state, body.group_id, sync, env),
+        show=_answer,
+        refuse=lambda error: _answer(SyncReply(error.code)),
+    )
+
+
+def _answer(reply: SyncReply) -> Struct:
+    return Struct(
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )

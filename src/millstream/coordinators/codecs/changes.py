@@ -1,0 +1,190 @@
+"""The records of `__consumer_offsets` as values: one class per kind of record.
+
+`value` is None for a tombstone. Numbers of the kinds are Kafka's: a record's key begins
+with the number, and is never flexible.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from uuid import UUID
+
+from millstream.model import NO_TOPIC_ID
+
+# Partitions by topic id; small and sorted, so that equal assignments are equal values.
+Assignment = dict[UUID, tuple[int, ...]]
+
+
+class RecordKind(IntEnum):
+    LEGACY_OFFSET = 0
+    OFFSET = 1
+    GROUP = 2
+    CONSUMER_GROUP = 3
+    PARTITION_METADATA = 4
+    MEMBER = 5
+    TARGET = 6
+    TARGET_MEMBER = 7
+    CURRENT_MEMBER = 8
+    PATTERN = 16
+
+
+@dataclass(slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    # Only for clients that asked for a retention of their own (OffsetCommit 2-4).
+    expire_timestamp_ms: int = -1
+    topic_id: UUID = NO_TOPIC_ID
+
+
+@dataclass(slots=True)
+class OffsetChange:
+    group_id: str
+    topic: str
+    partition: int
+    value: CommittedOffset | None
+
+
+@dataclass(slots=True)
+class StoredMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    protocol_type: str
+    generation: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: int
+    members: list[StoredMember] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GroupChange:
+    group_id: str
+    value: StoredGroup | None
+
+
+@dataclass(slots=True)
+class StoredConsumerGroup:
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerGroupChange:
+    group_id: str
+    value: StoredConsumerGroup | None
+
+
+@dataclass(slots=True)
+class PartitionMetadataChange:
+    """Written by Kafka 3.7 to 4.0 only; we read it as nothing and write its tombstone."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocols:
+    """What a member of a consumer group that speaks the classic protocol brought along."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConsumerMember:
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    rebalance_timeout_ms: int
+    assignor: str | None
+    classic: ClassicProtocols | None = None
+
+
+@dataclass(slots=True)
+class MemberChange:
+    group_id: str
+    member_id: str
+    value: StoredConsumerMember | None
+
+
+@dataclass(slots=True)
+class StoredTarget:
+    epoch: int
+    timestamp_ms: int = 0
+
+
+@dataclass(slots=True)
+class TargetChange:
+    group_id: str
+    value: StoredTarget | None
+
+
+@dataclass(slots=True)
+class TargetMemberChange:
+    group_id: str
+    member_id: str
+    value: Assignment | None
+
+
+class MemberState(IntEnum):
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment:
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Assignment
+    revoking: Assignment
+
+
+@dataclass(slots=True)
+class CurrentMemberChange:
+    group_id: str
+    member_id: str
+    value: CurrentAssignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTopics:
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class PatternChange:
+    group_id: str
+    pattern: str
+    value: MatchedTopics | None
+
+
+Change = (
+    OffsetChange
+    | GroupChange
+    | ConsumerGroupChange
+    | PartitionMetadataChange
+    | MemberChange
+    | TargetChange
+    | TargetMemberChange
+    | CurrentMemberChange
+    | PatternChange
+)

@@ -1,0 +1,63 @@
+"""Committed offsets: Kafka's OffsetCommitKey 0-1 and OffsetCommitValue 0-4.
+
+Written is version 3, as Kafka writes it, or 1 where a client asked for its own retention;
+version 4 differs in its encoding only and older readers do not know it.
+"""
+
+import struct
+from typing import Final
+
+from millstream.coordinators.codecs.changes import CommittedOffset, RecordKind
+from millstream.encoding import Reader, Writer
+
+_TOPIC_ID_TAG: Final = 0
+_KEY_HEAD: Final = struct.Struct(">hh")
+_LENGTH: Final = struct.Struct(">h")
+_PARTITION: Final = struct.Struct(">i")
+# Version 3: the version, the offset, the leader epoch, and the length of the metadata.
+_VALUE_HEAD: Final = struct.Struct(">hqih")
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    # By hand: a commit is the one record that comes thousands of times a second.
+    group, name = group_id.encode(), topic.encode()
+    head = _KEY_HEAD.pack(RecordKind.OFFSET, len(group))
+    return b"".join((head, group, _LENGTH.pack(len(name)), name, _PARTITION.pack(partition)))
+
+
+def decode_offset_key(reader: Reader) -> tuple[str, str, int]:
+    return reader.string(), reader.string(), reader.int32()
+
+
+def encode_offset_value(value: CommittedOffset) -> bytes:
+    if value.expire_timestamp_ms < 0:
+        metadata = value.metadata.encode()
+        head = _VALUE_HEAD.pack(3, value.offset, value.leader_epoch, len(metadata))
+        return b"".join((head, metadata, _TIMESTAMP.pack(value.commit_timestamp_ms)))
+    writer = Writer()
+    writer.int16(1)
+    writer.int64(value.offset)
+    writer.string(value.metadata)
+    writer.int64(value.commit_timestamp_ms)
+    writer.int64(value.expire_timestamp_ms)
+    return writer.getvalue()
+
+
+def decode_offset_value(data: bytes) -> CommittedOffset:
+    reader = Reader(data)
+    version = reader.int16()
+    if not 0 <= version <= 4:
+        raise ValueError(f"a committed offset has version {version}")
+    value = CommittedOffset(reader.int64())
+    if version >= 3:
+        value.leader_epoch = reader.int32()
+    value.metadata = reader.compact_string() if version >= 4 else reader.string()
+    value.commit_timestamp_ms = reader.int64()
+    if version == 1:
+        value.expire_timestamp_ms = reader.int64()
+    if version >= 4:
+        topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG)
+        if topic_id is not None:
+            value.topic_id = Reader(topic_id).uuid()
+    return value

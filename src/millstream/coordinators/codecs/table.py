@@ -1,0 +1,132 @@
+"""From a change to the key and value of its record, and back."""
+
+from typing import assert_never
+
+from millstream.coordinators.codecs import classic, consumer, offsets
+from millstream.coordinators.codecs.changes import (
+    Change,
+    ConsumerGroupChange,
+    CurrentMemberChange,
+    GroupChange,
+    MemberChange,
+    OffsetChange,
+    PartitionMetadataChange,
+    PatternChange,
+    RecordKind,
+    TargetChange,
+    TargetMemberChange,
+)
+from millstream.encoding import Reader, Writer
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+def encode(change: Change) -> KeyValue:
+    if isinstance(change, OffsetChange):
+        value = change.value
+        return (
+            offsets.encode_offset_key(change.group_id, change.topic, change.partition),
+            None if value is None else offsets.encode_offset_value(value),
+        )
+    return _encode_key(change), _encode_value(change)
+
+
+def _encode_key(change: Change) -> bytes:
+    match change:
+        case GroupChange():
+            return _key(RecordKind.GROUP, change.group_id)
+        case ConsumerGroupChange():
+            return _key(RecordKind.CONSUMER_GROUP, change.group_id)
+        case PartitionMetadataChange():
+            return _key(RecordKind.PARTITION_METADATA, change.group_id)
+        case MemberChange():
+            return _key(RecordKind.MEMBER, change.group_id, change.member_id)
+        case TargetChange():
+            return _key(RecordKind.TARGET, change.group_id)
+        case TargetMemberChange():
+            return _key(RecordKind.TARGET_MEMBER, change.group_id, change.member_id)
+        case CurrentMemberChange():
+            return _key(RecordKind.CURRENT_MEMBER, change.group_id, change.member_id)
+        case PatternChange():
+            return _key(RecordKind.PATTERN, change.group_id, change.pattern)
+        case OffsetChange():
+            raise AssertionError("offsets have their own key")
+        case _:
+            assert_never(change)
+
+
+def _encode_value(change: Change) -> bytes | None:
+    if isinstance(change, PartitionMetadataChange) or change.value is None:
+        return None
+    match change:
+        case GroupChange():
+            return classic.encode_group(change.value)
+        case ConsumerGroupChange():
+            return consumer.encode_consumer_group(change.value)
+        case MemberChange():
+            return consumer.encode_member(change.value)
+        case TargetChange():
+            return consumer.encode_target(change.value)
+        case TargetMemberChange():
+            return consumer.encode_target_member(change.value)
+        case CurrentMemberChange():
+            return consumer.encode_current_member(change.value)
+        case PatternChange():
+            return consumer.encode_pattern(change.value)
+        case OffsetChange():
+            return offsets.encode_offset_value(change.value)
+        case _:
+            assert_never(change)
+
+
+def _key(kind: RecordKind, *texts: str) -> bytes:
+    writer = Writer()
+    writer.int16(kind)
+    for text in texts:
+        writer.string(text)
+    return writer.getvalue()
+
+
+def decode(key: bytes, value: bytes | None) -> Change | None:
+    """The change; None for kinds that we do not keep, such as those of share groups.
+
+    Raises ValueError where the bytes do not add up.
+    """
+    reader = Reader(key)
+    kind = reader.int16()
+    match kind:
+        case RecordKind.OFFSET | RecordKind.LEGACY_OFFSET:
+            group_id, topic, partition = offsets.decode_offset_key(reader)
+            committed = None if value is None else offsets.decode_offset_value(value)
+            return OffsetChange(group_id, topic, partition, committed)
+        case RecordKind.GROUP:
+            stored = None if value is None else classic.decode_group(value)
+            return GroupChange(reader.string(), stored)
+        case _:
+            return _decode_consumer(kind, reader, value)
+
+
+def _decode_consumer(kind: int, reader: Reader, value: bytes | None) -> Change | None:
+    match kind:
+        case RecordKind.CONSUMER_GROUP:
+            group = None if value is None else consumer.decode_consumer_group(value)
+            return ConsumerGroupChange(reader.string(), group)
+        case RecordKind.PARTITION_METADATA:
+            return PartitionMetadataChange(reader.string())
+        case RecordKind.MEMBER:
+            member = None if value is None else consumer.decode_member(value)
+            return MemberChange(reader.string(), reader.string(), member)
+        case RecordKind.TARGET:
+            target = None if value is None else consumer.decode_target(value)
+            return TargetChange(reader.string(), target)
+        case RecordKind.TARGET_MEMBER:
+            assignment = None if value is None else consumer.decode_target_member(value)
+            return TargetMemberChange(reader.string(), reader.string(), assignment)
+        case RecordKind.CURRENT_MEMBER:
+            current = None if value is None else consumer.decode_current_member(value)
+            return CurrentMemberChange(reader.string(), reader.string(), current)
+        case RecordKind.PATTERN:
+            matched = None if value is None else consumer.decode_pattern(value)
+            return PatternChange(reader.string(), reader.string(), matched)
+        case _:
+            return None

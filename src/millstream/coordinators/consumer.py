@@ -1,0 +1,148 @@
+"""A consumer group (KIP-848): members, what each should own, and what each owns now.
+
+State and questions about it. All of it is in records, so a restart loses nothing but the
+sessions, which begin anew. The group goes through epochs: a change of members, of their
+subscriptions or of the topics raises `epoch`; `target_epoch` is the epoch the target was
+made for; a member's epoch is the one its assignment has been brought to.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from millstream.coordinators.codecs.changes import (
+    Assignment,
+    CurrentAssignment,
+    MatchedTopics,
+    MemberState,
+    StoredConsumerMember,
+)
+
+# Member epochs with a meaning of their own.
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+# A static member that goes and will be back: its partitions stay its own.
+STATIC_LEAVING_EPOCH: Final = -2
+
+UNOWNED: Final = -1
+
+
+@dataclass(slots=True)
+class ConsumerMember:
+    stored: StoredConsumerMember
+    current: CurrentAssignment
+
+    @property
+    def speaks_classic(self) -> bool:
+        return self.stored.classic is not None
+
+
+def no_assignment(epoch: int = JOINING_EPOCH) -> CurrentAssignment:
+    return CurrentAssignment(epoch, epoch, MemberState.STABLE, {}, {})
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    target_epoch: int = 0
+    target_timestamp_ms: int = 0
+    target: dict[str, Assignment] = field(default_factory=dict)
+    patterns: dict[str, MatchedTopics] = field(default_factory=dict)
+    # Which epoch a partition is owned in, by topic id; a partition has one owner at most.
+    owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
+    # Not in records: the version of the topics that this group has been held against.
+    topics_version_seen: int = -1
+
+    @property
+    def state_name(self) -> str:
+        """Named as ConsumerGroupDescribe shows it."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        for member in self.members.values():
+            if not self.is_reconciled(member):
+                return "Reconciling"
+        return "Stable"
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        current = member.current
+        return current.state is MemberState.STABLE and current.epoch == self.target_epoch
+
+    def owned_epoch(self, topic_id: UUID, partition: int) -> int:
+        return self.owned_epochs.get(topic_id, {}).get(partition, UNOWNED)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in topics_of(self, m.stored) for m in self.members.values())
+
+    @property
+    def has_classic_members(self) -> bool:
+        return any(member.speaks_classic for member in self.members.values())
+
+    # -- changes, by `state` only -----------------------------------------------------
+
+    def set_member(self, member_id: str, stored: StoredConsumerMember) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            self.members[member_id] = ConsumerMember(stored, no_assignment())
+        else:
+            member.stored = stored
+        if stored.instance_id is not None:
+            self.static_members[stored.instance_id] = member_id
+
+    def remove_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._release(member.current)
+        instance_id = member.stored.instance_id
+        # The instance may have come back under another id already.
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def set_current(self, member_id: str, current: CurrentAssignment) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        self._release(member.current)
+        member.current = current
+        for assignment in (current.assigned, current.revoking):
+            for topic_id, partitions in assignment.items():
+                epochs = self.owned_epochs.setdefault(topic_id, {})
+                for partition in partitions:
+                    epochs[partition] = current.epoch
+
+    def _release(self, current: CurrentAssignment) -> None:
+        for assignment in (current.assigned, current.revoking):
+            for topic_id, partitions in assignment.items():
+                epochs = self.owned_epochs.get(topic_id)
+                if epochs is None:
+                    continue
+                for partition in partitions:
+                    # In a replay another member may have taken it over before this one
+                    # is heard of again; whoever has the newer epoch keeps it.
+                    if epochs.get(partition) == current.epoch:
+                        del epochs[partition]
+                if not epochs:
+                    del self.owned_epochs[topic_id]
+
+
+def topics_of(group: ConsumerGroup, stored: StoredConsumerMember) -> set[str]:
+    """The topics a member reads: those it names and those its pattern matched."""
+    topics = set(stored.topics)
+    if stored.pattern:
+        matched = group.patterns.get(stored.pattern)
+        if matched is not None:
+            topics.update(matched.topics)
+    return topics
+
+
+def sorted_assignment(partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
+    """The one form of an assignment: sorted, and without topics that have nothing."""
+    cleaned = {topic_id: tuple(sorted(found)) for topic_id, found in partitions.items()}
+    return {topic_id: cleaned[topic_id] for topic_id in sorted(cleaned) if cleaned[topic_id]}

@@ -1,0 +1,84 @@
+"""What a decision is given, and what it is: plain values.
+
+A decision is a function `decide(state, request, env) -> Decision`. It may change what only
+lives in memory (who waits for whom); what must survive a restart it returns as records,
+and `state.apply` alone changes that, now and in every later replay. It knows no loop, no
+log and no clock.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from millstream.cluster.state import ClusterImage
+from millstream.coordinators.codecs.changes import Change
+from millstream.coordinators.settings import GroupSettings
+
+R = TypeVar("R")
+
+
+class Ticket:
+    """One request that waits for its reply. Only its identity counts."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """Everything a decision may know besides its state and its request.
+
+    `now_ms` is the wall clock, for what is stored. `uptime_ms` never jumps, for deadlines.
+    `topics_version` changes whenever a topic appears, goes or grows.
+    """
+
+    now_ms: int
+    uptime_ms: int
+    image: ClusterImage
+    topics_version: int
+    settings: GroupSettings
+    new_uuid: Callable[[], UUID]
+    ticket: Ticket
+
+
+class DeadlineKind(Enum):
+    # Classic groups: a member's silence, the end of the join phase, of the sync phase.
+    SESSION = "session"
+    JOIN = "join"
+    SYNC = "sync"
+    # Consumer groups: a member's silence, and the time it has for giving partitions back.
+    # Its classic members also have to join and to sync in time.
+    MEMBER_SESSION = "member session"
+    MEMBER_REVOKE = "member revoke"
+    MEMBER_JOIN = "member join"
+    MEMBER_SYNC = "member sync"
+
+
+class DeadlineKey(NamedTuple):
+    kind: DeadlineKind
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class Deadline:
+    """Call back at `at_ms` of the uptime, instead of any earlier wish; None: do not."""
+
+    key: DeadlineKey
+    at_ms: int | None
+
+
+@dataclass(slots=True)
+class Decision(Generic[R]):
+    """`reply` is for who asked; None says that the ticket waits.
+
+    `replies` are for others who waited; a KafkaError among them is raised to its waiter.
+    `then` is decided at once after the records have been applied, and its reply counts.
+    """
+
+    reply: R | None = None
+    records: list[Change] = field(default_factory=list)
+    replies: list[tuple[Ticket, object]] = field(default_factory=list)
+    deadlines: list[Deadline] = field(default_factory=list)
+    then: "Callable[[Env], Decision[R]] | None" = None

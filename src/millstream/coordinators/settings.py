@@ -1,0 +1,48 @@
+"""The options of groups and offsets, read once from the node's options."""
+
+from dataclasses import dataclass
+
+from millstream.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    initial_rebalance_delay_ms: int = 0
+    session_timeout_min_ms: int = 6_000
+    session_timeout_max_ms: int = 1_800_000
+    classic_members_max: int = 2**31 - 1
+    consumer_members_max: int = 2**31 - 1
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    assignors: tuple[str, ...] = ("uniform", "range")
+    may_upgrade: bool = True
+    may_downgrade: bool = True
+    serves_consumer_protocol: bool = True
+    pattern_refresh_interval_ms: int = 600_000
+    offset_metadata_length_max: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    # The largest batch the offsets topic takes; a decision is one batch.
+    batch_bytes_max: int = 1_048_588
+
+
+def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
+    delay = "group.initial.rebalance.delay.ms"
+    policy = config.string("group.consumer.migration.policy").lower()
+    return GroupSettings(
+        # Waiting for more members pays in a cluster; on one node it only slows every test.
+        initial_rebalance_delay_ms=config.int(delay) if config.is_set(delay) or nodes > 1 else 0,
+        session_timeout_min_ms=config.int("group.min.session.timeout.ms"),
+        session_timeout_max_ms=config.int("group.max.session.timeout.ms"),
+        classic_members_max=config.int("group.max.size"),
+        consumer_members_max=config.int("group.consumer.max.size"),
+        consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+        assignors=config.list("group.consumer.assignors"),
+        may_upgrade=policy in ("bidirectional", "upgrade"),
+        may_downgrade=policy in ("bidirectional", "downgrade"),
+        serves_consumer_protocol="consumer" in config.list("group.coordinator.rebalance.protocols"),
+        pattern_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
+        offset_metadata_length_max=config.int("offset.metadata.max.bytes"),
+        offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+        batch_bytes_max=config.int("message.max.bytes"),
+    )

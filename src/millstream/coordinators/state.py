@@ -1,0 +1,151 @@
+"""The state of one shard: what its partition of `__consumer_offsets` says, replayed.
+
+`apply` is the only way in. It is called for every record after it was appended, and for
+every record of the log after a start; so the state is always exactly its replay.
+"""
+
+from typing import assert_never
+
+from millstream.coordinators.classic import ClassicGroup, ClassicState
+from millstream.coordinators.codecs.changes import (
+    Change,
+    CommittedOffset,
+    ConsumerGroupChange,
+    CurrentMemberChange,
+    GroupChange,
+    MemberChange,
+    OffsetChange,
+    PartitionMetadataChange,
+    PatternChange,
+    TargetChange,
+    TargetMemberChange,
+)
+from millstream.coordinators.consumer import ConsumerGroup, no_assignment
+from millstream.errors import KafkaCode, KafkaError
+
+Group = ClassicGroup | ConsumerGroup
+ConsumerChange = (
+    ConsumerGroupChange
+    | MemberChange
+    | TargetChange
+    | TargetMemberChange
+    | CurrentMemberChange
+    | PatternChange
+)
+# Committed offsets of one group: by topic, then by partition.
+GroupOffsets = dict[str, dict[int, CommittedOffset]]
+
+
+class ShardState:
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+
+    def group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
+
+    def has_pending_offsets(self, group_id: str, topic: str, partition: int) -> bool:
+        """Offsets of open transactions will be kept here; there are no transactions yet."""
+        return False
+
+    # -- applying records -------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case OffsetChange():
+                self._apply_offset(change)
+            case GroupChange():
+                self._apply_group(change)
+            case PartitionMetadataChange():
+                pass
+            case (
+                ConsumerGroupChange()
+                | MemberChange()
+                | TargetChange()
+                | TargetMemberChange()
+                | CurrentMemberChange()
+                | PatternChange()
+            ):
+                if change.value is None:
+                    self._remove_consumer(change)
+                else:
+                    self._apply_consumer(change)
+            case _:
+                assert_never(change)
+
+    def _apply_offset(self, change: OffsetChange) -> None:
+        if change.value is not None:
+            if change.group_id not in self.groups:
+                # Offsets alone make a group: a consumer that assigns partitions itself.
+                self.groups[change.group_id] = ClassicGroup(change.group_id)
+            topics = self.offsets.setdefault(change.group_id, {})
+            topics.setdefault(change.topic, {})[change.partition] = change.value
+            return
+        group_offsets = self.offsets.get(change.group_id, {})
+        partitions = group_offsets.get(change.topic, {})
+        if partitions.pop(change.partition, None) is None or partitions:
+            return
+        del group_offsets[change.topic]
+        if not group_offsets:
+            del self.offsets[change.group_id]
+
+    def _apply_group(self, change: GroupChange) -> None:
+        group = self.groups.get(change.group_id)
+        if change.value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[change.group_id]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[change.group_id] = ClassicGroup(change.group_id)
+        group.take_over(change.value)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            assert group is None or group.state is ClassicState.EMPTY, group_id
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        return group
+
+    def _apply_consumer(self, change: ConsumerChange) -> None:
+        group = self._consumer_group(change.group_id)
+        assert change.value is not None
+        match change:
+            case ConsumerGroupChange():
+                group.epoch = change.value.epoch
+                group.metadata_hash = change.value.metadata_hash
+            case MemberChange():
+                group.set_member(change.member_id, change.value)
+            case TargetChange():
+                group.target_epoch = change.value.epoch
+                group.target_timestamp_ms = change.value.timestamp_ms
+            case TargetMemberChange():
+                group.target[change.member_id] = change.value
+            case CurrentMemberChange():
+                group.set_current(change.member_id, change.value)
+            case PatternChange():
+                group.patterns[change.pattern] = change.value
+
+    def _remove_consumer(self, change: ConsumerChange) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        match change:
+            case ConsumerGroupChange():
+                del self.groups[change.group_id]
+            case MemberChange():
+                group.remove_member(change.member_id)
+            case TargetChange():
+                group.target_epoch = 0
+                group.target_timestamp_ms = 0
+            case TargetMemberChange():
+                group.target.pop(change.member_id, None)
+            case CurrentMemberChange():
+                group.set_current(change.member_id, no_assignment())
+            case PatternChange():
+                group.patterns.pop(change.pattern, None)
