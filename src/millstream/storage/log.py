@@ -19,11 +19,7 @@ from millstream.storage import layout, lookup, retention
 from millstream.storage.checkpoints import format_epochs
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
-from millstream.storage.incoming import (
-    ready_to_append,
-    recompressed,
-    replicated_batches,
-)
+from millstream.storage.incoming import ready_to_append, recompressed, replicated_batches
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
