@@ -1,5 +1,6 @@
 """The command as a whole: help, versions, wrong usage, failures."""
 
+import re
 import subprocess
 import sys
 import time
@@ -50,8 +51,11 @@ def test_every_command_of_the_table_loads_and_has_help() -> None:
         assert command.help, f"{name} has no help"
 
 
-def test_the_version_is_printed() -> None:
-    assert run_millstream("--version").output == f"millstream {__version__}\n"
+def test_the_version_is_printed_with_the_record_loops_in_use() -> None:
+    printed = run_millstream("--version").output
+    assert re.fullmatch(
+        rf"millstream {re.escape(__version__)} \(record loops: (compiled|pure Python)\)\n", printed
+    )
 
 
 @pytest.mark.parametrize(

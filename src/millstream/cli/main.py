@@ -36,7 +36,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 1
 
 def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"millstream {__version__}")
+        from millstream.records.columns import IMPLEMENTATION
+
+        click.echo(f"millstream {__version__} (record loops: {IMPLEMENTATION.NAME})")
         context.exit()
 
 

@@ -108,7 +108,9 @@ def _read_bytes(data: bytes | memoryview, position: int, end: int) -> tuple[byte
     return bytes(data[position : position + length]), position + length
 
 
-def read_varint(data: bytes | memoryview, position: int, *, bytes_max: int = 5) -> tuple[int, int]:
+def read_varint(
+    data: bytes | bytearray | memoryview, position: int, *, bytes_max: int = 5
+) -> tuple[int, int]:
     """A zigzag varint at `position`, and the position after it."""
     try:
         byte = data[position]
