@@ -6,14 +6,33 @@ asks to keep: a disk may write pages in any order.
 
 import errno
 import os
+import random
 
 from millstream.storage.files import Data, FileInfo
+
+# Much smaller than a real page, so that small logs have holes.
+PAGE_BYTES = 128
 
 
 class _Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = b""
+
+
+def _torn(inode: _Inode, chance: random.Random) -> bytearray:
+    """A mixture of the synced and the written content, in small pages."""
+    written, synced = bytes(inode.data), inode.synced
+    size = chance.choice([len(synced), len(written), chance.randint(0, len(written))])
+    size = max(size, min(len(synced), len(written)))
+    data = bytearray(size)
+    data[: len(synced)] = synced[:size]
+    for start in range(0, size, PAGE_BYTES):
+        if chance.random() < 0.6:
+            data[start : start + PAGE_BYTES] = written[start : min(start + PAGE_BYTES, size)].ljust(
+                len(data[start : start + PAGE_BYTES]), b"\0"
+            )
+    return data
 
 
 class MemoryFileSystem:
@@ -52,6 +71,29 @@ class MemoryFileSystem:
             self._names = dict(self._synced_names)
             for inode in self._names.values():
                 inode.data = bytearray(inode.synced)
+
+    def cut_power_at_random(self, chance: random.Random) -> None:
+        """What was not synced is there, gone, or there in part: page by page, name by name."""
+        self.boot += "+"
+        self._open.clear()
+        changed = set(self._names) ^ set(self._synced_names)
+        changed |= {
+            name
+            for name in set(self._names) & set(self._synced_names)
+            if self._names[name] is not self._synced_names[name]
+        }
+        for name in sorted(changed):
+            source = self._names if chance.random() < 0.5 else self._synced_names
+            if name in source:
+                self._synced_names[name] = source[name]
+            else:
+                self._synced_names.pop(name, None)
+        self._names = dict(self._synced_names)
+        for name in sorted(self._names):
+            inode = self._names[name]
+            if inode.data != inode.synced:
+                inode.data = _torn(inode, chance)
+            inode.synced = bytes(inode.data)
 
     def kill(self) -> None:
         """The process dies: descriptors are gone, the page cache is not."""

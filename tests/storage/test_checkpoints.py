@@ -38,6 +38,7 @@ def test_offsets_have_kafkas_format() -> None:
         b"1\n0\n",
         b"0\n2\nt 0 0\n",
         b"0\n1\nt 0\n",
+        b"0\n1\nt 0 1",
         b"0\n1\nt x 0\n",
         b"0\n1\n../t 0 0\n",
         b"\xff\xfe",

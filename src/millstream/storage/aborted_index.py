@@ -5,7 +5,7 @@ belongs to it. The file exists only for segments that saw an abort.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,23 +31,41 @@ class AbortedIndex:
         self.entries = entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        self.entries.append(
-            ENTRY.pack(
-                _VERSION,
-                aborted.producer_id,
-                aborted.first_offset,
-                aborted.last_offset,
-                aborted.last_stable_offset,
-            )
-        )
+        self.entries.append(_pack(aborted))
+
+    def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Make these the entries."""
+        self.entries.replace(b"".join(_pack(aborted) for aborted in transactions))
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         """In the order of their last offsets. Raises ValueError on an unknown version."""
         for number in range(self.entries.count):
-            version, *fields = ENTRY.unpack(self.entries.entry(number))
-            if version != _VERSION:
-                raise ValueError(f"aborted-transaction entry of version {version}")
-            yield AbortedTransaction(*fields)
+            yield self._get(number)
+
+    def _get(self, number: int) -> AbortedTransaction:
+        version, *fields = ENTRY.unpack(self.entries.entry(number))
+        if version != _VERSION:
+            raise ValueError(f"aborted-transaction entry of version {version}")
+        return AbortedTransaction(*fields)
+
+    def between(self, from_offset: int, upto_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those with records in [from_offset, upto_offset); whether later segments can be
+        left out, as everything before `upto_offset` was decided when an entry was made."""
+        low, high = 0, self.entries.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._get(middle).last_offset < from_offset:
+                low = middle + 1
+            else:
+                high = middle
+        found = []
+        for number in range(low, self.entries.count):
+            aborted = self._get(number)
+            if aborted.first_offset < upto_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upto_offset:
+                return found, True
+        return found, False
 
     def truncate_to_offset(self, next_offset: int) -> None:
         kept = 0
@@ -56,3 +74,13 @@ class AbortedIndex:
                 break
             kept += 1
         self.entries.truncate(kept)
+
+
+def _pack(aborted: AbortedTransaction) -> bytes:
+    return ENTRY.pack(
+        _VERSION,
+        aborted.producer_id,
+        aborted.first_offset,
+        aborted.last_offset,
+        aborted.last_stable_offset,
+    )

@@ -50,8 +50,9 @@ def _format_lines(lines: Sequence[str]) -> bytes:
 
 def _parse_lines(data: bytes) -> list[str]:
     lines = data.decode("utf-8").split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    if lines.pop() != "":
+        # Cut inside its last line, which would read as a smaller number.
+        raise ValueError("checkpoint does not end with a whole line")
     if len(lines) < 2 or lines[0] != str(_OFFSETS_VERSION):
         raise ValueError("not a checkpoint of version 0")
     if int(lines[1]) != len(lines) - 2:

@@ -14,8 +14,11 @@ from collections.abc import Callable, Sequence
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType, TopicId, TopicPartition
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
+from millstream.records.control import EndTransactionMarker, build_end_marker
 from millstream.records.validation import BatchRules, check_produced
 from millstream.storage import layout, lookup, retention
+from millstream.storage.aborted import aborted_in_range
+from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.checkpoints import format_epochs
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
@@ -69,7 +72,8 @@ class Log:
         self.epochs = EpochCache(epochs, lambda: self.next_offset)
         self._cache = cache
         self._snapshots = snapshots
-        self._producers: ProducerStates | None = None
+        # An empty log has no producers; of others they are read when first needed.
+        self._producers: ProducerStates | None = ProducerStates() if next_offset == 0 else None
         self._active = segments[-1]
         self._unsynced = Unsynced(cache.file_system, device)
         self._deleted = DeletedFiles()
@@ -93,6 +97,12 @@ class Log:
         if self._producers is None:
             self._producers = self._snapshots.load(self.segments, self.next_offset)
         return self._producers
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided; readers of committed records stop here."""
+        first_open = self.producers.first_open_offset()
+        return self.high_watermark if first_open is None else min(first_open, self.high_watermark)
 
     # Appending
 
@@ -135,10 +145,33 @@ class Log:
         """Write a batch of the broker's own, control batches included, unchecked."""
         return self._append_checked(BatchView(data), leader_epoch=leader_epoch, now_ms=now_ms)
 
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended | None:
+        """End a producer's transaction here; None when this marker has come before."""
+        if not self.producers.check_marker(marker, producer_id, producer_epoch):
+            return None
+        data = build_end_marker(
+            marker,
+            base_offset=0,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self._append_checked(
+            BatchView(memoryview(data)), leader_epoch=leader_epoch, now_ms=now_ms
+        )
+
     def _append_checked(self, batch: BatchView, *, leader_epoch: int, now_ms: int) -> Appended:
         config = self.config
         codec = config.compression_type
-        if codec is not None and batch.attributes & CODEC_MASK != codec:
+        if codec is not None and batch.attributes & CODEC_MASK != codec and not batch.is_control:
             batch = recompressed(batch, config)
         append_time_ms = -1
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -220,7 +253,19 @@ class Log:
     def _note_produced(self, batch: BatchView) -> None:
         aborted = self.producers.update(batch)
         if aborted is not None:
-            self._active.aborted.append(aborted)
+            self._note_aborted(aborted)
+
+    def _note_aborted(self, aborted: AbortedTransaction) -> None:
+        """The entry goes to the disk with the marker: nothing shows later that it is missing."""
+        index = self._active.aborted
+        index.append(aborted)
+        try:
+            index.entries.flush()
+        except OSError:
+            # A full disk: the entry stays in memory, and is written with the next one.
+            return
+        self._unsynced.paths[index.entries.file.path] = None
+        self._unsynced.directories[self.directory] = None
 
     def save_epochs(self) -> None:
         """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
@@ -326,6 +371,13 @@ class Log:
             return last
         number = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
         return max(number, 0)
+
+    def aborted_in(
+        self, offset: int, found: FileRange, *, upto_offset: int
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions in a range that was read from `offset` on."""
+        number = self._segment_number(offset)
+        return aborted_in_range(self.segments, number, offset, found, upto_offset=upto_offset)
 
     def read_bytes(self, file_range: FileRange) -> bytes:
         return file_range.file.read_at(file_range.position, file_range.length)
@@ -485,7 +537,7 @@ class Log:
         """Write what is only in memory, so that the next start can trust the files."""
         try:
             self._active.finish()
-            if self._producers is not None:
+            if self._producers is not None and self.next_offset:
                 self._producers.next_offset = self.next_offset
                 self._snapshots.take(self._producers, keep=self._segment_bases())
         except OSError as error:

@@ -47,8 +47,16 @@ class OffsetIndex:
         count = self.entries.count
         return self.get(count - 1) if count else None
 
+    def first_from(self, position: int) -> tuple[int, int] | None:
+        """(offset, position) of the first entry for a batch at `position` or later."""
+        number = self._first_from(position)
+        return self.get(number) if number < self.entries.count else None
+
     def truncate_to_position(self, position: int) -> None:
         """Keep the entries for batches that start before `position`."""
+        self.entries.truncate(self._first_from(position))
+
+    def _first_from(self, position: int) -> int:
         low, high = 0, self.entries.count
         while low < high:
             middle = (low + high) // 2
@@ -56,4 +64,4 @@ class OffsetIndex:
                 low = middle + 1
             else:
                 high = middle
-        self.entries.truncate(low)
+        return low

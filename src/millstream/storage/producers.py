@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import BatchView
-from millstream.records.control import ControlType, read_end_marker
+from millstream.records.control import ControlType, EndTransactionMarker, read_end_marker
 from millstream.storage.aborted_index import AbortedTransaction
 
 # A producer has at most five requests in flight, so a retry is one of the last five.
@@ -56,6 +56,8 @@ class Producer:
 class ProducerStates:
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
+        # Where each open transaction began, by producer; in the order of these offsets.
+        self._open: dict[int, int] = {}
         # Everything below this offset is in here.
         self.next_offset = 0
 
@@ -68,6 +70,42 @@ class ProducerStates:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction began."""
+        for first_offset in self._open.values():
+            return first_offset
+        return None
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        producer = self._producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.epoch == epoch
+            and producer.transaction_first_offset >= 0
+        )
+
+    def check_marker(self, marker: EndTransactionMarker, producer_id: int, epoch: int) -> bool:
+        """Whether a marker has anything to do here; KafkaError when its writer is outdated.
+
+        A marker is sent again when nobody knows whether it arrived; the second one would
+        end nothing.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return True
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                KafkaCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than"
+                f" {producer.coordinator_epoch}",
+            )
+        if epoch < producer.epoch:
+            raise self._fenced(producer_id, epoch, producer)
+        is_known = epoch == producer.epoch and marker.coordinator_epoch == (
+            producer.coordinator_epoch
+        )
+        return producer.transaction_first_offset >= 0 or not is_known
+
     def check(self, batch: BatchView) -> ProducedBatch | None:
         """The earlier append if this is a retry of it; KafkaError if it is out of order."""
         producer = self._producers.get(batch.producer_id)
@@ -75,11 +113,7 @@ class ProducerStates:
             # Its state has expired, or its records were deleted: any sequence starts anew.
             return None
         if batch.producer_epoch < producer.epoch:
-            raise KafkaError(
-                KafkaCode.INVALID_PRODUCER_EPOCH,
-                f"producer {batch.producer_id} has epoch {producer.epoch},"
-                f" the batch {batch.producer_epoch}",
-            )
+            raise self._fenced(batch.producer_id, batch.producer_epoch, producer)
         base_sequence = batch.base_sequence
         if batch.producer_epoch > producer.epoch:
             if base_sequence != 0:
@@ -93,6 +127,13 @@ class ProducerStates:
         if base_sequence != (0 if expected > SEQUENCE_MAX else expected):
             raise self._out_of_order(batch, producer)
         return None
+
+    @staticmethod
+    def _fenced(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
+        return KafkaError(
+            KafkaCode.INVALID_PRODUCER_EPOCH,
+            f"producer {producer_id} has epoch {producer.epoch}, not {epoch}",
+        )
 
     @staticmethod
     def _out_of_order(batch: BatchView, producer: Producer) -> KafkaError:
@@ -128,6 +169,7 @@ class ProducerStates:
         )
         if batch.is_transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = batch.base_offset
+            self._open[producer_id] = batch.base_offset
         return None
 
     def _end_transaction(self, batch: BatchView, producer: Producer) -> AbortedTransaction | None:
@@ -137,6 +179,7 @@ class ProducerStates:
         producer.coordinator_epoch = marker.coordinator_epoch
         first_offset = producer.transaction_first_offset
         producer.transaction_first_offset = _NO_OFFSET
+        self._open.pop(batch.producer_id, None)
         if first_offset < 0 or marker.type is ControlType.COMMIT:
             return None
         return AbortedTransaction(
@@ -145,14 +188,8 @@ class ProducerStates:
 
     def first_undecided(self, batch: BatchView) -> int:
         """The last stable offset once `batch` is in: where the oldest open transaction began."""
-        return min(
-            (
-                producer.transaction_first_offset
-                for producer in self._producers.values()
-                if producer.transaction_first_offset >= 0
-            ),
-            default=batch.next_offset,
-        )
+        first_offset = self.first_open_offset()
+        return batch.next_offset if first_offset is None else first_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that have been silent for long and have no open transaction."""
@@ -167,6 +204,7 @@ class ProducerStates:
 
     def clear(self, next_offset: int) -> None:
         self._producers.clear()
+        self._open.clear()
         self.next_offset = next_offset
 
     def encode(self) -> bytes:
@@ -204,6 +242,16 @@ class ProducerStates:
             raise ValueError(f"snapshot says {count} producers in {len(body)} bytes")
         for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
             states._producers[fields[0]] = _decode_producer(fields)
+        states._open = dict(
+            sorted(
+                (
+                    (producer_id, producer.transaction_first_offset)
+                    for producer_id, producer in states
+                    if producer.transaction_first_offset >= 0
+                ),
+                key=lambda entry: entry[1],
+            )
+        )
         return states
 
 

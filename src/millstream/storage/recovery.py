@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
+from millstream.storage.aborted import rebuild_aborted
 from millstream.storage.checkpoints import parse_epochs, parse_partition_metadata
 from millstream.storage.files import DescriptorCache, FileInfo, LogFile, read_file
 from millstream.storage.log import Log
@@ -53,6 +54,8 @@ class _End:
     # Epochs that begin in the batches that were checked.
     epochs: list[tuple[int, int]]
     was_checked: bool
+    # Whether transactions end in what was checked.
+    has_markers: bool = False
 
 
 def recover_log(
@@ -74,6 +77,13 @@ def recover_log(
     snapshots = Snapshots(cache.file_system, directory, _snapshot_offsets(found))
     # Before the log grows past them again: they would speak of batches that are gone.
     snapshots.remove_after(end.next_offset)
+    if end.was_checked:
+        first = _first_to_check(segments, circumstances.recovery_point)
+        if end.has_markers:
+            rebuild_aborted(segments, first, snapshots)
+        else:
+            for segment in segments[first:]:
+                segment.aborted.replace([])
     log = Log(
         directory,
         partition,
@@ -182,6 +192,7 @@ def _checked_end(
         scans.append(scan)
         end.next_offset, end.leader_epoch = scan.next_offset, scan.leader_epoch
         end.epochs += scan.epochs
+        end.has_markers |= scan.has_markers
         if scan.problem is not None:
             _refuse_corruption(segments, number, scan, circumstances)
             break

@@ -21,6 +21,7 @@ class SegmentScan:
         self.end_position = 0
         self.epochs: list[tuple[int, int]] = []
         self.indexes = IndexBuilder(segment.base_offset, segment.index_interval_bytes)
+        self.has_markers = False
         self.problem: str | None = None
 
     def run(self) -> None:
@@ -65,6 +66,7 @@ class SegmentScan:
             self.leader_epoch = batch.partition_leader_epoch
             self.epochs.append((self.leader_epoch, batch.base_offset))
         self.indexes.add(batch, self.end_position)
+        self.has_markers |= batch.is_control
         self.next_offset = batch.next_offset
         self.end_position += batch.size_bytes
 

@@ -240,6 +240,11 @@ class Segment:
             return False
         return self.read_batch(position, batch.size_bytes).crc_is_valid()
 
+    def offset_not_before(self, position: int) -> int | None:
+        """The last offset of some batch at or after `position`; None if no entry tells."""
+        entry = self.index.first_from(position)
+        return entry[0] if entry is not None and self._entry_fits(*entry) else None
+
     def find_timestamp(self, timestamp_ms: int, *, from_offset: int) -> tuple[int, int] | None:
         """(position, size) of the first batch from `from_offset` on that has a record at or
         after `timestamp_ms`."""

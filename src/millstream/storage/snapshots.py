@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
 from millstream.storage import layout
+from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.files import FileSystem, read_file, write_file
 from millstream.storage.producers import ProducerStates
 from millstream.storage.segment import Segment
@@ -81,14 +82,25 @@ def _replay(
         end_offset = next_offset if is_last else segments[number + 1].base_offset
         if end_offset <= start_offset:
             continue
-        found = segment.find(start_offset)
-        if found is None:
-            continue
-        for position, header in segment.headers(found[0]):
-            if header.producer_id < 0 or header.base_offset < start_offset:
-                continue
-            if header.is_control:
-                header = segment.read_batch(position, header.size_bytes)
-            states.update(header)
+        replay_segment(states, segment, start_offset)
     states.next_offset = next_offset
     return states
+
+
+def replay_segment(
+    states: ProducerStates, segment: Segment, start_offset: int
+) -> list[AbortedTransaction]:
+    """Take in one segment's batches from `start_offset` on; the transactions aborted there."""
+    aborted: list[AbortedTransaction] = []
+    found = segment.find(start_offset)
+    if found is None:
+        return aborted
+    for position, header in segment.headers(found[0]):
+        if header.producer_id < 0 or header.base_offset < start_offset:
+            continue
+        if header.is_control:
+            header = segment.read_batch(position, header.size_bytes)
+        ended = states.update(header)
+        if ended is not None:
+            aborted.append(ended)
+    return aborted

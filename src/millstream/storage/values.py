@@ -34,6 +34,10 @@ class LogConfig:
     compression_type: Codec | None = None
     is_compacted: bool = False
     is_deleted: bool = True
+    cleanable_ratio_min: float = 0.5
+    compaction_lag_min_ms: int = 0
+    compaction_lag_max_ms: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
