@@ -263,6 +263,8 @@ class Connection:
             self._loop.remove_reader(self.sock.fileno())
         elif not held_back and not self.is_reading:
             self.is_reading = True
+            if self._partial is not None:
+                self.stalled_since = self._loop.time()
             self._loop.add_reader(self.sock.fileno(), self._on_readable)
 
     def _resume(self) -> None:
@@ -372,6 +374,11 @@ class Connection:
         if not self.is_closed:
             output.window_is_warm()
             self._flush()
+
+    @property
+    def partial_bytes(self) -> int:
+        """How much of an incomplete frame has arrived."""
+        return self._partial_bytes
 
     @property
     def has_output(self) -> bool:

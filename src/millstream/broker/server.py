@@ -23,6 +23,8 @@ ACCEPT_BURST: Final = 64
 # How long a client may take over one frame, or over reading what we sent.
 FRAME_SECONDS_MAX: Final = 30.0
 SEND_STALL_SECONDS_MAX: Final = 30.0
+# A large frame over a slow line gets more time, as long as it comes at this pace.
+SLOWEST_BYTES_PER_SECOND: Final = 10_000
 SWEEP_SECONDS: Final = 1.0
 # Out of descriptors: accepting again at once would only spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
@@ -177,8 +179,10 @@ class Server:
 
     def _overdue(self, connection: Connection, now: float) -> str | None:
         began = connection.stalled_since
-        if began is not None and now - began > FRAME_SECONDS_MAX:
-            return f"frame incomplete for {FRAME_SECONDS_MAX:.0f} s"
+        if began is not None:
+            allowed = FRAME_SECONDS_MAX + connection.partial_bytes / SLOWEST_BYTES_PER_SECOND
+            if now - began > allowed:
+                return f"frame incomplete after {now - began:.0f} s"
         if connection.has_output and now - connection.sent_at > SEND_STALL_SECONDS_MAX:
             return f"replies not read for {SEND_STALL_SECONDS_MAX:.0f} s"
         if now - max(connection.received_at, connection.sent_at) > self.limits.idle_seconds_max:
