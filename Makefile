@@ -17,7 +17,7 @@ help:
 	@echo "make unit          only the tests that start no other program"
 	@echo "make lint          ruff, mypy and the import contracts"
 	@echo "make format        let ruff format the code"
-	@echo "make bench         the benchmarks"
+	@echo "make bench         beside Apache Kafka, 45 minutes; ARGS=--quick for 8, ARGS=NAME for a part"
 	@echo "make soak NAME=x   one long fault test; without NAME it lists them"
 
 run: $(VENV)/installed
@@ -43,8 +43,8 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(VENV)/installed-dev
-	$(BIN)/python bench/startup.py
+bench: $(VENV)/installed-bench
+	@$(BIN)/python -m bench $(ARGS)
 
 soak: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.soak $(NAME)
@@ -64,3 +64,7 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-bench: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@

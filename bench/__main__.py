@@ -1,0 +1,100 @@
+"""The side-by-side benchmarks.
+
+    python -m bench [--quick] [PART ...]
+
+All parts, or the ones named. Prints a table; a run of all parts also writes
+docs/benchmarks.md and its plots.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from bench import machine, plots, report
+from bench.bench import Bench
+from bench.rows import Row, text_table
+from tests.support.jars import KAFKA_VERSION
+
+PARTS = [
+    "limits",
+    "produce",
+    "consume",
+    "requests",
+    "latency",
+    "durability",
+    "footprint",
+    "growth",
+    "recovery",
+    "partitions",
+]
+_DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of: {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="8 minutes instead of 45")
+    parser.add_argument("--write", type=Path, help="write the page here, whatever the parts")
+    arguments = parser.parse_args()
+    unknown = [part for part in arguments.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    parts = arguments.parts or PARTS
+    rows = run(parts, is_quick=arguments.quick)
+    print(text_table(rows))
+    print(report.summary(rows))
+    page = arguments.write or (None if arguments.parts else _DOCUMENT)
+    if page is not None:
+        write_page(rows, page, is_quick=arguments.quick)
+        print(f"written: {page}")
+
+
+def run(parts: list[str], *, is_quick: bool) -> list[Row]:
+    folder = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
+    bench = Bench(folder, is_quick=is_quick)
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(bench.stop)
+        for part in parts:
+            found = _module(part).run(bench)
+            rows += found
+            # A run that is stopped half-way has still said something.
+            print(text_table(found), flush=True)
+            print(flush=True)
+    return rows
+
+
+def _module(part: str) -> ModuleType:
+    return importlib.import_module(f"bench.parts.{part}")
+
+
+def write_page(rows: list[Row], page: Path, *, is_quick: bool) -> None:
+    titles = {part: (_module(part).__doc__ or "").strip() for part in PARTS}
+    conditions = report.Conditions(
+        when=datetime.date.today().isoformat(),
+        machine=machine.describe(),
+        kafka_version=KAFKA_VERSION,
+        java_version=_java_version(),
+        rounds=Bench(Path(), is_quick=is_quick).rounds,
+        command='make bench ARGS="--quick"' if is_quick else "make bench",
+    )
+    drawn = plots.draw(rows, page.parent / "benchmarks")
+    page.write_text(report.markdown(rows, conditions, drawn, titles))
+
+
+def _java_version() -> str:
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    return done.stderr.split('"')[1] if '"' in done.stderr else "unknown"
+
+
+if __name__ == "__main__":
+    main()

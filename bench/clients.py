@@ -1,0 +1,137 @@
+"""Other people's clients as loads: Java's performance tools, kcat, and an admin client.
+
+ConsumerPerformance of Kafka subscribes through a consumer group. Until our node has groups,
+`java/AssignedConsumer.java` does what it does with an assigned partition, for both brokers.
+"""
+
+import functools
+import hashlib
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.jars import classpath, kafka_directory
+from tests.support.tools import require, run_checked
+
+_SECONDS_MAX = 300
+_CONSUMER_SOURCE = Path(__file__).parent / "java" / "AssignedConsumer.java"
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    # Brokers come and go in a benchmark; the client's remarks on that are no news.
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create_topic(bootstrap: str, name: str, *, partitions: int, config: Mapping[str, str]) -> None:
+    admin = admin_client(bootstrap)
+    wanted = NewTopic(name, partitions, 1, config=dict(config))
+    admin.create_topics([wanted])[name].result(60)
+    wait_for_leaders(bootstrap, partitions, only=name)
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    # The client must outlive its answer.
+    admin = admin_client(bootstrap)
+    admin.delete_topics([name])[name].result(60)
+
+
+def wait_for_leaders(bootstrap: str, partitions: int, *, only: str | None = None) -> None:
+    """Until this many partitions, of one topic or of all, have a leader."""
+    admin = admin_client(bootstrap)
+    deadline = time.monotonic() + _SECONDS_MAX
+    while True:
+        topics = admin.list_topics(topic=only, timeout=60).topics.values()
+        led = sum(
+            partition.leader >= 0 and partition.error is None
+            for topic in topics
+            for partition in topic.partitions.values()
+        )
+        if led >= partitions:
+            return
+        assert time.monotonic() < deadline, f"{led} of {partitions} partitions have a leader"
+        time.sleep(0.02)
+
+
+def java_produce(
+    bootstrap: str, topic: str, *, records: int, record_bytes: int, **settings: str
+) -> float:
+    """Records per second of Kafka's ProducerPerformance, its first fifth left out."""
+    properties = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+    output = run_checked(
+        [
+            *(require("java"), "-Xmx512M", "-cp", classpath()),
+            *("org.apache.kafka.tools.ProducerPerformance", "--topic", topic),
+            *("--num-records", str(records), "--record-size", str(record_bytes)),
+            *("--throughput", "-1", "--warmup-records", str(records // 5)),
+            *("--command-property", f"bootstrap.servers={bootstrap}", *properties),
+        ],
+        timeout_seconds=_SECONDS_MAX,
+    )
+    return parse_java_produce(output)
+
+
+def parse_java_produce(output: str) -> float:
+    """The rate in the last summary: that of the steady state where there was a warm-up."""
+    found = re.findall(r"records sent, ([\d.]+) records/sec", output)
+    assert found, f"no summary in:\n{output[-2000:]}"
+    return float(found[-1])
+
+
+def java_consume(bootstrap: str, topic: str, *, records: int) -> float:
+    """Records per second of a Java consumer, from its first record on."""
+    classes = _compiled_consumer()
+    output = run_checked(
+        [
+            *(require("java"), "-Xmx512M", "-cp", f"{classes}:{classpath()}"),
+            *("AssignedConsumer", bootstrap, topic, str(records)),
+        ],
+        timeout_seconds=_SECONDS_MAX,
+    )
+    found = re.search(r"^rate ([\d.]+)$", output, re.MULTILINE)
+    assert found, f"no rate in:\n{output[-2000:]}"
+    return float(found[1])
+
+
+@functools.cache
+def _compiled_consumer() -> Path:
+    digest = hashlib.sha256(_CONSUMER_SOURCE.read_bytes()).hexdigest()[:16]
+    directory = kafka_directory() / f"bench-classes-{digest}"
+    if not (directory / "AssignedConsumer.class").exists():
+        command = [require("javac"), "-cp", classpath(), "-d", str(directory)]
+        run_checked([*command, str(_CONSUMER_SOURCE)], timeout_seconds=120)
+    return directory
+
+
+def kcat_produce(bootstrap: str, topic: str, lines: Path, *, count: int, acks: str) -> float:
+    """Records per second of kcat sending the lines of a file, start and end included."""
+    began = time.perf_counter()
+    run_checked(
+        [
+            *(require("kcat"), "-P", "-b", bootstrap, "-t", topic, "-p", "0", "-l", str(lines)),
+            *("-X", f"acks={acks}", "-X", "queue.buffering.max.messages=1000000"),
+        ],
+        timeout_seconds=_SECONDS_MAX,
+    )
+    return count / (time.perf_counter() - began)
+
+
+def kcat_consume(bootstrap: str, topic: str, *, count: int) -> float:
+    """Records per second of kcat reading a partition from its start, printing nothing."""
+    began = time.perf_counter()
+    subprocess.run(
+        [
+            *(require("kcat"), "-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning"),
+            *("-c", str(count), "-q", "-f", ""),
+            # Else the figure is that of the default queue limits of the client.
+            *("-X", "fetch.message.max.bytes=4194304", "-X", "check.crcs=false"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_SECONDS_MAX,
+        check=True,
+    )
+    return count / (time.perf_counter() - began)

@@ -1,0 +1,67 @@
+"""Ten thousand partitions: creating them, and starting again after kill -9."""
+
+import time
+
+from confluent_kafka.admin import NewTopic
+
+from bench.bench import Bench
+from bench.brokers import Broker, Kafka, Millstream
+from bench.clients import admin_client, wait_for_leaders
+from bench.loads import ProduceShape, produce
+from bench.rows import Row, at_least, at_most
+
+PART = "partitions"
+_PER_TOPIC = 100
+
+
+def run(bench: Bench) -> list[Row]:
+    count = 2_000 if bench.is_quick else 10_000
+    created: dict[str, float] = {}
+    started: dict[str, float] = {}
+    rates: list[float] = []
+    brokers: list[Broker] = [
+        Millstream(bench.path("millstream-many"), "--dev"),
+        Kafka(bench.path("kafka-many")),
+    ]
+    for broker in brokers:
+        bench.say(f"{count} partitions: {broker.name} creates")
+        broker.start()
+        if broker.name == "Millstream":
+            rates = [_rate(bench, broker) for _ in range(bench.rounds)]
+        created[broker.name] = _create(broker, count)
+        broker.kill()
+        bench.say(f"{count} partitions: {broker.name} starts after kill -9")
+        began = time.perf_counter()
+        broker.start()
+        wait_for_leaders(broker.bootstrap, count)
+        started[broker.name] = time.perf_counter() - began
+        if broker.name == "Millstream":
+            after = [_rate(bench, broker) for _ in range(bench.rounds)]
+        broker.stop()
+    return [
+        Row(PART, f"create {count} partitions", "s", *_pair(created), at_most(0.2)),
+        Row(PART, f"start with {count} after kill -9", "s", *_pair(started), at_most(0.15)),
+        Row(
+            *(PART, f"produce beside {count} partitions", "MB/s", after, rates),
+            *(at_least(0.9), "with one"),
+        ),
+    ]
+
+
+def _pair(figures: dict[str, float]) -> tuple[list[float], list[float]]:
+    return [figures["Millstream"]], [figures["Kafka"]]
+
+
+def _create(broker: Broker, count: int) -> float:
+    admin = admin_client(broker.bootstrap)
+    wanted = [NewTopic(f"many-{i}", _PER_TOPIC, 1) for i in range(count // _PER_TOPIC)]
+    began = time.perf_counter()
+    for future in admin.create_topics(wanted, operation_timeout=240, request_timeout=240).values():
+        future.result(240)
+    wait_for_leaders(broker.bootstrap, count)
+    return time.perf_counter() - began
+
+
+def _rate(bench: Bench, broker: Broker) -> float:
+    with bench.topic(broker) as topic:
+        return produce(bench, broker, topic, ProduceShape()).bytes_per_second / 1e6
