@@ -10,7 +10,9 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
+from millstream.records.control import EndTransactionMarker
 from millstream.replication.waiting import FetchWait
+from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, FileRange, Log
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        # Nothing below the high watermark is undecided: there are no transactions yet.
-        return self.log.high_watermark
+        return self.log.last_stable_offset
 
     def require_online(self) -> None:
         if self.offline_reason is not None:
@@ -101,9 +102,31 @@ class Partition:
         self._arrived(len(data))
         return appended
 
+    def append_marker(
+        self, marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> Appended | None:
+        """End a transaction here; None when that was done before."""
+        self.require_online()
+        try:
+            appended = self.log.append_marker(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+            )
+        except LogDirFailed as error:
+            self._on_disk_failure(str(error))
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        # Readers of committed records may go on, by more than the marker itself.
+        self.wake_fetches()
+        return appended
+
     def _arrived(self, size_bytes: int) -> None:
+        is_undecided = self.last_stable_offset < self.high_watermark
         for wait in tuple(self._fetch_waits or ()):
-            wait.arrived(size_bytes)
+            if not (is_undecided and wait.reads_committed):
+                wait.arrived(size_bytes)
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""
@@ -114,6 +137,19 @@ class Partition:
             upto_offset=self.high_watermark,
             at_least_one=at_least_one,
         )
+
+    def read_committed(
+        self, offset: int, *, max_bytes: int, at_least_one: bool
+    ) -> tuple[FileRange | None, list[AbortedTransaction]]:
+        """As `read`, as far as transactions are decided, and which of them were aborted."""
+        self.require_online()
+        upto_offset = self.last_stable_offset
+        found = self.log.read(
+            offset, max_bytes=max_bytes, upto_offset=upto_offset, at_least_one=at_least_one
+        )
+        if found is None:
+            return None, []
+        return found, self.log.aborted_in(offset, found, upto_offset=upto_offset)
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Have records been unsynced for `flush.ms`? As exactly as this is asked."""

@@ -6,10 +6,12 @@ import asyncio
 class FetchWait:
     """One long-polling fetch, registered with every partition it reads."""
 
-    __slots__ = ("future", "missing_bytes")
+    __slots__ = ("future", "missing_bytes", "reads_committed")
 
-    def __init__(self, missing_bytes: int) -> None:
+    def __init__(self, missing_bytes: int, *, reads_committed: bool = False) -> None:
         self.missing_bytes = missing_bytes
+        # Then what arrives behind an open transaction is nothing to read yet.
+        self.reads_committed = reads_committed
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def arrived(self, size_bytes: int) -> None:

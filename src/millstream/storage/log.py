@@ -94,9 +94,13 @@ class Log:
     @property
     def producers(self) -> ProducerStates:
         """Read from the newest snapshot and the log after it, when first needed."""
-        if self._producers is None:
-            self._producers = self._snapshots.load(self.segments, self.next_offset)
-        return self._producers
+        return self.load_producers() if self._producers is None else self._producers
+
+    def load_producers(self, *, quiet_from: int | None = None) -> ProducerStates:
+        """Recovery says from where on it has seen no producer's batch, and saves a pass."""
+        states = self._snapshots.load(self.segments, self.next_offset, quiet_from=quiet_from)
+        self._producers = states
+        return states
 
     @property
     def last_stable_offset(self) -> int:

@@ -54,6 +54,8 @@ class _End:
     # Epochs that begin in the batches that were checked.
     epochs: list[tuple[int, int]]
     was_checked: bool
+    # No batch from this offset on has a producer id; None when not known.
+    quiet_from: int | None = None
     # Whether transactions end in what was checked.
     has_markers: bool = False
 
@@ -99,6 +101,8 @@ def recover_log(
     )
     if end.was_checked:
         log.mark_dirty_from(circumstances.recovery_point)
+        # Now, and not at the first append: it may have to read the segment again.
+        log.load_producers(quiet_from=end.quiet_from)
     if log.epochs.entries != (saved_epochs or []):
         log.save_epochs()
     if log.log_start_offset > log.next_offset:
@@ -204,6 +208,8 @@ def _checked_end(
     if scans[-1].problem is not None:
         _cut(segments, first + len(scans) - 1, scans[-1], cache=cache, report=report)
     end.next_offset = max(end.next_offset, segments[-1].base_offset)
+    if not any(scan.has_producers for scan in scans):
+        end.quiet_from = segments[first].base_offset
     return end
 
 

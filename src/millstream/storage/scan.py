@@ -23,6 +23,7 @@ class SegmentScan:
         self.indexes = IndexBuilder(segment.base_offset, segment.index_interval_bytes)
         self.has_markers = False
         self.problem: str | None = None
+        self.has_producers = False
 
     def run(self) -> None:
         window = _Window(self.segment.file)
@@ -36,8 +37,10 @@ class SegmentScan:
             self.problem = self._header_problem(batch, end - self.end_position)
             if self.problem is not None:
                 return
-            whole = window.at(self.end_position, batch.size_bytes)
-            if whole is None or not BatchView(whole).crc_is_valid():
+            if batch.size_bytes > len(view):
+                view = window.at(self.end_position, batch.size_bytes)
+                batch.buffer = view or batch.buffer
+            if view is None or not batch.crc_is_valid():
                 self.problem = "batch checksum does not match"
                 return
             self._accept(batch)
@@ -65,6 +68,8 @@ class SegmentScan:
         if batch.partition_leader_epoch > self.leader_epoch:
             self.leader_epoch = batch.partition_leader_epoch
             self.epochs.append((self.leader_epoch, batch.base_offset))
+        if batch.producer_id >= 0:
+            self.has_producers = True
         self.indexes.add(batch, self.end_position)
         self.has_markers |= batch.is_control
         self.next_offset = batch.next_offset
@@ -80,7 +85,7 @@ class _Window:
         self._data = memoryview(b"")
 
     def at(self, position: int, length: int) -> memoryview | None:
-        """`length` bytes at `position`; None when the file ends before."""
+        """What is at hand from `position` on, at least `length` bytes; None at the end."""
         offset = position - self._start
         if offset < 0 or offset + length > len(self._data):
             data = self._file.read_at(position, max(length, _WINDOW_BYTES))
@@ -88,7 +93,7 @@ class _Window:
             self._data = memoryview(data)
         if offset + length > len(self._data):
             return None
-        return self._data[offset : offset + length]
+        return self._data[offset:]
 
 
 def has_intact_batch(segment: Segment, position: int, expected_offset: int) -> bool:

@@ -28,8 +28,11 @@ class Snapshots:
         name = layout.offset_file_name(offset, layout.SNAPSHOT_SUFFIX)
         return f"{self._directory}/{name}"
 
-    def load(self, segments: Sequence[Segment], next_offset: int) -> ProducerStates:
-        """The state at `next_offset`."""
+    def load(
+        self, segments: Sequence[Segment], next_offset: int, *, quiet_from: int | None = None
+    ) -> ProducerStates:
+        """The state at `next_offset`. No batch from `quiet_from` on is a known producer's."""
+        replay_to = next_offset if quiet_from is None else min(quiet_from, next_offset)
         self.remove_after(next_offset)
         while self._offsets:
             offset = self._offsets[-1]
@@ -39,10 +42,13 @@ class Snapshots:
             except ValueError:
                 self.remove_at(offset)
                 continue
-            return _replay(states, segments, next_offset)
-        states = ProducerStates()
-        states.next_offset = segments[0].base_offset
-        return _replay(states, segments, next_offset)
+            break
+        else:
+            states = ProducerStates()
+            states.next_offset = segments[0].base_offset
+        _replay(states, segments, replay_to)
+        states.next_offset = next_offset
+        return states
 
     def take(self, states: ProducerStates, *, keep: Collection[int]) -> None:
         """Write a snapshot of `states`; drop those that are neither the newest nor in `keep`."""
@@ -72,19 +78,15 @@ class Snapshots:
             self.remove_at(offset)
 
 
-def _replay(
-    states: ProducerStates, segments: Sequence[Segment], next_offset: int
-) -> ProducerStates:
-    """Take in the batches from `states.next_offset` on."""
+def _replay(states: ProducerStates, segments: Sequence[Segment], upto_offset: int) -> None:
+    """Take in the batches from `states.next_offset` to `upto_offset`."""
     start_offset = states.next_offset
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
-        end_offset = next_offset if is_last else segments[number + 1].base_offset
-        if end_offset <= start_offset:
+        end_offset = upto_offset if is_last else segments[number + 1].base_offset
+        if end_offset <= start_offset or segment.base_offset >= upto_offset:
             continue
         replay_segment(states, segment, start_offset)
-    states.next_offset = next_offset
-    return states
 
 
 def replay_segment(

@@ -27,6 +27,7 @@ from millstream.storage.log import FileRange
 from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import (
     TOPIC_IDS_FROM,
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResult,
@@ -97,7 +98,9 @@ async def _answer_later(
     *,
     is_incremental: bool,
 ) -> Pieces:
-    wait = FetchWait(body.min_bytes - size_bytes)
+    wait = FetchWait(
+        body.min_bytes - size_bytes, reads_committed=body.isolation_level == READ_COMMITTED
+    )
     watched: list[Partition] = []
     for partition in partitions:
         try:
@@ -155,15 +158,23 @@ def _read(
         result.high_watermark = partition.high_watermark
         result.last_stable_offset = partition.last_stable_offset
         result.log_start_offset = partition.log.log_start_offset
-        result.aborted = [] if body.isolation_level == READ_COMMITTED else None
+        if body.isolation_level == READ_COMMITTED:
+            result.aborted = []
         if _has_diverged(partition, fetch, result):
             return result
         if budget > 0 or is_first:
-            result.records = partition.read(
-                fetch.offset,
-                max_bytes=max(min(fetch.max_bytes, budget), 0),
-                at_least_one=is_first,
-            )
+            max_bytes = max(min(fetch.max_bytes, budget), 0)
+            if body.isolation_level == READ_COMMITTED:
+                result.records, aborted = partition.read_committed(
+                    fetch.offset, max_bytes=max_bytes, at_least_one=is_first
+                )
+                result.aborted = [
+                    AbortedTransaction(one.producer_id, one.first_offset) for one in aborted
+                ]
+            else:
+                result.records = partition.read(
+                    fetch.offset, max_bytes=max_bytes, at_least_one=is_first
+                )
     except KafkaError as error:
         result.code = error.code
         if error.code in (KafkaCode.FENCED_LEADER_EPOCH, KafkaCode.NOT_LEADER_OR_FOLLOWER):
