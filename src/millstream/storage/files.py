@@ -98,7 +98,11 @@ class OsFileSystem:
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
-                status = entry.stat(follow_symlinks=True)
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    # Removed since, or a link to nowhere: not there in either case.
+                    continue
                 found.append(
                     FileInfo(
                         entry.name,
@@ -167,6 +171,7 @@ class LogFile:
 
     __slots__ = (
         "_cache",
+        "_is_close_due",
         "_is_removal_due",
         "changes",
         "descriptor",
@@ -192,6 +197,7 @@ class LogFile:
         # Counts writes, so that the end of a sync can tell whether more came meanwhile.
         self.changes = 0
         self.was_used = False
+        self._is_close_due = False
         self._is_removal_due = False
 
     def create(self) -> None:
@@ -213,8 +219,11 @@ class LogFile:
     def unpin(self) -> None:
         assert self.pins > 0, f"{self.path} is not pinned"
         self.pins -= 1
-        if self.pins == 0 and self._is_removal_due:
-            self.remove_when_unpinned()
+        if self.pins == 0:
+            if self._is_removal_due:
+                self.remove_when_unpinned()
+            elif self._is_close_due:
+                self.close()
 
     def read_at(self, position: int, length: int) -> bytes:
         descriptor = self.descriptor
@@ -265,7 +274,8 @@ class LogFile:
         self.path = path
 
     def close(self) -> None:
-        """Give the descriptor back, unless someone is using it."""
+        """Give the descriptor back, now or when the last user is done with it."""
+        self._is_close_due = self.pins > 0
         if self.pins == 0:
             self._cache.close(self)
 
