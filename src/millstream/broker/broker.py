@@ -22,10 +22,11 @@ from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller
+from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig, Listener, parse_listeners
-from millstream.errors import LogDirFailed, StartError
+from millstream.errors import LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
@@ -182,9 +183,15 @@ class Broker:
         await self.coordinators.stop()
         await self._server.stop()
         await self.durability.stop()
-        self.store.close(clean=self.disk_failure is None)
+        try:
+            self.store.close(clean=self.disk_failure is None)
+        except (LogDirFailed, NoSpace) as error:
+            log.error("not stopped cleanly, the next start checks the logs: %s", error)
         assert self._coordination is not None
-        await self._coordination.close()
+        try:
+            await self._coordination.close()
+        except CoordinationFailed as error:
+            log.error("the coordination store was not closed cleanly: %s", error)
 
     # -- what the parts ask of the whole ---------------------------------------------
 

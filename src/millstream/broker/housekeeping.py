@@ -67,6 +67,7 @@ async def checkpoint(broker: "Broker") -> None:
 async def sweep(broker: "Broker") -> None:
     now_ms = broker.clock.now_ms()
     broker.store.sweep(now_ms)
+    broker.topics.complete()
     if broker.store.is_short_of_descriptors:
         broker.sync_soon()
     for count, partition in enumerate(list(broker.partitions), start=1):

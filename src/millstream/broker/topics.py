@@ -14,7 +14,7 @@ from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import INTERNAL_TOPICS, TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import LogConfig
@@ -30,16 +30,30 @@ class Topics:
         self._broker = broker
         # Changes whenever a topic appears, goes or grows.
         self.version = 0
+        # Topics that the full disk had no room for: `complete` tries again.
+        self._incomplete: set[str] = set()
 
     # -- topics ---------------------------------------------------------------------
 
     async def create(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> list[TopicResult]:
-        results = await self._broker.controller.create_topics(wanted, validate_only=validate_only)
+        try:
+            results = await self._broker.controller.create_topics(
+                wanted, validate_only=validate_only
+            )
+        except KafkaError as error:
+            return [TopicResult(new.name, error=error) for new in wanted]
         if not validate_only:
             for result in results:
                 if result.state is not None and result.error is None:
-                    self.open_partitions(result.state)
+                    self._open_created(result.state)
         return results
+
+    def _open_created(self, state: TopicState) -> None:
+        """The topic exists, whatever the disk says; it is usable once there is room."""
+        try:
+            self.open_partitions(state)
+        except KafkaError as error:
+            log.warning("partitions of %s are not there yet: %s", state.name, error)
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Create topics that a client named; what could not be created, and why."""
@@ -130,6 +144,17 @@ class Topics:
 
     # -- partitions -----------------------------------------------------------------
 
+    def complete(self) -> None:
+        """Open what had no room on the disk, if there is some now."""
+        for name in list(self._incomplete):
+            state = self._broker.image.topics.get(name)
+            try:
+                if state is not None:
+                    self.open_partitions(state)
+            except KafkaError:
+                return
+            self._incomplete.discard(name)
+
     def open_partitions(self, state: TopicState) -> None:
         """Make this node's partitions of a topic usable: those that are not yet."""
         self.version += 1
@@ -142,7 +167,14 @@ class Topics:
         ]
         absent = [where for where in missing if where not in broker.store.logs]
         absent = [where for where in absent if where not in broker.store.offline]
-        broker.store.create_many(absent, state.topic_id, config)
+        try:
+            broker.store.create_many(absent, state.topic_id, config)
+        except NoSpace:
+            self._incomplete.add(state.name)
+            raise
+        except LogDirFailed as error:
+            broker.fail_disk(str(error))
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
         for where in missing:
             offline_reason = broker.store.offline.get(where)
             partition_log = broker.store.logs.get(where)

@@ -17,6 +17,7 @@ from millstream.clock import Clock
 from millstream.cluster import changes, znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.coordination import (
+    CoordinationFailed,
     CoordinationStore,
     Create,
     NoNode,
@@ -90,7 +91,7 @@ class Controller:
             operation: Operation = Create(path, data, is_ephemeral=True)
             if await self._store.exists(path):
                 operation = Put(path, data)
-            await self._store.commit([operation])
+            await self._write([operation])
             self.image.brokers[broker.id] = broker
 
     async def create_topics(
@@ -107,7 +108,7 @@ class Controller:
                 for topic in created
                 for operation in znodes.create_topic(topic, controller_epoch=self._controller_epoch)
             ]
-            await self._store.commit(operations)
+            await self._write(operations)
             for topic in created:
                 self.image.add_topic(topic)
                 log.info(
@@ -124,7 +125,7 @@ class Controller:
             results = [self._decide_deletion(name) for name in dict.fromkeys(names)]
             deleted = [result.state for result in results if result.state is not None]
             if deleted:
-                await self._store.commit(
+                await self._write(
                     [operation for topic in deleted for operation in znodes.delete_topic(topic)]
                 )
             for topic in deleted:
@@ -154,7 +155,7 @@ class Controller:
             if validate_only:
                 return TopicResult(name, state=grown)
             numbered = list(enumerate(added, start=len(present.partitions)))
-            await self._store.commit(
+            await self._write(
                 [
                     Put(znodes.topic_path(name), znodes.encode_topic(grown)),
                     *znodes.create_partitions(
@@ -212,13 +213,13 @@ class Controller:
             except NoNode:
                 block = range(PRODUCER_ID_BLOCK)
                 data = znodes.encode_producer_block(self._broker_id, block)
-                await self._store.commit([Create(znodes.PRODUCER_IDS, data)])
+                await self._write([Create(znodes.PRODUCER_IDS, data)])
                 return block
             start = znodes.decode_producer_block(node).stop
             assert start + PRODUCER_ID_BLOCK < _PRODUCER_ID_END, "producer ids are used up"
             block = range(start, start + PRODUCER_ID_BLOCK)
             data = znodes.encode_producer_block(self._broker_id, block)
-            await self._store.commit([Put(znodes.PRODUCER_IDS, data, node.version)])
+            await self._write([Put(znodes.PRODUCER_IDS, data, node.version)])
             return block
 
     async def _create_base(self) -> None:
@@ -254,6 +255,13 @@ class Controller:
         versions = await self._store.commit(operations)
         for partition, version in zip(raised, versions[1:], strict=True):
             partition.version = version
+
+    async def _write(self, operations: Sequence[Operation]) -> list[int]:
+        """Commit a change that a client asked for: it hears of a full or failed disk."""
+        try:
+            return await self._store.commit(operations)
+        except CoordinationFailed as error:
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _decide_topics(self, wanted: Sequence[NewTopic]) -> list[TopicResult]:
         counts: dict[str, int] = {}
@@ -295,7 +303,7 @@ class Controller:
         if validate_only:
             return TopicState(topic.name, topic.topic_id, topic.partitions, overrides)
         data = znodes.encode_config(overrides)
-        await self._store.commit([Put(znodes.topic_config_path(topic.name), data)])
+        await self._write([Put(znodes.topic_config_path(topic.name), data)])
         topic.overrides = overrides
         log.info("topic %s options=%s", topic.name, overrides)
         return topic
@@ -309,7 +317,7 @@ class Controller:
         operation: Operation = Create(path, data)
         if await self._store.exists(path):
             operation = Put(path, data)
-        await self._store.commit([operation])
+        await self._write([operation])
         self.image.broker_overrides[broker_id] = overrides
         self._refresh_config()
         whose = "all nodes" if broker_id is None else f"node {broker_id}"
