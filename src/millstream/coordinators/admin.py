@@ -113,7 +113,7 @@ def delete_group(state: ShardState, group_id: str) -> Decision[KafkaCode]:
 def is_empty(group: Group) -> bool:
     if isinstance(group, ConsumerGroup):
         return not group.members
-    return group.state is ClassicState.EMPTY and not group.pending_members
+    return group.state is ClassicState.EMPTY
 
 
 def group_tombstones(group: Group) -> list[Change]:

@@ -23,6 +23,8 @@ class Deadlines:
         if at_ms is None:
             self._wanted.pop(key, None)
             return
+        if deadline.is_new_only and key in self._wanted:
+            return
         self._wanted[key] = at_ms
         queued = self._queued.get(key)
         if queued is None or at_ms < queued:

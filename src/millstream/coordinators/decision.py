@@ -67,6 +67,8 @@ class Deadline:
 
     key: DeadlineKey
     at_ms: int | None
+    # An earlier wish that still stands wins.
+    is_new_only: bool = False
 
 
 @dataclass(slots=True)

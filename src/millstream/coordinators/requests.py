@@ -1,15 +1,19 @@
 """Which kind of group a request is for: classic, or of the consumer protocol."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from millstream.coordinators import admin, group, rebalance
+from millstream.coordinators import admin, consumer_group, group, migration, rebalance
 from millstream.coordinators.classic import ClassicGroup
-from millstream.coordinators.consumer import ConsumerGroup
+from millstream.coordinators.consumer import JOINING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerGroup
+from millstream.coordinators.consumer_group import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.group import JoinRequest, Leaving, SyncRequest
 from millstream.coordinators.rebalance import JoinReply, SyncReply
-from millstream.coordinators.state import ShardState
+from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaCode, KafkaError
+
+# -- the classic protocol -------------------------------------------------------------
 
 
 def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinReply]:
@@ -17,7 +21,7 @@ def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinRepl
     found = state.groups.get(request.group_id)
     if isinstance(found, ConsumerGroup):
         if found.members:
-            raise KafkaError(KafkaCode.INCONSISTENT_GROUP_PROTOCOL)
+            return migration.join(found, request, env)
         return Decision(
             records=admin.group_tombstones(found), then=lambda env: join(state, request, env)
         )
@@ -31,7 +35,10 @@ def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinRepl
 
 
 def sync(state: ShardState, group_id: str, request: SyncRequest, env: Env) -> Decision[SyncReply]:
-    return group.sync(_classic(state, group_id), request, env)
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.sync(found, request, env)
+    return group.sync(found, request, env)
 
 
 def heartbeat(
@@ -43,25 +50,92 @@ def heartbeat(
     generation: int,
     env: Env,
 ) -> Decision[KafkaCode]:
-    return group.heartbeat(_classic(state, group_id), member_id, instance_id, generation, env)
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.heartbeat(found, member_id, instance_id, generation, env)
+    return group.heartbeat(found, member_id, instance_id, generation, env)
 
 
 def leave(
     state: ShardState, group_id: str, leaving: Sequence[Leaving], env: Env
 ) -> Decision[list[KafkaCode]]:
-    return group.leave(_classic(state, group_id), leaving, env)
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.leave(found, leaving, env)
+    return group.leave(found, leaving, env)
 
 
-def _classic(state: ShardState, group_id: str) -> ClassicGroup:
+def _known(state: ShardState, group_id: str) -> Group:
     found = state.groups.get(group_id)
-    if not isinstance(found, ClassicGroup):
+    if found is None:
         # To a member, a group that is not there is one that does not know it.
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
     return found
 
 
+# -- the consumer protocol ------------------------------------------------------------
+
+
+def consumer_heartbeat(
+    state: ShardState, request: HeartbeatRequest, env: Env
+) -> Decision[HeartbeatReply]:
+    if not env.settings.serves_consumer_protocol:
+        raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, "The consumer protocol is turned off.")
+    consumer_group.check(request, env)
+    found = state.groups.get(request.group_id)
+    if consumer_group.is_leaving(request):
+        if not isinstance(found, ConsumerGroup):
+            raise _not_a_consumer_group(request.group_id)
+        return _leave_consumer(state, found, request, env)
+    if isinstance(found, ConsumerGroup):
+        return consumer_group.heartbeat(found, request, env)
+    if request.epoch != JOINING_EPOCH:
+        raise _not_a_consumer_group(request.group_id)
+    if found is None:
+        return consumer_group.heartbeat(ConsumerGroup(request.group_id), request, env)
+    if admin.is_empty(found):
+        return Decision(
+            records=admin.group_tombstones(found),
+            then=lambda env: consumer_heartbeat(state, request, env),
+        )
+    return migration.upgrade(found, env, lambda env: consumer_heartbeat(state, request, env))
+
+
+def _not_a_consumer_group(group_id: str) -> KafkaError:
+    text = f"Group {group_id} is not a consumer group."
+    return KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _leave_consumer(
+    state: ShardState, found: ConsumerGroup, request: HeartbeatRequest, env: Env
+) -> Decision[HeartbeatReply]:
+    decision = consumer_group.leave(found, request, env)
+    is_gone = request.epoch != STATIC_LEAVING_EPOCH
+    if is_gone and migration.can_downgrade(found, request.member_id, env):
+        decision.records.clear()
+        migration.downgrade(state, found, request.member_id, env, decision)
+    return decision
+
+
+def describe_consumer(state: ShardState, group_id: str) -> Decision[ConsumerGroup]:
+    found = state.groups.get(group_id)
+    if not isinstance(found, ConsumerGroup):
+        raise KafkaError(
+            KafkaCode.GROUP_ID_NOT_FOUND,
+            f"Group {group_id} not found."
+            if found is None
+            else f"Group {group_id} is not a consumer group.",
+        )
+    return Decision(reply=found)
+
+
+# -- time -----------------------------------------------------------------------------
+
+
 def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[None]:
     found = state.groups.get(key.group_id)
+    if isinstance(found, ConsumerGroup):
+        return _member_is_late(state, found, key, env)
     if isinstance(found, ClassicGroup):
         match key.kind:
             case DeadlineKind.SESSION:
@@ -73,11 +147,27 @@ def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[
     return Decision()
 
 
+def _member_is_late(
+    state: ShardState, found: ConsumerGroup, key: DeadlineKey, env: Env
+) -> Decision[None]:
+    decision: Decision[Any] = Decision()
+    is_of_classic_group = key.kind in (DeadlineKind.SESSION, DeadlineKind.JOIN, DeadlineKind.SYNC)
+    if is_of_classic_group or not consumer_group.must_go(found, key):
+        return decision
+    if migration.can_downgrade(found, key.member_id, env):
+        migration.downgrade(state, found, key.member_id, env, decision)
+    else:
+        consumer_group.remove(found, key.member_id, env, decision)
+    return decision
+
+
 def deadlines_after_replay(state: ShardState, env: Env) -> list[Deadline]:
     """Every member gets a whole session to find us again."""
     decision: Decision[None] = Decision()
     for found in state.groups.values():
-        if isinstance(found, ClassicGroup):
-            for member in found.members.values():
-                rebalance.keep_alive(found, member, env, decision)
+        if isinstance(found, ConsumerGroup):
+            consumer_group.deadlines_after_replay(found, env, decision)
+            continue
+        for member in found.members.values():
+            rebalance.keep_alive(found, member, env, decision)
     return decision.deadlines

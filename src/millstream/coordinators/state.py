@@ -6,7 +6,7 @@ every record of the log after a start; so the state is always exactly its replay
 
 from typing import assert_never
 
-from millstream.coordinators.classic import ClassicGroup, ClassicState
+from millstream.coordinators.classic import ClassicGroup
 from millstream.coordinators.codecs.changes import (
     Change,
     CommittedOffset,
@@ -108,7 +108,6 @@ class ShardState:
     def _consumer_group(self, group_id: str) -> ConsumerGroup:
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            assert group is None or group.state is ClassicState.EMPTY, group_id
             group = self.groups[group_id] = ConsumerGroup(group_id)
         return group
 

@@ -40,6 +40,8 @@ class ApiKey(IntEnum):
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -98,6 +100,8 @@ APIS: dict[int, Api] = {
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_from=0),
         Api(ApiKey.OFFSET_DELETE, 0, 0, flexible_from=NEVER_FLEXIBLE),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_from=0),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_from=0),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible_from=0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_from=0),
     )
 }

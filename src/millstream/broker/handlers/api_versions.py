@@ -25,9 +25,18 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     return Struct(
         error_code=code,
         api_keys=listed_versions(),
-        # Kafka names an epoch as soon as features are finalized; here none is.
         finalized_features_epoch=0,
+        **features(),
     )
+
+
+def features() -> dict[str, list[Struct]]:
+    """Clients use the consumer protocol (KIP-848) only where this feature is finalized."""
+    name, level = "group.version", 1
+    return {
+        "supported_features": [Struct(name=name, min_version=1, max_version=level)],
+        "finalized_features": [Struct(name=name, max_version_level=level, min_version_level=level)],
+    }
 
 
 def listed_versions() -> list[Struct]:

@@ -1,0 +1,95 @@
+"""ConsumerGroupDescribe (69), versions 0-1: members, what they own and what they should."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.coordinators import gather
+from millstream.broker.request import Request
+from millstream.broker.topic_view import NO_OPERATIONS
+from millstream.coordinators import requests
+from millstream.coordinators.codecs.changes import Assignment
+from millstream.coordinators.consumer import ConsumerGroup, ConsumerMember
+from millstream.coordinators.epochs import chosen_assignor
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    answers = [_describe(broker, group_id) for group_id in body.group_ids]
+    return gather(answers, lambda groups: Struct(groups=groups))
+
+
+def _describe(broker: "Broker", group_id: str) -> Struct | Coroutine[Any, Any, Struct]:
+    return broker.coordinators.ask(
+        group_id,
+        lambda state, env: requests.describe_consumer(state, group_id),
+        show=lambda group: _answer(broker, group),
+        refuse=lambda error: _refuse(group_id, error),
+    )
+
+
+def _answer(broker: "Broker", group: ConsumerGroup) -> Struct:
+    stored = {member_id: member.stored for member_id, member in group.members.items()}
+    return Struct(
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=chosen_assignor(stored, broker.coordinators.settings.assignors),
+        members=[
+            _member(broker, member_id, member, group.target.get(member_id, {}))
+            for member_id, member in group.members.items()
+        ],
+        authorized_operations=NO_OPERATIONS,
+    )
+
+
+def _member(broker: "Broker", member_id: str, member: ConsumerMember, target: Assignment) -> Struct:
+    stored = member.stored
+    return Struct(
+        member_id=member_id,
+        instance_id=stored.instance_id,
+        rack_id=stored.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        subscribed_topic_names=list(stored.topics),
+        subscribed_topic_regex=stored.pattern,
+        assignment=_assignment(broker, member.current.assigned),
+        target_assignment=_assignment(broker, target),
+        member_type=_CLASSIC if member.speaks_classic else _CONSUMER,
+    )
+
+
+def _assignment(broker: "Broker", assignment: Assignment) -> Struct:
+    return Struct(
+        topic_partitions=[
+            Struct(topic_id=topic_id, topic_name=topic.name, partitions=list(partitions))
+            for topic_id, partitions in assignment.items()
+            if (topic := broker.image.topics_by_id.get(topic_id)) is not None
+        ]
+    )
+
+
+def _refuse(group_id: str, error: KafkaError) -> Struct:
+    is_unknown = error.code is KafkaCode.GROUP_ID_NOT_FOUND
+    return Struct(
+        error_code=error.code,
+        error_message=error.message,
+        group_id=group_id,
+        group_state="Dead" if is_unknown else "",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+        authorized_operations=NO_OPERATIONS,
+    )

@@ -1,0 +1,75 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1: the whole of the consumer protocol (KIP-848)."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.coordinators import requests
+from millstream.coordinators.consumer import sorted_assignment
+from millstream.coordinators.consumer_group import HeartbeatReply, HeartbeatRequest
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    owned = body.topic_partitions
+    heartbeat = HeartbeatRequest(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        client_id=request.header.client_id or "",
+        client_host=request.client_host,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topics=None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
+        pattern=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=(
+            None
+            if owned is None
+            else sorted_assignment({row.topic_id: row.partitions for row in owned})
+        ),
+        must_bring_its_id=request.version >= 1,
+    )
+    return broker.coordinators.ask(
+        body.group_id,
+        lambda state, env: requests.consumer_heartbeat(state, heartbeat, env),
+        show=_answer,
+        refuse=_refuse,
+    )
+
+
+def _answer(reply: HeartbeatReply) -> Struct:
+    assignment = None
+    if reply.assignment is not None:
+        assignment = Struct(
+            topic_partitions=[
+                Struct(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in reply.assignment.items()
+            ]
+        )
+    return Struct(
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval_ms=reply.interval_ms,
+        assignment=assignment,
+    )
+
+
+def _refuse(error: KafkaError) -> Struct:
+    return Struct(
+        error_code=error.code,
+        error_message=error.message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+        assignment=None,
+    )
