@@ -75,13 +75,24 @@ def test_zero_padding_and_a_broken_last_entry_do_not_count() -> None:
     assert len(disk.data(PATH)) == 88
 
 
-def test_replacing_equal_entries_leaves_the_file_alone() -> None:
+def test_replacing_leaves_alone_what_the_file_has_already() -> None:
     disk = MemoryFileSystem()
     entries = entry_file(disk)
     entries.replace(entry(1) + entry(2))
+    entries.flush()
     changes = entries.file.changes
     entries.replace(entry(1) + entry(2))
+    entries.flush()
     assert entries.file.changes == changes
-    entries.replace(entry(3))
-    assert bytes(disk.data(PATH)) == entry(3)
+    entries.replace(entry(1) + entry(2) + entry(3))
+    entries.flush()
+    assert entries.file.changes == changes + 1
+    entries.replace(entry(4))
+    entries.flush()
+    assert bytes(disk.data(PATH)) == entry(4)
     assert entries.count == 1
+    disk.data(PATH).extend(b"odd")
+    again = entry_file(disk)
+    again.replace(entry(4))
+    again.flush()
+    assert bytes(disk.data(PATH)) == entry(4)

@@ -110,20 +110,16 @@ class EntryFile:
             self.file.truncate(count * self.entry_bytes)
 
     def replace(self, entries: bytes) -> None:
-        """Make these the entries; the file is left alone if it has them already."""
-        if not entries and not self._exists:
-            self._forget_cache(0)
-            return
+        """Make these the entries. What the file has of them already is left alone."""
         size_bytes = self.file.size_bytes
-        is_same_size = self._exists and size_bytes == len(entries)
-        if is_same_size and (not entries or self.file.read_at(0, size_bytes) == entries):
-            self._forget_cache(len(entries))
-            return
-        if self._exists:
+        kept = self.file.read_at(0, size_bytes) if self._exists and size_bytes else b""
+        if len(kept) % self.entry_bytes or not entries.startswith(kept):
             self.file.truncate(0)
-        self._forget_cache(0)
-        self._pending += entries
-        self.flush()
+            kept = b""
+        self._forget_cache(len(kept))
+        self._pending += entries[len(kept) :]
+        if len(self._pending) >= _PENDING_BYTES_MAX:
+            self.flush()
 
     def _forget_cache(self, written_bytes: int) -> None:
         self._written = written_bytes // self.entry_bytes

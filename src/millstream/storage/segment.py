@@ -374,18 +374,13 @@ class Segment:
 
     def adopt_indexes(self, builder: "IndexBuilder") -> None:
         self.index.entries.replace(bytes(builder.index))
-        self.times.replace(bytes(builder.times))
+        self.times.replace(builder.finished_times())
         self.index_entries = len(builder.index) // offset_index.ENTRY_BYTES
         self.bytes_since_entry = builder.bytes_since_entry
         self.max_timestamp_ms = builder.max_timestamp_ms
         self.max_timestamp_offset = builder.max_timestamp_offset
         self._is_max_timestamp_known = True
         self._has_rebuilt = True
-        # Whoever opens a rolled segment takes the last entry for its largest timestamp.
-        if self.max_timestamp_ms >= 0:
-            self.times.append_if_newer(
-                timestamp_ms=self.max_timestamp_ms, offset=self.max_timestamp_offset
-            )
 
     # Removing
 
@@ -440,3 +435,10 @@ class IndexBuilder:
                 self._last_timestamp_ms = self.max_timestamp_ms
             self.bytes_since_entry = 0
         self.bytes_since_entry += batch.size_bytes
+
+    def finished_times(self) -> bytes:
+        """The time index with its last entry: that one is the segment's largest timestamp."""
+        if self.max_timestamp_ms <= self._last_timestamp_ms:
+            return bytes(self.times)
+        newest = self.max_timestamp_offset - self._base_offset
+        return bytes(self.times) + time_index.ENTRY.pack(self.max_timestamp_ms, newest)
