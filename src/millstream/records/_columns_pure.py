@@ -4,18 +4,14 @@ Used where the package was installed without a C compiler, and in tests as the r
 that the compiled module is held against. Here keys are held as BLAKE2b with 128 bits.
 """
 
-import struct
 from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
-    CRC_START,
     DELETE_HORIZON_MASK,
     HEADER_BYTES,
     MAGIC,
@@ -25,6 +21,7 @@ from millstream.records.batch import (
 )
 from millstream.records.builder import write_varint
 from millstream.records.records import RECORD_BYTES_MIN, read_varint
+from millstream.records.rewriting import Filtered, emptied, rebuilt
 
 NAME: Final = "pure Python"
 # Measured: a dict entry, a 16-byte digest and an integer.
@@ -36,7 +33,6 @@ _SPECIAL_MASK: Final = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 _INT64_MAX: Final = 2**63 - 1
 
 Bytes = bytes | bytearray | memoryview
-Filtered = tuple[int, bytes, int, int, int]
 
 
 class _Part:
@@ -247,25 +243,15 @@ class Rewriter:
         is_kept_empty = is_last or batch.last_offset in self._kept_offsets
         if batch.record_count == 0 and len(batch.records) == 0:
             if is_kept_empty:
-                self._write_rebuilt(batch, _empty(batch))
+                self.write(emptied(batch))
             return
         filtered = self.filter_records(batch.bytes, bytes(batch.records), False, False)
         if filtered is None:
             self.write(batch.bytes)
         elif filtered[0] > 0:
-            self._write_rebuilt(batch, filtered)
+            self.write(rebuilt(batch, filtered))
         elif is_kept_empty:
-            self._write_rebuilt(batch, _empty(batch))
-
-    def _write_rebuilt(self, batch: BatchView, filtered: Filtered) -> None:
-        count, records, base_timestamp_ms, max_timestamp_ms, attributes = filtered
-        rebuilt = bytearray(batch.buffer[:HEADER_BYTES]) + records
-        struct.pack_into(">i", rebuilt, 8, len(rebuilt) - 12)
-        struct.pack_into(">h", rebuilt, 21, attributes)
-        struct.pack_into(">qq", rebuilt, 27, base_timestamp_ms, max_timestamp_ms)
-        struct.pack_into(">i", rebuilt, 57, count)
-        struct.pack_into(">I", rebuilt, 17, crc32c(memoryview(rebuilt)[CRC_START:]))
-        self.write(rebuilt)
+            self.write(emptied(batch))
 
     def filter_records(
         self, header_bytes: Bytes, records: Bytes, is_kept_whole: bool, is_horizon_due: bool
@@ -337,12 +323,6 @@ class Rewriter:
         """Native 64-bit integers, four to a mark."""
         data, self._marks = self._marks.tobytes(), array("q")
         return data
-
-
-def _empty(batch: BatchView) -> Filtered:
-    """Only the header: offsets, producer and sequence, no records."""
-    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
-    return 0, b"", -1, batch.max_timestamp_ms, attributes
 
 
 def _shifted(part: _Part, records: Bytes, shift_ms: int) -> bytes:

@@ -17,10 +17,10 @@ from millstream.model import Codec
 from millstream.records import _columns_pure
 from millstream.records.batch import HEADER_BYTES, BatchView, split_batches
 from millstream.records.compression import decompress
+from millstream.records.rewriting import Filtered
 from millstream.records.validation import DECODED_BYTES_MAX
 
 Bytes = bytes | bytearray | memoryview
-Filtered = tuple[int, bytes, int, int, int]
 INT64_MAX: Final = 2**63 - 1
 
 

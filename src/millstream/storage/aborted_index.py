@@ -31,11 +31,11 @@ class AbortedIndex:
         self.entries = entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        self.entries.append(_pack(aborted))
+        self.entries.append(pack(aborted))
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Make these the entries."""
-        self.entries.replace(b"".join(_pack(aborted) for aborted in transactions))
+        self.entries.replace(b"".join(pack(aborted) for aborted in transactions))
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         """In the order of their last offsets. Raises ValueError on an unknown version."""
@@ -76,7 +76,7 @@ class AbortedIndex:
         self.entries.truncate(kept)
 
 
-def _pack(aborted: AbortedTransaction) -> bytes:
+def pack(aborted: AbortedTransaction) -> bytes:
     return ENTRY.pack(
         _VERSION,
         aborted.producer_id,

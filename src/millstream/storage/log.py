@@ -70,7 +70,7 @@ class Log:
         self.high_watermark = next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments)
         self.epochs = EpochCache(epochs, lambda: self.next_offset)
-        self._cache = cache
+        self.cache = cache
         self._snapshots = snapshots
         # An empty log has no producers; of others they are read when first needed.
         self._producers: ProducerStates | None = ProducerStates() if next_offset == 0 else None
@@ -276,7 +276,7 @@ class Log:
         path = f"{self.directory}/{layout.EPOCHS_FILE}"
         data = format_epochs(self.epochs.entries)
         try:
-            write_file(self._cache.file_system, path, data, is_synced=False)
+            write_file(self.cache.file_system, path, data, is_synced=False)
         except OSError as error:
             raise storage_failure(error, self.directory) from error
         self.epochs.is_changed = False
@@ -312,7 +312,7 @@ class Log:
             producers.next_offset = self.next_offset
             self._snapshots.take(producers, keep=self._segment_bases())
             new = create_segment(
-                self._cache, self.directory, base_offset, self.config, now_ms=now_ms
+                self.cache, self.directory, base_offset, self.config, now_ms=now_ms
             )
         except OSError as error:
             raise storage_failure(error, self.directory) from error
@@ -426,7 +426,7 @@ class Log:
         """Drop everything; the next record gets `offset`."""
         self._unsynced.truncations += 1
         self._remove_segments(list(self.segments), 0)
-        new = create_segment(self._cache, self.directory, offset, self.config, now_ms=0)
+        new = create_segment(self.cache, self.directory, offset, self.config, now_ms=0)
         self.segments.append(new)
         self._active = new
         self._unsynced.files[new.file] = None
@@ -489,6 +489,14 @@ class Log:
             except OSError as error:
                 raise storage_failure(error, self.directory) from error
             self._deleted.add(marked, due_ms=now_ms + self.config.file_delete_delay_ms)
+
+    def replace_segments(self, old: list[Segment], new: Segment, now_ms: int) -> None:
+        """Put a compacted segment in the place of those that it was made from."""
+        at = self.segments.index(old[0])
+        self._remove_segments(old, now_ms)
+        self.segments.insert(at, new)
+        self.size_bytes += new.size_bytes
+        self._unsynced.directories[self.directory] = None
 
     def schedule_removal(self, file: LogFile) -> None:
         self._deleted.add([file], due_ms=0)

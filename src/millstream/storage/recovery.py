@@ -29,6 +29,7 @@ from millstream.storage.scan import SegmentScan, has_intact_batch
 from millstream.storage.segment import Segment
 from millstream.storage.segment_files import create_segment, make_segment
 from millstream.storage.snapshots import Snapshots
+from millstream.storage.swapping import finish_swaps
 from millstream.storage.values import CorruptLog, LogConfig
 
 _COPY_BYTES = 1 << 20
@@ -70,8 +71,12 @@ def recover_log(
     device: int,
     report: Callable[[str], None],
 ) -> Log:
-    """Open the log in `directory`. Raises CorruptLog, and then has changed nothing."""
-    found = {info.name: info for info in cache.file_system.list(directory)}
+    """Open the log in `directory`. Raises CorruptLog, and then has changed nothing but that
+    a compaction which had been decided is finished."""
+    names = cache.file_system.list(directory)
+    if finish_swaps(directory, names, cache):
+        names = cache.file_system.list(directory)
+    found = {info.name: info for info in names}
     segments = _find_segments(directory, config, found, cache=cache, now_ms=circumstances.now_ms)
     topic_id = _read_topic_id(directory, found, segments, circumstances, cache)
     end = _find_end(segments, config, circumstances, cache=cache, report=report)
@@ -132,14 +137,7 @@ def _find_segments(
     bases = []
     for name in found:
         parsed = layout.parse_segment_file(name)
-        if parsed is None:
-            continue
-        if parsed.suffix.endswith(layout.SWAP_SUFFIX):
-            raise CorruptLog(
-                f"{directory} holds {name}, a compaction that Apache Kafka did not finish:"
-                " start and stop Apache Kafka on this directory once"
-            )
-        if parsed.suffix == layout.LOG_SUFFIX:
+        if parsed is not None and parsed.suffix == layout.LOG_SUFFIX:
             bases.append(parsed.base_offset)
     return [
         make_segment(cache, directory, base, config, found=found, now_ms=now_ms)

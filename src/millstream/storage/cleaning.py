@@ -1,0 +1,418 @@
+"""One round of compaction over the files of a partition: segments in, `.cleaned` files out.
+
+A round is described by plain values and touches no `Log`, so that it can run in a thread
+or in another process while the log goes on. It reads segments that no longer change, and
+writes new ones under names that a start ignores. What it wrote is on the disk when it is
+handed out; giving it its real name is the business of `swapping`.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.columns import (
+    IMPLEMENTATION,
+    Implementation,
+    Rewriter,
+    Stop,
+    unpacked_records,
+)
+from millstream.records.rewriting import emptied, rebuilt
+from millstream.storage import aborted_index, layout, offset_index, time_index
+from millstream.storage.aborted_index import AbortedTransaction
+from millstream.storage.compaction import Span, Transactions, group_segments, is_horizon_past
+from millstream.storage.files import FileSystem
+from millstream.storage.values import LogConfig
+
+BUFFER_BYTES_MIN: Final = 64 * 1024
+_MARK: Final = struct.Struct("=qqqq")
+
+
+class CannotClean(Exception):
+    """The partition's files are not what they should be. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """All that a round needs to know."""
+
+    directory: str
+    # From the log's first to the last that may be touched.
+    spans: tuple[Span, ...]
+    first_dirty_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    # Batches that keep their header for the producer's sequence: their last offsets.
+    kept_offsets: tuple[int, ...]
+    # Producers that have written nothing since their last marker: id and epoch.
+    kept_markers: tuple[tuple[int, int], ...]
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    # Memory for keys, and how full it may get.
+    keys_bytes: int
+    load_factor: float
+    buffer_bytes: int
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> "Round":
+        spans = tuple(Span(**each) for each in plain.pop("spans"))
+        aborted = tuple(AbortedTransaction(**each) for each in plain.pop("aborted"))
+        markers = tuple((each[0], each[1]) for each in plain.pop("kept_markers"))
+        offsets = tuple(plain.pop("kept_offsets"))
+        return cls(
+            spans=spans, aborted=aborted, kept_markers=markers, kept_offsets=offsets, **plain
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedSegment:
+    """A finished `.cleaned` segment, and what it is to replace."""
+
+    base_offset: int
+    replaced_offsets: tuple[int, ...]
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    index_bytes: int
+    time_index_bytes: int
+    # -1 when there is no such file.
+    aborted_index_bytes: int
+    # Of the whole round: keys in the dirty part, and how far it is clean afterwards.
+    keys: int
+    end_offset: int
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> "CleanedSegment":
+        return cls(**{**plain, "replaced_offsets": tuple(plain["replaced_offsets"])})
+
+
+def clean(
+    what: Round,
+    file_system: FileSystem,
+    *,
+    moved: Callable[[int], None],
+    implementation: Implementation = IMPLEMENTATION,
+) -> Iterator[CleanedSegment]:
+    """The new segments, one after the other. Raises CannotClean and OSError.
+
+    `moved` is told how many bytes were read or written, often; it may wait, or raise to
+    end the round. Each segment is to be in place before the next is asked for: what goes
+    from a later one may rest on what went from an earlier one.
+    """
+    work = _Work(what, file_system, moved, implementation)
+    end_offset = work.read_keys()
+    spans = [span for span in what.spans if span.base_offset < end_offset]
+    limits = LogConfig(
+        segment_bytes=what.segment_bytes, segment_index_bytes=what.segment_index_bytes
+    )
+    transactions = Transactions(what.aborted, from_offset=what.spans[0].base_offset)
+    for group in group_segments(spans, limits):
+        yield work.write_segment(group, transactions, end_offset)
+
+
+class _Work:
+    def __init__(
+        self,
+        what: Round,
+        file_system: FileSystem,
+        moved: Callable[[int], None],
+        implementation: Implementation,
+    ) -> None:
+        self._what = what
+        self._file_system = file_system
+        self._moved = moved
+        self._implementation = implementation
+        # Never more than there are offsets: a small log needs little memory.
+        dirty = what.spans[-1].next_offset - what.first_dirty_offset
+        room = int(what.keys_bytes / implementation.ENTRY_BYTES * what.load_factor)
+        self._keys = implementation.KeyMap(max(1, min(room, dirty)), what.load_factor)
+
+    def _path(self, base_offset: int, suffix: str) -> str:
+        return f"{self._what.directory}/{layout.offset_file_name(base_offset, suffix)}"
+
+    def _chunks(self, span: Span) -> Iterator["_Chunk"]:
+        """The segment's bytes, in pieces that start with a batch."""
+        path = self._path(span.base_offset, layout.LOG_SUFFIX)
+        descriptor = self._file_system.open(path, create=False)
+        try:
+            length = max(self._what.buffer_bytes, BUFFER_BYTES_MIN)
+            position = 0
+            while position < span.size_bytes:
+                wanted = min(length, span.size_bytes - position)
+                data = self._file_system.read_at(descriptor, wanted, position)
+                chunk = _Chunk(path, position, data, position + len(data) == span.size_bytes)
+                yield chunk
+                if chunk.done == 0:
+                    length = chunk.first_batch_bytes(span.size_bytes)
+                self._moved(chunk.done)
+                position += chunk.done
+        finally:
+            self._file_system.close(descriptor)
+
+    # Reading keys
+
+    def read_keys(self) -> int:
+        """Fill the map from the dirty part; the offset up to which that went."""
+        start = self._what.first_dirty_offset
+        transactions = Transactions(self._what.aborted, from_offset=start)
+        end_offset = start
+        for span in self._what.spans:
+            if span.next_offset <= start:
+                continue
+            if not self._read_keys_of(span, transactions):
+                end_offset = self._keys.latest_offset + 1
+                if end_offset <= start:
+                    raise CannotClean(
+                        f"the keys of one batch at offset {start} do not fit in"
+                        f" {self._what.keys_bytes} bytes (log.cleaner.dedupe.buffer.size)"
+                    )
+                return end_offset
+            end_offset = span.next_offset
+            self._keys.latest_offset = end_offset - 1
+        return end_offset
+
+    def _read_keys_of(self, span: Span, transactions: Transactions) -> bool:
+        """False when the map is full."""
+        start = self._what.first_dirty_offset
+        for chunk in self._chunks(span):
+            while True:
+                chunk.done, stop = self._keys.add_batches(chunk.data, chunk.done, start)
+                if stop == Stop.SPECIAL:
+                    batch = chunk.next_batch()
+                    if batch.last_offset >= start:
+                        stop = self._add_special(batch, transactions, chunk)
+                if stop == Stop.FULL:
+                    return False
+                if stop == Stop.DAMAGED:
+                    raise chunk.damaged()
+                if stop == Stop.END:
+                    break
+                chunk.done += batch.size_bytes
+        return True
+
+    def _add_special(self, batch: BatchView, transactions: Transactions, chunk: "_Chunk") -> Stop:
+        """SPECIAL when the batch is in, so that the caller goes on behind it."""
+        keys = self._keys
+        with chunk.errors():
+            if batch.is_control:
+                transactions.is_marker_needless(batch)
+            elif not transactions.is_aborted(batch):
+                stop = keys.add_records(
+                    unpacked_records(batch),
+                    batch.base_offset,
+                    batch.last_offset_delta,
+                    batch.record_count,
+                    self._what.first_dirty_offset,
+                )
+                if stop != Stop.END:
+                    return Stop(stop)
+        keys.latest_offset = batch.last_offset
+        return Stop.SPECIAL
+
+    # Writing segments
+
+    def write_segment(
+        self, group: Sequence[Span], transactions: Transactions, end_offset: int
+    ) -> CleanedSegment:
+        what = self._what
+        base_offset = group[0].base_offset
+        rewriter = self._implementation.Rewriter(
+            self._keys,
+            what.kept_offsets,
+            what.now_ms,
+            what.delete_retention_ms,
+            what.index_interval_bytes,
+        )
+        marks = bytearray()
+        with _NewFile(
+            self._file_system, self._path(base_offset, layout.LOG_SUFFIX + layout.CLEANED_SUFFIX)
+        ) as log_file:
+            for span in group:
+                is_last = span is group[-1]
+                for chunk in self._chunks(span):
+                    self._rewrite(chunk, rewriter, transactions, is_last and chunk.is_end)
+                    data = rewriter.take_bytes()
+                    log_file.append(data)
+                    self._moved(len(data))
+                    marks += rewriter.take_marks()
+            log_file.sync()
+        sizes = self._write_indexes(base_offset, rewriter, marks, transactions)
+        # The names too: a swap may only begin when all of it survives a power cut.
+        self._file_system.sync_directory(what.directory)
+        return CleanedSegment(
+            base_offset=base_offset,
+            replaced_offsets=tuple(span.base_offset for span in group),
+            bytes_before=sum(span.size_bytes for span in group),
+            bytes_after=rewriter.position,
+            records_before=rewriter.records_read,
+            records_after=rewriter.records_kept,
+            index_bytes=sizes[0],
+            time_index_bytes=sizes[1],
+            aborted_index_bytes=sizes[2],
+            keys=self._keys.count,
+            end_offset=end_offset,
+        )
+
+    def _rewrite(
+        self, chunk: "_Chunk", rewriter: Rewriter, transactions: Transactions, is_end: bool
+    ) -> None:
+        while True:
+            chunk.done, stop = rewriter.rewrite_batches(chunk.data, chunk.done, is_end)
+            if stop == Stop.DAMAGED:
+                raise chunk.damaged()
+            if stop == Stop.END:
+                return
+            batch = chunk.next_batch()
+            is_last = is_end and chunk.done + batch.size_bytes == len(chunk.data)
+            with chunk.errors():
+                self._rewrite_special(batch, rewriter, transactions, is_last)
+            chunk.done += batch.size_bytes
+
+    def _rewrite_special(
+        self, batch: BatchView, rewriter: Rewriter, transactions: Transactions, is_last: bool
+    ) -> None:
+        """Compressed, transactional and control batches."""
+        is_kept_empty = is_last or self._is_last_of_producer(batch)
+        if batch.is_control:
+            is_needless = transactions.is_marker_needless(batch)
+            is_dropped = is_needless and is_horizon_past(batch, self._what.now_ms)
+        else:
+            is_needless = False
+            is_dropped = transactions.is_aborted(batch)
+        if is_dropped or batch.record_count == 0:
+            if is_kept_empty:
+                rewriter.write(emptied(batch))
+            return
+        filtered = rewriter.filter_records(
+            batch.buffer[:HEADER_BYTES],
+            unpacked_records(batch),
+            batch.is_control,
+            is_needless,
+        )
+        if filtered is None:
+            rewriter.write(batch.bytes)
+        elif filtered[0]:
+            rewriter.write(rebuilt(batch, filtered))
+        elif is_kept_empty:
+            rewriter.write(emptied(batch))
+
+    def _is_last_of_producer(self, batch: BatchView) -> bool:
+        if batch.producer_id < 0:
+            return False
+        if batch.is_control:
+            return (batch.producer_id, batch.producer_epoch) in self._what.kept_markers
+        return batch.last_offset in self._what.kept_offsets
+
+    def _write_indexes(
+        self,
+        base_offset: int,
+        rewriter: Rewriter,
+        marks: bytearray,
+        transactions: Transactions,
+    ) -> tuple[int, int, int]:
+        """The three index files; their sizes, -1 for one that there is no need for."""
+        offsets, times = bytearray(), bytearray()
+        newest_ms = -1
+        for position, last_offset, timestamp_ms, timestamp_offset in _MARK.iter_unpack(marks):
+            offsets += offset_index.ENTRY.pack(last_offset - base_offset, position)
+            if timestamp_ms > newest_ms:
+                times += time_index.ENTRY.pack(timestamp_ms, timestamp_offset - base_offset)
+                newest_ms = timestamp_ms
+        if rewriter.max_timestamp_ms > newest_ms:
+            newest_offset = rewriter.max_timestamp_offset - base_offset
+            times += time_index.ENTRY.pack(rewriter.max_timestamp_ms, newest_offset)
+        aborted = b"".join(aborted_index.pack(each) for each in transactions.take_still_aborted())
+        self._write_index(base_offset, layout.INDEX_SUFFIX, offsets)
+        self._write_index(base_offset, layout.TIME_INDEX_SUFFIX, times)
+        if aborted:
+            self._write_index(base_offset, layout.ABORTED_INDEX_SUFFIX, aborted)
+        return len(offsets), len(times), len(aborted) or -1
+
+    def _write_index(self, base_offset: int, suffix: str, entries: bytes | bytearray) -> None:
+        path = self._path(base_offset, suffix + layout.CLEANED_SUFFIX)
+        with _NewFile(self._file_system, path) as file:
+            file.append(entries)
+            file.sync()
+
+
+class _Chunk:
+    """A piece of a segment; `done` is how much of it was used."""
+
+    def __init__(self, path: str, position: int, data: bytes, is_end: bool) -> None:
+        self._path = path
+        self._position = position
+        self.data = data
+        self.is_end = is_end
+        self.done = 0
+
+    def next_batch(self) -> BatchView:
+        """The batch at `done`, of which it is known that it is whole."""
+        return BatchView(memoryview(self.data)[self.done :])
+
+    def first_batch_bytes(self, file_bytes: int) -> int:
+        """How much has to be read for a batch that is larger than the chunk."""
+        if not self.is_end and len(self.data) >= HEADER_BYTES:
+            size_bytes = BatchView(memoryview(self.data)).size_bytes
+            if len(self.data) < size_bytes <= file_bytes - self._position:
+                return size_bytes
+        raise self.damaged()
+
+    def damaged(self) -> CannotClean:
+        return CannotClean(
+            f"{self._path}: no intact batch at position {self._position + self.done}"
+        )
+
+    def errors(self) -> "_Errors":
+        return _Errors(self)
+
+
+class _Errors:
+    """Turns a ValueError of the record readers into one that names the place."""
+
+    def __init__(self, chunk: _Chunk) -> None:
+        self._chunk = chunk
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValueError):
+            raise CannotClean(f"{self._chunk.damaged()} ({error})") from error
+
+
+class _NewFile:
+    """A file that is written from its beginning, over whatever was there."""
+
+    def __init__(self, file_system: FileSystem, path: str) -> None:
+        self._file_system = file_system
+        self._descriptor = file_system.open(path, create=True)
+        self._position = 0
+        try:
+            file_system.truncate(self._descriptor, 0)
+        except OSError:
+            file_system.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> "_NewFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file_system.close(self._descriptor)
+
+    def append(self, data: bytes | bytearray) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._file_system.write_at(self._descriptor, rest, self._position)
+            self._position += written
+            rest = rest[written:]
+
+    def sync(self) -> None:
+        self._file_system.sync(self._descriptor)
