@@ -153,3 +153,13 @@ def test_the_lock_is_held_against_other_processes(tmp_path: Path) -> None:
 def test_the_identity_of_boot_and_mount_is_stable(tmp_path: Path) -> None:
     system = OsFileSystem()
     assert system.identity(str(tmp_path)) == system.identity(str(tmp_path))
+
+
+def test_a_file_closed_while_pinned_gives_its_descriptor_back_at_the_end() -> None:
+    disk = MemoryFileSystem()
+    file = make_file(DescriptorCache(disk, 10), "/file")
+    descriptor = file.pin()
+    file.close()
+    assert file.descriptor == descriptor
+    file.unpin()
+    assert disk.open_count == 0
