@@ -15,7 +15,7 @@ from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
-from millstream.model import INTERNAL_TOPICS, TopicPartition
+from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import LogConfig
 
@@ -182,6 +182,9 @@ class Topics:
                 log.error("partition %s is offline: %s", where, offline_reason)
                 continue
             partition_log.update_config(config)
+            if partition_log.topic_id == NO_TOPIC_ID:
+                # From before there were ids, or the power went while it was created.
+                partition_log.give_topic_id(state.topic_id)
             epoch = state.partitions[where.partition].leader_epoch
             partition_log.epochs.assign(epoch, partition_log.next_offset)
             broker.partitions.add(

@@ -19,7 +19,7 @@ from millstream.records.validation import BatchRules, check_produced
 from millstream.storage import layout, lookup, retention
 from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.checkpoints import format_epochs
+from millstream.storage.checkpoints import format_epochs, format_partition_metadata
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
 from millstream.storage.incoming import ready_to_append, recompressed, replicated_batches
@@ -531,6 +531,18 @@ class Log:
         for segment in self.segments[self._segment_number(synced_offset) :]:
             segment.file.is_dirty = True
             self._unsynced.files[segment.file] = None
+        self._unsynced.directories[self.directory] = None
+
+    def give_topic_id(self, topic_id: TopicId) -> None:
+        """Write down whose log this is, where the directory does not say."""
+        path = f"{self.directory}/{layout.PARTITION_METADATA_FILE}"
+        data = format_partition_metadata(topic_id)
+        try:
+            write_file(self.cache.file_system, path, data, is_synced=False)
+        except OSError as error:
+            raise storage_failure(error, self.directory) from error
+        self.topic_id = topic_id
+        self._unsynced.paths[path] = None
         self._unsynced.directories[self.directory] = None
 
     def mark_created(self, parent: str) -> None:

@@ -1,0 +1,29 @@
+"""What a start does to a directory that a crash left half done."""
+
+from pathlib import Path
+
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from tests.broker.test_handlers import batch, fetch, produce
+from tests.support.raw_client import RawClient
+
+
+def test_a_partition_whose_id_a_power_cut_took_gets_it_back(tmp_path: Path) -> None:
+    """It was created, not yet synced, when the power went. Once records are promised to be
+    in it, the next start must not find the empty file and take it for damage."""
+    running = Broker(data_dir=tmp_path / "data", topics={"t": 1})
+    with running:
+        pass
+    metadata = tmp_path / "data" / "t-0" / "partition.metadata"
+    written = metadata.read_bytes()
+    (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "data" / "millstream-boot").write_text("another boot")
+    metadata.write_bytes(b"")
+    running = Broker(data_dir=tmp_path / "data")
+    for value in (b"first", b"second"):
+        with running, RawClient(running.bootstrap) as client:
+            assert produce(client, "t", batch(value), acks=-1).error_code == 0
+        assert metadata.read_bytes() == written
+    with running, RawClient(running.bootstrap) as client:
+        assert fetch(client, "t", 0).high_watermark == 2
+        assert client.ask(ApiKey.METADATA, 1, topics=None).topics[0].error_code == 0
