@@ -17,6 +17,9 @@ from millstream.coordinators.codecs.changes import Change
 from millstream.coordinators.settings import GroupSettings
 
 R = TypeVar("R")
+# A record as a value, and what a decision may know.
+C = TypeVar("C")
+E = TypeVar("E")
 
 
 class Ticket:
@@ -71,16 +74,34 @@ class Deadline:
     is_new_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerEpoch:
+    """Who writes in a transaction."""
+
+    producer_id: int
+    epoch: int
+
+
 @dataclass(slots=True)
-class Decision(Generic[R]):
+class DecisionOf(Generic[R, C, E]):
     """`reply` is for who asked; None says that the ticket waits.
 
     `replies` are for others who waited; a KafkaError among them is raised to its waiter.
     `then` is decided at once after the records have been applied, and its reply counts.
+    `transaction` makes the records count only once that producer's transaction is committed.
+    `when_committed` names what the owner of the shard acts upon once the records are safe.
     """
 
     reply: R | None = None
-    records: list[Change] = field(default_factory=list)
+    records: list[C] = field(default_factory=list)
     replies: list[tuple[Ticket, object]] = field(default_factory=list)
     deadlines: list[Deadline] = field(default_factory=list)
-    then: "Callable[[Env], Decision[R]] | None" = None
+    then: "Callable[[E], DecisionOf[R, C, E]] | None" = None
+    transaction: ProducerEpoch | None = None
+    when_committed: list[str] = field(default_factory=list)
+
+
+class Decision(DecisionOf[R, Change, Env], Generic[R]):
+    """A decision of the group coordinator."""
+
+    __slots__ = ()

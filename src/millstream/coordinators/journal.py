@@ -1,9 +1,10 @@
 """One shard of the coordinator: a partition of the internal topic, and its state.
 
-    request -> decide -> append -> apply -> reply, once everything the group has in the
-    log is committed
+    request -> decide -> append -> apply -> reply, once everything that concerns the same
+    name is committed
 
-A reply, also one that only reads, leaves when the last record applied to its group is
+A name is a group or a transactional id; a `Machine` says which of them a shard is of. A
+reply, also one that only reads, leaves when the last record applied to its name is
 committed; so nobody is shown what a crash can take back. When an append fails there is no
 undo: the state is dropped, whoever waits is told NOT_COORDINATOR, and the log is replayed.
 
@@ -13,44 +14,87 @@ The log is reached through a `Port` only. Decisions are made elsewhere.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
-from millstream.coordinators.codecs.changes import Change
-from millstream.coordinators.codecs.table import KeyValue, decode, encode
+from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.deadlines import Deadlines
-from millstream.coordinators.decision import Deadline, DeadlineKey, Decision, Env, Ticket
-from millstream.coordinators.requests import deadline_is_over, deadlines_after_replay
-from millstream.coordinators.state import ShardState
+from millstream.coordinators.decision import (
+    Deadline,
+    DeadlineKey,
+    DecisionOf,
+    ProducerEpoch,
+    Ticket,
+)
 from millstream.errors import KafkaCode, KafkaError
+from millstream.records.control import ControlType, EndTransactionMarker
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-Decide = Callable[[ShardState, Env], Decision[R]]
+C = TypeVar("C")
+E = TypeVar("E")
+S = TypeVar("S")
+Decide = Callable[[S, E], DecisionOf[R, C, E]]
 
 # A decision is one batch, written whole or not at all; only a huge group needs several.
 BATCH_BYTES_MAX: Final = 900_000
 _RECORD_OVERHEAD_BYTES: Final = 32
 
 
+@dataclass(slots=True)
+class LoggedBatch:
+    """A batch as the log has it: records, or the end of a transaction."""
+
+    records: list[KeyValue]
+    # The transaction that the records are part of, or that the marker ends.
+    producer_id: int = -1
+    marker: ControlType | None = None
+
+
 class Port(Protocol):
     """The partition under a shard: of this node, or of another one over a link."""
 
-    def append(self, records: Sequence[KeyValue]) -> int:
+    def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
         """Write one batch; the offset after it. Raises KafkaError, and then wrote nothing."""
+        ...
+
+    def append_marker(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
+        """End a transaction; the offset after the marker, None if it was there already."""
         ...
 
     def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
         """What a reply has to wait for; None when everything below is committed."""
         ...
 
-    def read(self, offset: int) -> tuple[list[KeyValue], int] | None:
-        """Some records from `offset` on, and where to go on; None at the end."""
+    def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
+        """Some batches from `offset` on, and where to go on; None at the end."""
         ...
 
     @property
     def start_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine(Generic[S, C, E]):
+    """What makes a shard one of groups or one of transactions.
+
+    `apply`, `apply_pending` and `end_transaction` alone change what must survive a restart.
+    A pending record counts once its producer's transaction is committed.
+    """
+
+    new_state: Callable[[], S]
+    encode: Callable[[C], KeyValue]
+    decode: Callable[[bytes, bytes | None], C | None]
+    apply: Callable[[S, C], None]
+    apply_pending: Callable[[S, C, int], None]
+    # (state, producer id, is it a commit): the names that this concerns.
+    end_transaction: Callable[[S, int, bool], Iterable[str]]
+    # The groups, or transactional ids: each has its own end in the log.
+    names: Callable[[S], Iterable[str]]
+    deadline_is_over: Callable[[S, DeadlineKey, E], DecisionOf[None, C, E]]
+    after_replay: Callable[[S, E], DecisionOf[None, C, E]]
 
 
 class ShardStatus(Enum):
@@ -59,32 +103,37 @@ class ShardStatus(Enum):
     CLOSED = "closed"
 
 
-class Shard:
-    def __init__(self, name: str, port: Port, env: Callable[[Ticket], Env]) -> None:
+class Shard(Generic[S, C, E]):
+    def __init__(
+        self, name: str, machine: Machine[S, C, E], port: Port, env: Callable[[Ticket], E]
+    ) -> None:
         self.name = name
         self.status = ShardStatus.LOADING
-        self.state = ShardState()
+        self.state = machine.new_state()
         self.deadlines = Deadlines()
+        self._machine = machine
         self._port = port
         self._env = env
         self._waiting: dict[Ticket, asyncio.Future[object]] = {}
-        # The end of the last record of each group, as long as it may be uncommitted.
-        self._group_ends: dict[str, int] = {}
+        # The end of the last record of each name, as long as it may be uncommitted.
+        self._ends: dict[str, int] = {}
         self._end = 0
-        self._on_failure: Callable[[Shard], None] = lambda shard: None
+        self._due_when_committed: list[str] = []
+        self._on_failure: Callable[[Shard[S, C, E]], None] = lambda shard: None
+        self._on_committed: Callable[[Shard[S, C, E], str], None] = lambda shard, name: None
 
     # -- replay -----------------------------------------------------------------------
 
     async def load(self) -> None:
         """Replay the log, in steps that let the loop serve others in between."""
-        state = ShardState()
+        state = self._machine.new_state()
         offset = self._port.start_offset
         count = 0
         while (step := self._port.read(offset)) is not None:
-            records, offset = step
-            for key, value in records:
-                apply_record(state, key, value)
-            count += len(records)
+            batches, offset = step
+            for batch in batches:
+                self._replay(state, batch)
+                count += len(batch.records)
             await asyncio.sleep(0)
         if self.status is ShardStatus.CLOSED:
             return
@@ -92,21 +141,49 @@ class Shard:
         self.status = ShardStatus.ACTIVE
         self._end = offset
         # Read back, but who knows whether it was ever synced: until it is, nobody sees it.
-        self._group_ends = dict.fromkeys(state.groups, offset)
-        self._set_deadlines(deadlines_after_replay(state, self._env(Ticket())))
+        names = list(self._machine.names(state))
+        self._ends = dict.fromkeys(names, offset)
+        decision = self._machine.after_replay(state, self._env(Ticket()))
+        self._set_deadlines(decision.deadlines)
+        self._due_when_committed += decision.when_committed
+        self._act_when_committed()
         if count:
-            log.info("loaded %s: %d records, %d groups", self.name, count, len(state.groups))
+            log.info("loaded %s: %d records, %d names", self.name, count, len(names))
 
-    def on_failure(self, call: Callable[["Shard"], None]) -> None:
+    def _replay(self, state: S, batch: LoggedBatch) -> None:
+        machine = self._machine
+        if batch.marker is not None:
+            machine.end_transaction(state, batch.producer_id, batch.marker is ControlType.COMMIT)
+            return
+        for key, value in batch.records:
+            try:
+                change = machine.decode(key, value)
+            except ValueError as error:
+                # One record that nobody can read must not take the others with it.
+                log.warning("skipping a record that cannot be read: %s (key %s)", error, key.hex())
+                continue
+            if change is None:
+                continue
+            if batch.producer_id >= 0:
+                machine.apply_pending(state, change, batch.producer_id)
+            else:
+                machine.apply(state, change)
+
+    def on_failure(self, call: "Callable[[Shard[S, C, E]], None]") -> None:
         self._on_failure = call
+
+    def on_committed(self, call: "Callable[[Shard[S, C, E], str], None]") -> None:
+        """Whom to tell of what a decision named in `when_committed`."""
+        self._on_committed = call
 
     def drop(self, status: ShardStatus, reason: str) -> None:
         """Forget everything; whoever waits has to look for the coordinator again."""
         log.warning("dropping %s: %s", self.name, reason)
         self.status = status
-        self.state = ShardState()
+        self.state = self._machine.new_state()
         self.deadlines = Deadlines()
-        self._group_ends.clear()
+        self._ends.clear()
+        self._due_when_committed.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             settle(future, KafkaError(KafkaCode.NOT_COORDINATOR))
@@ -129,19 +206,21 @@ class Shard:
             case ShardStatus.ACTIVE:
                 return
 
-    def submit(self, group_id: str, decide: "Decide[R]") -> "R | asyncio.Future[R]":
+    def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
         """The reply, or what will hold it. Raises KafkaError where the answer is one."""
         self.require_active()
         ticket = Ticket()
         try:
-            reply = self._run(group_id, decide, ticket)
+            reply = self._run(name, decide, ticket)
         except KafkaError as error:
             reply = error
         if reply is None:
             waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             self._waiting[ticket] = waiting
+            self._act_when_committed()
             return cast("asyncio.Future[R]", waiting)
-        wait = self._wait(group_id)
+        wait = self._wait(name)
+        self._act_when_committed()
         if wait is not None:
             later: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             self._answer_after(wait, later, reply)
@@ -150,14 +229,34 @@ class Shard:
             raise reply
         return cast("R", reply)
 
-    def run(self, group_id: str, decide: "Decide[None]") -> None:
+    def run(self, name: str, decide: "Decide[S, E, None, C]") -> None:
         """A decision that nobody asked for. What it answers goes to those who wait."""
         if self.status is not ShardStatus.ACTIVE:
             return
         try:
-            self._run(group_id, decide, Ticket())
+            self._run(name, decide, Ticket())
         except KafkaError as error:
-            log.warning("%s group %s: %s", self.name, group_id, error)
+            log.warning("%s %s: %s", self.name, name, error)
+        self._act_when_committed()
+
+    def end_transaction(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
+        """Write a producer's marker, and let its pending records count or go.
+
+        The offset after it; None if it was there already. Raises KafkaError."""
+        self.require_active()
+        try:
+            end = self._port.append_marker(marker, producer)
+        except KafkaError as error:
+            if error.code is KafkaCode.KAFKA_STORAGE_ERROR:
+                self._fail(error)
+            raise
+        if end is None:
+            return None
+        self._end = end
+        is_commit = marker.type is ControlType.COMMIT
+        for name in self._machine.end_transaction(self.state, producer.producer_id, is_commit):
+            self._ends[name] = end
+        return end
 
     def deadlines_are_over(self, uptime_ms: int) -> None:
         for key in self.deadlines.due(uptime_ms):
@@ -166,40 +265,68 @@ class Shard:
                 return
 
     def _deadline_is_over(self, key: DeadlineKey) -> None:
-        self.run(key.group_id, lambda state, env: deadline_is_over(state, key, env))
+        decide = self._machine.deadline_is_over
+        self.run(key.group_id, lambda state, env: decide(state, key, env))
 
-    def _run(self, group_id: str, decide: "Decide[R]", ticket: Ticket) -> object:
+    def _run(self, name: str, decide: "Decide[S, E, R, C]", ticket: Ticket) -> object:
         """Decide, append, apply; the reply for the ticket, None while it has to wait."""
         env = self._env(ticket)
         decision = decide(self.state, env)
         own: object = None
         while True:
-            self._append(group_id, decision.records)
+            self._append(name, decision.records, decision.transaction)
             self._set_deadlines(decision.deadlines)
+            self._due_when_committed += decision.when_committed
             for waiter, reply in decision.replies:
                 if waiter is ticket:
                     own = reply
                 else:
-                    self._deliver(group_id, waiter, reply)
+                    self._deliver(name, waiter, reply)
             if decision.reply is not None:
                 own = decision.reply
             if decision.then is None:
                 return own
             decision = decision.then(env)
 
-    def _append(self, group_id: str, changes: Sequence[Change]) -> None:
+    def _append(self, name: str, changes: Sequence[C], transaction: ProducerEpoch | None) -> None:
         if not changes:
             return
+        machine = self._machine
         try:
-            for batch in split_batches([encode(change) for change in changes]):
-                self._end = self._port.append(batch)
+            for batch in split_batches([machine.encode(change) for change in changes]):
+                self._end = self._port.append(batch, transaction)
         except KafkaError as error:
-            self.drop(ShardStatus.LOADING, f"an append failed: {error}")
-            self._on_failure(self)
+            if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:
+                # The producer is outdated, not the shard, and nothing was written.
+                raise
+            self._fail(error)
             raise KafkaError(KafkaCode.NOT_COORDINATOR, str(error)) from error
         for change in changes:
-            self.state.apply(change)
-        self._group_ends[group_id] = self._end
+            if transaction is None:
+                machine.apply(self.state, change)
+            else:
+                machine.apply_pending(self.state, change, transaction.producer_id)
+        self._ends[name] = self._end
+
+    def _fail(self, error: KafkaError) -> None:
+        self.drop(ShardStatus.LOADING, f"an append failed: {error}")
+        self._on_failure(self)
+
+    def _act_when_committed(self) -> None:
+        """Pass on what decisions left to be done, in a turn of its own or after the sync."""
+        due, self._due_when_committed = self._due_when_committed, []
+        if not due:
+            return
+        wait = self._port.wait_committed(self._end)
+        if wait is None:
+            self._act(due)
+        else:
+            wait.add_done_callback(lambda done: None if _failed(done) else self._act(due))
+
+    def _act(self, names: Sequence[str]) -> None:
+        for name in names:
+            if self.status is ShardStatus.ACTIVE:
+                self._on_committed(self, name)
 
     def _set_deadlines(self, deadlines: Iterable[Deadline]) -> None:
         for deadline in deadlines:
@@ -208,23 +335,23 @@ class Shard:
     # -- replies ----------------------------------------------------------------------
 
     def wait_all(self) -> "asyncio.Future[None] | None":
-        """What a reply about all groups has to wait for."""
+        """What a reply about all names has to wait for."""
         return self._port.wait_committed(self._end)
 
-    def _wait(self, group_id: str) -> "asyncio.Future[None] | None":
-        end = self._group_ends.get(group_id)
+    def _wait(self, name: str) -> "asyncio.Future[None] | None":
+        end = self._ends.get(name)
         if end is None:
             return None
         wait = self._port.wait_committed(end)
         if wait is None:
-            del self._group_ends[group_id]
+            del self._ends[name]
         return wait
 
-    def _deliver(self, group_id: str, ticket: Ticket, reply: object) -> None:
+    def _deliver(self, name: str, ticket: Ticket, reply: object) -> None:
         future = self._waiting.pop(ticket, None)
         if future is None or future.done():
             return
-        wait = self._wait(group_id)
+        wait = self._wait(name)
         if wait is None:
             settle(future, reply)
         else:
@@ -234,7 +361,7 @@ class Shard:
         self, wait: "asyncio.Future[None]", future: "asyncio.Future[object]", reply: object
     ) -> None:
         def answer(done: "asyncio.Future[None]") -> None:
-            if done.cancelled() or done.exception() is not None:
+            if _failed(done):
                 # What was decided may be lost. The reply is withheld, and so is the state.
                 settle(future, KafkaError(KafkaCode.NOT_COORDINATOR))
                 if self.status is ShardStatus.ACTIVE:
@@ -245,15 +372,8 @@ class Shard:
         wait.add_done_callback(answer)
 
 
-def apply_record(state: ShardState, key: bytes, value: bytes | None) -> None:
-    try:
-        change = decode(key, value)
-    except ValueError as error:
-        # One record that nobody can read must not take the other groups with it.
-        log.warning("skipping a record that cannot be read: %s (key %s)", error, key.hex())
-        return
-    if change is not None:
-        state.apply(change)
+def _failed(done: "asyncio.Future[None]") -> bool:
+    return done.cancelled() or done.exception() is not None
 
 
 def split_batches(records: Sequence[KeyValue]) -> Iterator[list[KeyValue]]:

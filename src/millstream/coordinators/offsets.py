@@ -7,7 +7,7 @@ from millstream.coordinators import rebalance
 from millstream.coordinators.classic import ClassicGroup, ClassicState
 from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
 from millstream.coordinators.consumer import ConsumerGroup
-from millstream.coordinators.decision import Decision, Env
+from millstream.coordinators.decision import Decision, Env, ProducerEpoch
 from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaCode, KafkaError
 
@@ -52,6 +52,27 @@ def commit(state: ShardState, request: CommitRequest, env: Env) -> Decision[Comm
             if request.knows_member_epochs
             else KafkaCode.ILLEGAL_GENERATION
         )
+    _take_offsets(request, env, decision)
+    return decision
+
+
+def commit_in_transaction(
+    state: ShardState, request: CommitRequest, producer: ProducerEpoch, env: Env
+) -> Decision[CommitReply]:
+    """Offsets that count once the producer's transaction is committed."""
+    group = state.groups.get(request.group_id)
+    # Clients before TxnOffsetCommit 3 do not say who they are; then anyone may.
+    is_anonymous = request.generation < 0 and not request.member_id
+    if group is not None and not is_anonymous:
+        _check_committer(group, request)
+    elif group is None and request.generation >= 0:
+        raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
+    decision: Decision[CommitReply] = Decision(transaction=producer)
+    _take_offsets(request, env, decision)
+    return decision
+
+
+def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitReply]) -> None:
     expire_ms = env.now_ms + request.retention_ms if request.retention_ms >= 0 else -1
     reply: CommitReply = []
     for topic, wanted in request.topics:
@@ -70,7 +91,6 @@ def commit(state: ShardState, request: CommitRequest, env: Env) -> Decision[Comm
                 decision.records.append(OffsetChange(request.group_id, topic, one.partition, value))
         reply.append(codes)
     decision.reply = reply
-    return decision
 
 
 def _check_committer(group: Group, request: CommitRequest) -> None:

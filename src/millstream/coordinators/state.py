@@ -40,6 +40,8 @@ class ShardState:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
+        # Offsets committed in transactions that are open, by producer.
+        self._pending: dict[int, dict[tuple[str, str, int], OffsetChange]] = {}
 
     def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -51,8 +53,9 @@ class ShardState:
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
     def has_pending_offsets(self, group_id: str, topic: str, partition: int) -> bool:
-        """Offsets of open transactions will be kept here; there are no transactions yet."""
-        return False
+        """Whether an open transaction may yet change this offset."""
+        key = (group_id, topic, partition)
+        return any(key in changes for changes in self._pending.values())
 
     # -- applying records -------------------------------------------------------------
 
@@ -78,6 +81,18 @@ class ShardState:
                     self._apply_consumer(change)
             case _:
                 assert_never(change)
+
+    def apply_pending(self, change: Change, producer_id: int) -> None:
+        assert isinstance(change, OffsetChange), "only offsets are written in transactions"
+        key = (change.group_id, change.topic, change.partition)
+        self._pending.setdefault(producer_id, {})[key] = change
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> set[str]:
+        changes = self._pending.pop(producer_id, {})
+        if is_commit:
+            for change in changes.values():
+                self._apply_offset(change)
+        return {change.group_id for change in changes.values()}
 
     def _apply_offset(self, change: OffsetChange) -> None:
         if change.value is not None:

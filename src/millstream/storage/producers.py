@@ -84,6 +84,12 @@ class ProducerStates:
             and producer.transaction_first_offset >= 0
         )
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises KafkaError when a newer producer has taken over."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise self._fenced(producer_id, epoch, producer)
+
     def check_marker(self, marker: EndTransactionMarker, producer_id: int, epoch: int) -> bool:
         """Whether a marker has anything to do here; KafkaError when its writer is outdated.
 

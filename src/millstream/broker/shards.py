@@ -1,0 +1,283 @@
+"""The shards of one coordinator on this node: their partitions, their loads, their clocks.
+
+Wiring only: which shard a name belongs to, the partition under a shard, one timer per
+shard. What groups and transactions do is in `coordinators/`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from millstream.cluster.changes import NewTopic
+from millstream.coordinators.codecs.table import KeyValue
+from millstream.coordinators.decision import ProducerEpoch, Ticket
+from millstream.coordinators.journal import Decide, LoggedBatch, Machine, Shard
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.builder import build_batch
+from millstream.records.control import EndTransactionMarker, read_end_marker
+from millstream.records.records import Record, iterate_records
+from millstream.replication.partition import Partition
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S")
+C = TypeVar("C")
+E = TypeVar("E")
+# Read at a time in a replay: some milliseconds of decoding.
+REPLAY_BYTES: Final = 64 << 10
+# Old records may be compressed by Kafka; what one batch may become.
+_BATCH_BYTES_MAX: Final = 64 << 20
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, over UTF-16 units; clients and tools count on it."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def partition_for(name: str, partitions: int) -> int:
+    return (java_hash(name) & 0x7FFFFFFF) % partitions
+
+
+class PartitionPort:
+    """A shard's log is a partition of this node."""
+
+    def __init__(self, broker: "Broker", partition: Partition) -> None:
+        self._broker = broker
+        self._partition = partition
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.log.log_start_offset
+
+    def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
+        now_ms = self._broker.clock.now_ms()
+        producer = transaction or ProducerEpoch(-1, -1)
+        batch = build_batch(
+            [Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)],
+            base_offset=0,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            is_transactional=transaction is not None,
+        )
+        if len(batch) > self._partition.log.config.max_message_bytes:
+            raise KafkaError(KafkaCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
+        if transaction is not None:
+            self._partition.log.producers.check_epoch(producer.producer_id, producer.epoch)
+        appended = self._partition.append_as_coordinator(memoryview(batch), now_ms=now_ms)
+        return appended.next_offset
+
+    def append_marker(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
+        appended = self._partition.append_marker(
+            marker,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            now_ms=self._broker.clock.now_ms(),
+        )
+        return None if appended is None else appended.next_offset
+
+    def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
+        return self._broker.durability.wait_if_needed(
+            self._partition, next_offset, is_acks_all=True
+        )
+
+    def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
+        found = self._partition.read(offset, max_bytes=REPLAY_BYTES, at_least_one=True)
+        if found is None:
+            return None
+        data = memoryview(self._partition.log.read_bytes(found))
+        batches: list[LoggedBatch] = []
+        while len(data) >= HEADER_BYTES:
+            batch = BatchView(data)
+            if batch.size_bytes > len(data):
+                break
+            data = data[batch.size_bytes :]
+            offset = batch.next_offset
+            batches.append(_logged(batch))
+        return batches, offset
+
+
+def _logged(batch: BatchView) -> LoggedBatch:
+    if batch.is_control:
+        marker = read_end_marker(batch)
+        return LoggedBatch([], batch.producer_id, None if marker is None else marker.type)
+    records = [
+        (record.key, record.value)
+        for record in iterate_records(batch, limit_bytes=_BATCH_BYTES_MAX)
+        if record.key is not None
+    ]
+    return LoggedBatch(records, batch.producer_id if batch.is_transactional else -1)
+
+
+class Shards(Generic[S, C, E]):
+    """One shard per partition of an internal topic."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        topic: Callable[[], NewTopic],
+        machine: Machine[S, C, E],
+        env: Callable[[Ticket], E],
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._machine = machine
+        self._env = env
+        self.all: list[Shard[S, C, E]] = []
+        self._timers: dict[Shard[S, C, E], tuple[float, asyncio.TimerHandle]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._creating = asyncio.Lock()
+        self.on_committed: Callable[[Shard[S, C, E], str], None] = lambda shard, name: None
+
+    # -- start and stop ---------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to replay what is there; until it is read, clients are told to wait."""
+        if self._topic().name in self._broker.image.topics:
+            self._open()
+            self.spawn(self._load(self.all))
+
+    def _open(self) -> None:
+        name = self._topic().name
+        for index in sorted(self._broker.partitions.of_topic(name)):
+            partition = self._broker.partitions.get(name, index)
+            shard = Shard(
+                str(partition.topic_partition),
+                self._machine,
+                PartitionPort(self._broker, partition),
+                self._env,
+            )
+            shard.on_failure(self._load_again)
+            shard.on_committed(lambda shard, name: self.on_committed(shard, name))
+            self.all.append(shard)
+
+    async def _load(self, shards: Sequence[Shard[S, C, E]]) -> None:
+        for shard in shards:
+            try:
+                await shard.load()
+            except (KafkaError, ValueError, OSError) as error:
+                log.error("cannot load %s: %s", shard.name, error)
+                shard.close()
+                continue
+            self._arm(shard)
+
+    def _load_again(self, shard: Shard[S, C, E]) -> None:
+        self.spawn(self._load([shard]))
+
+    async def stop(self) -> None:
+        for shard in self.all:
+            shard.close()
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- the internal topic -----------------------------------------------------------
+
+    async def ensure_topic(self) -> None:
+        """Create the topic when the first name is looked for."""
+        async with self._creating:
+            if self.all:
+                return
+            wanted = self._topic()
+            [result] = await self._broker.topics.create([wanted], validate_only=False)
+            if result.error is not None:
+                log.error("cannot create %s: %s", wanted.name, result.error)
+                raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(result.error))
+            self._open()
+            # Empty logs are loaded at once: no client need try again.
+            await self._load(self.all)
+
+    @property
+    def has_topic(self) -> bool:
+        return bool(self.all) and not self._creating.locked()
+
+    # -- requests ---------------------------------------------------------------------
+
+    def shard_for(self, name: str) -> Shard[S, C, E]:
+        """Raises KafkaError where this node does not, or not yet, look after the name."""
+        if not self.all:
+            raise KafkaError(KafkaCode.NOT_COORDINATOR)
+        return self.all[partition_for(name, len(self.all))]
+
+    def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
+        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        return self.submit_to(self.shard_for(name), name, decide)
+
+    def submit_to(
+        self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, R, C]"
+    ) -> "R | asyncio.Future[R]":
+        answer = shard.submit(name, decide)
+        self._arm(shard)
+        return answer
+
+    def run(self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, None, C]") -> None:
+        """A decision that nobody asked for."""
+        shard.run(name, decide)
+        self._arm(shard)
+
+    async def active(self) -> list[Shard[S, C, E]]:
+        """All shards, once what they show is committed. Raises KafkaError while one loads."""
+        for shard in self.all:
+            shard.require_active()
+        waits = [wait for shard in self.all if (wait := shard.wait_all()) is not None]
+        if waits:
+            await asyncio.gather(*waits)
+        return self.all
+
+    # -- time -------------------------------------------------------------------------
+
+    def _arm(self, shard: Shard[S, C, E]) -> None:
+        """One timer per shard, for its next deadline."""
+        next_ms = shard.deadlines.next_at_ms()
+        armed = self._timers.get(shard)
+        if next_ms is None or (armed is not None and armed[0] <= next_ms):
+            return
+        if armed is not None:
+            armed[1].cancel()
+        delay = max(next_ms / 1000 - self._broker.clock.monotonic(), 0)
+        timer = asyncio.get_running_loop().call_later(delay, self._ring, shard)
+        self._timers[shard] = (next_ms, timer)
+
+    def _ring(self, shard: Shard[S, C, E]) -> None:
+        del self._timers[shard]
+        # A loop timer may ring a little early.
+        shard.deadlines_are_over(int(self._broker.clock.monotonic() * 1000) + 1)
+        self._arm(shard)
+
+
+def shown(
+    answer: "R | asyncio.Future[R]",
+    show: Callable[[R], Struct],
+    refuse: Callable[[KafkaError], Struct],
+) -> Struct | Coroutine[Any, Any, Struct]:
+    """A reply as a message, now or when it is there."""
+    if isinstance(answer, asyncio.Future):
+        return _show_later(answer, show, refuse)
+    return show(answer)
+
+
+async def _show_later(
+    answer: "asyncio.Future[R]", show: Callable[[R], Struct], refuse: Callable[[KafkaError], Struct]
+) -> Struct:
+    try:
+        return show(await answer)
+    except KafkaError as error:
+        return refuse(error)
