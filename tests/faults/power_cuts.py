@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.faults import load
 from tests.faults.disk import CuttableDisk
@@ -24,7 +24,7 @@ from tests.support.node import MillstreamNode
 class Follower:
     """A consumer that lives through the cuts and remembers the last value per place."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, start: dict[int, int]) -> None:
         self.seen: dict[Place, str] = {}
         self._stop = threading.Event()
         self._consumer = Consumer(
@@ -40,7 +40,7 @@ class Follower:
             }
         )
         self._consumer.assign(
-            [TopicPartition(load.TOPIC, p, OFFSET_BEGINNING) for p in range(load.PARTITIONS)]
+            [TopicPartition(load.TOPIC, partition, at) for partition, at in start.items()]
         )
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._thread.start()
@@ -88,7 +88,7 @@ def _round(node: MillstreamNode, disk: CuttableDisk, seed: int) -> Round:
     chance = random.Random(seed)
     start = load.end_offsets(node.bootstrap)
     ledger = Ledger()
-    follower = Follower(node.bootstrap)
+    follower = Follower(node.bootstrap, start)
     writers = load.writers(node.bootstrap, ledger, seed)
     load.wait_until_acknowledged(ledger, ACKNOWLEDGED_PER_ROUND_MIN)
     time.sleep(chance.random() * 0.2)
