@@ -1,0 +1,346 @@
+"""What the driver asks of a cluster: topics, offsets, commits, producer ids.
+
+Every call is bounded by the wall clock and tried again while the trouble may pass: a
+broker that is away, a leader that is being elected. A task asks here only who leads.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
+from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.spark.connection import Address, Connection, connect, release
+from millstream.spark.failure import SourceError, Unreachable
+from millstream.spark.security import PLAINTEXT, Security
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+PAUSE_SECONDS_MIN: Final = 0.05
+PAUSE_SECONDS_MAX: Final = 1.0
+_WARN_SECONDS: Final = 5.0
+_LEADERS_SECONDS_MAX: Final = 60.0
+
+PASSING_CODES: Final = frozenset(
+    {
+        KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+        KafkaCode.LEADER_NOT_AVAILABLE,
+        KafkaCode.NOT_LEADER_OR_FOLLOWER,
+        KafkaCode.REQUEST_TIMED_OUT,
+        KafkaCode.BROKER_NOT_AVAILABLE,
+        KafkaCode.REPLICA_NOT_AVAILABLE,
+        KafkaCode.NETWORK_EXCEPTION,
+        KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaCode.NOT_COORDINATOR,
+        KafkaCode.NOT_ENOUGH_REPLICAS,
+        KafkaCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaCode.NOT_CONTROLLER,
+        KafkaCode.KAFKA_STORAGE_ERROR,
+        KafkaCode.FENCED_LEADER_EPOCH,
+        KafkaCode.UNKNOWN_LEADER_EPOCH,
+        KafkaCode.OFFSET_NOT_AVAILABLE,
+        KafkaCode.CONCURRENT_TRANSACTIONS,
+        KafkaCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    bootstrap: tuple[Address, ...]
+    security: Security = PLAINTEXT
+    # All tries of one call together, as default.api.timeout.ms.
+    call_seconds_max: float = 60.0
+    request_seconds_max: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    topic_id: uuid.UUID
+    # Partition to the id of its leader; -1 while there is none.
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    producer_id: int
+    epoch: int
+
+
+def raise_for(code: int, text: str) -> None:
+    if code != KafkaCode.NONE:
+        raise KafkaError(KafkaCode(code), f"{text}: {KafkaCode(code).name}")
+
+
+class Cluster:
+    """A view of one cluster; cheap to make, holds no connection between calls."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, TopicInfo] = {}
+        self._topics_at = 0.0
+
+    # -- asking ---------------------------------------------------------------------------
+
+    def retry(self, what: str, attempt: Callable[[], T], seconds_max: float | None = None) -> T:
+        """The result of `attempt`, tried until it works, cannot work, or time is up."""
+        started = warned = time.monotonic()
+        deadline = started + (seconds_max or self.settings.call_seconds_max)
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            try:
+                return attempt()
+            except KafkaError as failed:
+                if failed.code not in PASSING_CODES:
+                    raise SourceError("BROKER_REFUSED", f"{what}: {failed}") from failed
+                problem: Exception = failed
+            except (OSError, ProtocolError) as failed:
+                problem = failed
+            self._topics_at = 0.0
+            now = time.monotonic()
+            if now + pause > deadline:
+                raise self._gave_up(what, problem, now - started) from problem
+            if now - warned >= _WARN_SECONDS:
+                warned = now
+                log.warning("%s: %s; trying for %.0f s more", what, problem, deadline - now)
+            time.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    def _gave_up(self, what: str, problem: Exception, seconds: float) -> Unreachable:
+        servers = ",".join(str(address) for address in self.settings.bootstrap)
+        return Unreachable(
+            "NO_ANSWER",
+            f"{what}: no success in {seconds:.0f} s with the brokers of "
+            f"'kafka.bootstrap.servers' ({servers}); the last problem was: {problem}. Check that "
+            "they run and that their advertised.listeners can be reached from here; "
+            "'kafka.default.api.timeout.ms' says how long to try",
+        )
+
+    def on_any(self, call: Callable[[Connection], T]) -> T:
+        """Run `call` on the first broker that can be reached."""
+        problem: OSError | None = None
+        for address in dict.fromkeys((*self.settings.bootstrap, *self._brokers.values())):
+            try:
+                return self.on(address, call)
+            except OSError as failed:
+                problem = failed if problem is None else problem
+        assert problem is not None
+        raise problem
+
+    def on(self, address: Address, call: Callable[[Connection], T]) -> T:
+        connection = connect(address, self.settings.security)
+        try:
+            result = call(connection)
+        except BaseException:
+            # An answer may be outstanding.
+            connection.close()
+            raise
+        release(connection)
+        return result
+
+    # -- topics and leaders ---------------------------------------------------------------
+
+    def describe_topics(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
+        """Topics by name, all of them for None; those that do not exist are left out."""
+        wanted = None if names is None else sorted(set(names))
+        return self.retry(
+            "asking for the topics", lambda: self.on_any(lambda c: self._metadata(c, wanted))
+        )
+
+    def _metadata(self, connection: Connection, names: list[str] | None) -> dict[str, TopicInfo]:
+        topics = None
+        if names is not None:
+            topics = [Struct(topic_id=NO_TOPIC_ID, name=name) for name in names]
+        answer = connection.ask(
+            ApiKey.METADATA,
+            timeout=self.settings.request_seconds_max,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        self._brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
+        found = {}
+        for topic in answer.topics:
+            if topic.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            raise_for(topic.error_code, f"topic {topic.name}")
+            leaders = {row.partition_index: row.leader_id for row in topic.partitions}
+            found[topic.name] = TopicInfo(topic.name, topic.topic_id, leaders)
+        return found
+
+    def leader_of(self, partition: TopicPartition) -> Address:
+        """Where the partition's leader listens; KafkaError while there is none."""
+        if time.monotonic() - self._topics_at > _LEADERS_SECONDS_MAX:
+            self._topics = {}
+        if partition.topic not in self._topics:
+            names = [*self._topics, partition.topic]
+            self._topics = self.on_any(lambda c: self._metadata(c, names))
+            self._topics_at = time.monotonic()
+        topic = self._topics.get(partition.topic)
+        leader = -1 if topic is None else topic.leaders.get(partition.partition, -1)
+        if topic is None or partition.partition not in topic.leaders:
+            code = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(code, f"there is no partition {partition}")
+        if leader not in self._brokers:
+            raise KafkaError(KafkaCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        return self._brokers[leader]
+
+    def forget_leaders(self) -> None:
+        self._topics_at = 0.0
+
+    # -- offsets --------------------------------------------------------------------------
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, is_committed_only: bool
+    ) -> dict[TopicPartition, int]:
+        """The offset at each timestamp (or EARLIEST, LATEST); -1 when nothing is that new."""
+        found: dict[TopicPartition, int] = {}
+
+        def attempt() -> dict[TopicPartition, int]:
+            missing = [partition for partition in wanted if partition not in found]
+            by_leader: dict[Address, list[TopicPartition]] = {}
+            for partition in missing:
+                by_leader.setdefault(self.leader_of(partition), []).append(partition)
+            for address, partitions in by_leader.items():
+                part = {partition: wanted[partition] for partition in partitions}
+                found.update(
+                    self.on(address, lambda c, p=part: self._list_offsets(c, p, is_committed_only))  # type: ignore[misc]  # a default binds the loop's value
+                )
+            return found
+
+        return self.retry("asking for offsets", attempt)
+
+    def _list_offsets(
+        self, connection: Connection, wanted: Mapping[TopicPartition, int], is_committed_only: bool
+    ) -> dict[TopicPartition, int]:
+        topics: dict[str, list[Struct]] = {}
+        for partition, timestamp_ms in wanted.items():
+            topics.setdefault(partition.topic, []).append(
+                Struct(
+                    partition_index=partition.partition,
+                    current_leader_epoch=-1,
+                    timestamp=timestamp_ms,
+                )
+            )
+        answer = connection.ask(
+            ApiKey.LIST_OFFSETS,
+            timeout=self.settings.request_seconds_max,
+            replica_id=-1,
+            isolation_level=1 if is_committed_only else 0,
+            topics=[Struct(name=name, partitions=rows) for name, rows in topics.items()],
+            timeout_ms=round(self.settings.request_seconds_max * 1000),
+        )
+        found = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                raise_for(row.error_code, f"offsets of {partition}")
+                found[partition] = row.offset
+        return found
+
+    def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes on the leaders' disks."""
+        wanted = set(partitions)
+
+        def attempt() -> dict[TopicPartition, int]:
+            sizes: dict[TopicPartition, int] = {}
+            for address in {self.leader_of(partition) for partition in wanted}:
+                for partition, size in self.on(address, lambda c: _sizes(c, wanted)).items():
+                    sizes[partition] = max(size, sizes.get(partition, 0))
+            return sizes
+
+        return self.retry("asking for sizes", attempt)
+
+    # -- coordinators ---------------------------------------------------------------------
+
+    def coordinator_of(self, key: str, *, key_type: int) -> Address:
+        """Where the coordinator of a group (0) or a transactional id (1) listens."""
+
+        def ask(connection: Connection) -> Address:
+            answer = connection.ask(
+                ApiKey.FIND_COORDINATOR, key=key, key_type=key_type, coordinator_keys=[key]
+            )
+            row = answer.coordinators[0] if answer.coordinators else answer
+            raise_for(row.error_code, f"coordinator of {key}")
+            return Address(row.host, row.port)
+
+        return self.on_any(ask)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """As a consumer without a membership commits; lag tools then see the group."""
+        topics: dict[str, list[Struct]] = {}
+        for partition, offset in offsets.items():
+            row = Struct(
+                partition_index=partition.partition,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+            topics.setdefault(partition.topic, []).append(row)
+
+        def ask(connection: Connection) -> None:
+            answer = connection.ask(
+                ApiKey.OFFSET_COMMIT,
+                newest=8,
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                generation_id=-1,
+                member_id="",
+                group_instance_id=None,
+                retention_time_ms=-1,
+                topics=[Struct(name=name, partitions=rows) for name, rows in topics.items()],
+            )
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    raise_for(row.error_code, f"group {group}, {topic.name}")
+
+        self.retry(
+            f"committing group {group}",
+            lambda: self.on(self.coordinator_of(group, key_type=0), ask),
+        )
+
+    def new_producer(self) -> ProducerIdentity:
+        """An identity for idempotent writes without transactions."""
+
+        def ask(connection: Connection) -> ProducerIdentity:
+            answer = connection.ask(
+                ApiKey.INIT_PRODUCER_ID,
+                newest=4,
+                transactional_id=None,
+                transaction_timeout_ms=60_000,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            raise_for(answer.error_code, "producer id")
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+        return self.retry("asking for a producer id", lambda: self.on_any(ask))
+
+
+def _sizes(connection: Connection, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
+    topics: dict[str, list[int]] = {}
+    for partition in wanted:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    answer = connection.ask(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        topics=[Struct(topic=name, partitions=rows) for name, rows in topics.items()],
+    )
+    return {
+        TopicPartition(topic.name, row.partition_index): row.partition_size
+        for directory in answer.results
+        for topic in directory.topics
+        for row in topic.partitions
+    }

@@ -1,0 +1,179 @@
+"""One blocking connection to one broker, and the idle ones kept for the next task.
+
+Spark's Python workers are reused from task to task, so the pool at module level saves a
+connection and a version exchange per task. A connection that failed is closed, never
+put back.
+"""
+
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.errors import ProtocolError
+from millstream.spark.security import Security, log_in, wrap_tls
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import RequestHeader, write_request_header
+from millstream.wire.messages import Struct, request_writer, response_reader
+
+CLIENT_ID: Final = "millstream-spark"
+CONNECT_SECONDS_MAX: Final = 10.0
+# Kept per broker and process; a task holds one connection to a broker at a time.
+IDLE_MAX: Final = 4
+# A broker closes connections that were quiet for ten minutes; ours are given up before.
+IDLE_SECONDS_MAX: Final = 240.0
+_RESPONSE_BYTES_MAX: Final = 1 << 30
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class _Idle:
+    process_id: int = 0
+    connections: dict[tuple[Address, Security], list["Connection"]] = field(default_factory=dict)
+
+
+_idle = _Idle()
+
+
+class Connection:
+    def __init__(self, address: Address, security: Security) -> None:
+        self.address = address
+        self.security = security
+        self.last_used = time.monotonic()
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._sock: socket.socket = socket.create_connection(
+            (address.host, address.port), timeout=CONNECT_SECONDS_MAX
+        )
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security.uses_tls:
+                self._sock = wrap_tls(self._sock, security, address.host)
+            if security.uses_sasl:
+                log_in(security, self._exchange)
+            self._ask_versions()
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def _ask_versions(self) -> None:
+        body = bytearray()
+        write_request_header(body, self._next_header(ApiKey.API_VERSIONS, 0))
+        self._send(body)
+        answer = response_reader(ApiKey.API_VERSIONS, 0)(self._receive())
+        for row in answer.api_keys:
+            self._versions[row.api_key] = (row.min_version, row.max_version)
+
+    def version_of(self, api: ApiKey, newest: int = 32767) -> int:
+        """The newest version both sides know, or -1."""
+        low, high = self._versions.get(api, (0, -1))
+        version = min(high, APIS[api].max_version, newest)
+        return version if version >= max(low, APIS[api].min_version) else -1
+
+    def ask(
+        self, api: ApiKey, newest: int = 32767, timeout: float = 30, **fields: object
+    ) -> Struct:
+        """One request and its answer; OSError when the connection breaks."""
+        version = self.version_of(api, newest)
+        if version < 0:
+            raise ProtocolError(f"{self.address} does not offer {api.name} in a version we know")
+        body = bytearray()
+        request_writer(api, version)(body, Struct(**fields))
+        self.send(api, version, body)
+        return response_reader(api, version)(self.receive(api, version, timeout))
+
+    def send(self, api: ApiKey, version: int, *parts: bytes | bytearray | memoryview) -> None:
+        """Send a request whose body is already encoded, in pieces that are not joined."""
+        head = bytearray()
+        write_request_header(head, self._next_header(api, version))
+        self._send(head, *parts)
+
+    def receive(self, api: ApiKey, version: int, timeout: float) -> Cursor:
+        """The body of the answer to the oldest request that has none yet."""
+        self._sock.settimeout(timeout)
+        cursor = self._receive()
+        if APIS[api].is_flexible(version):
+            cursor.skip_tags()
+        return cursor
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _next_header(self, api: int, version: int) -> RequestHeader:
+        self._correlation_id += 1
+        return RequestHeader(api, version, self._correlation_id, CLIENT_ID)
+
+    def _send(self, *parts: bytes | bytearray | memoryview) -> None:
+        size = sum(len(part) for part in parts)
+        self._sock.settimeout(CONNECT_SECONDS_MAX * 3)
+        if size < 1 << 16:
+            self._sock.sendall(b"".join((_SIZE.pack(size), *parts)))
+            return
+        self._sock.sendall(_SIZE.pack(size))
+        for part in parts:
+            self._sock.sendall(part)
+
+    def _receive(self) -> Cursor:
+        (size,) = _SIZE.unpack(self._receive_exactly(4))
+        if not 4 <= size <= _RESPONSE_BYTES_MAX:
+            raise ProtocolError(f"{self.address} announced an answer of {size} bytes")
+        cursor = Cursor(self._receive_exactly(size))
+        cursor.int32()
+        self.last_used = time.monotonic()
+        return cursor
+
+    def _receive_exactly(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = self._sock.recv_into(data[filled:])
+            if count == 0:
+                raise ConnectionResetError(f"{self.address} closed the connection")
+            filled += count
+        return data
+
+    def _exchange(self, api: int, version: int, body: bytes) -> memoryview:
+        """For SASL, whose APIs come before the table of versions."""
+        self._correlation_id += 1
+        client = CLIENT_ID.encode()
+        head = _HEADER.pack(api, version, self._correlation_id, len(client)) + client
+        self._send(head, body)
+        cursor = self._receive()
+        return cursor.data[cursor.position :]
+
+
+def connect(address: Address, security: Security) -> Connection:
+    """An idle connection, or a new one. Give it back with `release`, or close it."""
+    if _idle.process_id != os.getpid():
+        # Sockets of the process that forked this one are not ours to use.
+        _idle.process_id = os.getpid()
+        _idle.connections = {}
+    waiting = _idle.connections.get((address, security), [])
+    while waiting:
+        connection = waiting.pop()
+        if time.monotonic() - connection.last_used < IDLE_SECONDS_MAX:
+            return connection
+        connection.close()
+    return Connection(address, security)
+
+
+def release(connection: Connection) -> None:
+    """Keep a connection that has no answer outstanding."""
+    waiting = _idle.connections.setdefault((connection.address, connection.security), [])
+    if len(waiting) >= IDLE_MAX:
+        connection.close()
+    else:
+        waiting.append(connection)

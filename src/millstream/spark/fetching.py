@@ -1,0 +1,323 @@
+"""Record batches of one partition, as whole frames of bytes from its leader.
+
+`read_range` yields batches between two offsets and hides what happens on the way: a
+leader that moves, a broker that goes and comes back, retention that passes the reader,
+offsets that compaction and transaction markers left empty. While the caller works on one
+answer the next one is already on its way.
+"""
+
+import logging
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
+from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.control import ControlType, read_end_marker
+from millstream.spark.cluster import (
+    EARLIEST,
+    PASSING_CODES,
+    PAUSE_SECONDS_MAX,
+    PAUSE_SECONDS_MIN,
+    Cluster,
+)
+from millstream.spark.connection import Connection, connect, release
+from millstream.spark.failure import SourceError, Unreachable, data_loss
+from millstream.wire import output
+from millstream.wire.apis import ApiKey
+from millstream.wire.cursor import Cursor
+
+log = logging.getLogger(__name__)
+
+# Fetch by name, and by topic id: a topic that was recreated has another id, so that
+# offsets of the old one are never read from the new one.
+_BY_NAME: Final = 12
+_BY_ID: Final = 13
+_HEAD = struct.Struct(">iiibii")
+_HEAD_BEFORE_15 = struct.Struct(">i")
+_PARTITION = struct.Struct(">iiqiqi")
+_RESULT = struct.Struct(">ihqqq")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    is_committed_only: bool = False
+    fails_on_data_loss: bool = True
+    # Without any progress.
+    stall_seconds_max: float = 120.0
+    wait_ms: int = 500
+    response_bytes_max: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """`[from_offset, upto_offset)` of a partition of the topic that has this id."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    from_offset: int
+    upto_offset: int
+
+
+@dataclass(slots=True)
+class Fetched:
+    code: int
+    high_watermark: int
+    log_start_offset: int
+    # (producer id, first offset) of aborted transactions, for readers of committed data.
+    aborted: list[tuple[int, int]]
+    records: memoryview
+
+
+def read_range(
+    cluster: Cluster, wanted: OffsetRange, settings: FetchSettings
+) -> Iterator[list[BatchView]]:
+    """The range's batches, in order, a list per answer; the first and last may overlap it.
+
+    Without control batches, and without aborted ones where only committed data is wanted.
+    """
+    return _RangeReader(cluster, wanted, settings).read()
+
+
+class _RangeReader:
+    def __init__(self, cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._offset = wanted.from_offset
+        self._connection: Connection | None = None
+        self._is_sent = False
+        self._version = _BY_NAME
+        self._progress_at = time.monotonic()
+        self._pause = PAUSE_SECONDS_MIN
+
+    def read(self) -> Iterator[list[BatchView]]:
+        try:
+            while self._offset < self._wanted.upto_offset:
+                batches = self._next_batches()
+                if batches:
+                    yield batches
+        finally:
+            self._hang_up(is_reusable=not self._is_sent)
+
+    def _next_batches(self) -> list[BatchView]:
+        """Batches of the next answer; none when there was trouble, and then it was paused."""
+        try:
+            fetched = self._receive()
+        except (OSError, ProtocolError) as failed:
+            self._hang_up(is_reusable=False)
+            self._wait(failed)
+            return []
+        except KafkaError as failed:
+            if self._is_topic_gone(failed.code):
+                return []
+            self._wait(failed)
+            return []
+        if fetched.code == KafkaCode.OFFSET_OUT_OF_RANGE:
+            self._skip_what_is_lost()
+            return []
+        if fetched.code != KafkaCode.NONE:
+            self._take_refusal(fetched.code)
+            return []
+        batches = self._whole_batches(fetched)
+        if not batches:
+            if self._offset < self._wanted.upto_offset:
+                self._check_stall(fetched)
+            return []
+        self._progress_at = time.monotonic()
+        self._pause = PAUSE_SECONDS_MIN
+        if self._offset < self._wanted.upto_offset:
+            self._send_nowait()
+        return self._without_aborted(batches, fetched)
+
+    # -- the wire ---------------------------------------------------------------------------
+
+    def _receive(self) -> Fetched:
+        if not self._is_sent:
+            self._send()
+        assert self._connection is not None
+        timeout = self._settings.wait_ms / 1000 + self._cluster.settings.request_seconds_max
+        cursor = self._connection.receive(ApiKey.FETCH, self._version, timeout)
+        self._is_sent = False
+        return _read_answer(cursor, self._version)
+
+    def _send_nowait(self) -> None:
+        try:
+            self._send()
+        except OSError:
+            # Told again, and dealt with, when the answer is wanted.
+            self._hang_up(is_reusable=False)
+
+    def _send(self) -> None:
+        if self._connection is None:
+            address = self._cluster.leader_of(self._wanted.partition)
+            self._connection = connect(address, self._cluster.settings.security)
+            self._version = _BY_NAME
+            has_id = self._wanted.topic_id != NO_TOPIC_ID
+            if has_id and self._connection.version_of(ApiKey.FETCH, _BY_ID) == _BY_ID:
+                self._version = _BY_ID
+        body = _request(self._wanted, self._offset, self._version, self._settings)
+        self._connection.send(ApiKey.FETCH, self._version, body)
+        self._is_sent = True
+
+    def _hang_up(self, *, is_reusable: bool) -> None:
+        if self._connection is not None:
+            if is_reusable:
+                release(self._connection)
+            else:
+                self._connection.close()
+        self._connection = None
+        self._is_sent = False
+
+    # -- trouble ----------------------------------------------------------------------------
+
+    def _wait(self, problem: Exception) -> None:
+        """Pause after a failure that may pass; raise when it lasts too long."""
+        self._cluster.forget_leaders()
+        stalled = time.monotonic() - self._progress_at
+        if stalled + self._pause > self._settings.stall_seconds_max:
+            raise Unreachable(
+                "NO_PROGRESS",
+                f"{self._wanted.partition} gave no records from offset {self._offset} on for "
+                f"{stalled:.0f} s; the last problem was: {problem}. "
+                "'kafkaConsumer.pollTimeoutMs' says how long to wait",
+            ) from problem
+        log.warning("%s at offset %d: %s", self._wanted.partition, self._offset, problem)
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
+
+    def _take_refusal(self, code: int) -> None:
+        self._hang_up(is_reusable=True)
+        if self._is_topic_gone(code):
+            return
+        name = KafkaCode(code).name
+        if code not in PASSING_CODES:
+            raise SourceError("BROKER_REFUSED", f"reading {self._wanted.partition}: {name}")
+        self._wait(KafkaError(KafkaCode(code), name))
+
+    def _is_topic_gone(self, code: int) -> bool:
+        """Whether the topic that was planned is not there any more; then the range ends."""
+        partition = self._wanted.partition
+        if code not in (KafkaCode.UNKNOWN_TOPIC_ID, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION):
+            return False
+        now = self._cluster.describe_topics([partition.topic]).get(partition.topic)
+        if now is not None and partition.partition in now.leaders:
+            if NO_TOPIC_ID in (self._wanted.topic_id, now.topic_id):
+                return False
+            if now.topic_id == self._wanted.topic_id:
+                return False
+        self._lose(f"Topic {partition.topic} was deleted or recreated while it was read")
+        self._offset = self._wanted.upto_offset
+        return True
+
+    def _skip_what_is_lost(self) -> None:
+        partition = self._wanted.partition
+        start = self._cluster.list_offsets({partition: EARLIEST}, is_committed_only=False)
+        log_start = start[partition]
+        if log_start <= self._offset:
+            self._lose(f"{partition} ends before offset {self._offset}, which was there before")
+            self._offset = self._wanted.upto_offset
+            return
+        self._lose(f"{partition} begins at offset {log_start}, wanted was {self._offset}")
+        self._offset = min(log_start, self._wanted.upto_offset)
+
+    def _lose(self, text: str) -> None:
+        if self._settings.fails_on_data_loss:
+            raise data_loss(text)
+        log.warning("%s; going on, as failOnDataLoss is false", text)
+
+    def _check_stall(self, fetched: Fetched) -> None:
+        """After an answer without batches: more may come, unless the log got shorter."""
+        if 0 <= fetched.high_watermark < self._offset:
+            self._skip_what_is_lost()
+        elif time.monotonic() - self._progress_at > self._settings.stall_seconds_max:
+            self._wait(TimeoutError("empty answers"))
+
+    # -- records ----------------------------------------------------------------------------
+
+    def _whole_batches(self, fetched: Fetched) -> list[BatchView]:
+        """The batches of an answer that are of the range; moves on behind them."""
+        batches = []
+        data, position = fetched.records, 0
+        while len(data) - position >= HEADER_BYTES:
+            batch = BatchView(data[position:])
+            if batch.magic != 2 or batch.size_bytes < HEADER_BYTES:
+                raise SourceError(
+                    "UNREADABLE_RECORDS",
+                    f"{self._wanted.partition} has a batch of format {batch.magic} near offset "
+                    f"{self._offset}; only format 2 (Kafka 0.11 and later) is read",
+                )
+            if batch.size_bytes > len(data) - position:
+                break
+            if batch.base_offset >= self._wanted.upto_offset:
+                self._offset = self._wanted.upto_offset
+                break
+            position += batch.size_bytes
+            if batch.last_offset >= self._offset:
+                batches.append(batch)
+                self._offset = batch.next_offset
+        return batches
+
+    def _without_aborted(self, batches: list[BatchView], fetched: Fetched) -> list[BatchView]:
+        if not self._settings.is_committed_only or not fetched.aborted:
+            return [batch for batch in batches if not batch.is_control]
+        waiting = sorted(fetched.aborted, key=lambda row: row[1], reverse=True)
+        aborting: set[int] = set()
+        kept = []
+        for batch in batches:
+            while waiting and waiting[-1][1] <= batch.last_offset:
+                aborting.add(waiting.pop()[0])
+            if batch.is_control:
+                marker = read_end_marker(batch)
+                if marker is not None and marker.type is ControlType.ABORT:
+                    aborting.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in aborting):
+                kept.append(batch)
+        return kept
+
+
+def _request(wanted: OffsetRange, offset: int, version: int, settings: FetchSettings) -> bytearray:
+    out = bytearray(_HEAD_BEFORE_15.pack(-1))
+    isolation_level = 1 if settings.is_committed_only else 0
+    # No session: a task reads one partition, and soon another task reads it elsewhere.
+    out += _HEAD.pack(settings.wait_ms, 1, settings.response_bytes_max, isolation_level, 0, -1)
+    output.compact_array_count(out, 1)
+    if version >= _BY_ID:
+        output.uuid_(out, wanted.topic_id)
+    else:
+        output.compact_string(out, wanted.partition.topic)
+    output.compact_array_count(out, 1)
+    out += _PARTITION.pack(
+        wanted.partition.partition, -1, offset, -1, -1, settings.response_bytes_max
+    )
+    out += b"\0\0"
+    output.compact_array_count(out, 0)
+    output.compact_string(out, "")
+    out.append(0)
+    return out
+
+
+def _read_answer(cursor: Cursor, version: int) -> Fetched:
+    """The one partition of an answer; an error of the whole request counts as its own."""
+    cursor.int32()
+    code = cursor.int16()
+    cursor.int32()
+    if cursor.compact_array_count() < 1 or code != KafkaCode.NONE:
+        return Fetched(code or KafkaCode.UNKNOWN_SERVER_ERROR, -1, -1, [], memoryview(b""))
+    if version >= _BY_ID:
+        cursor.uuid()
+    else:
+        cursor.compact_string()
+    cursor.compact_array_count()
+    _, code, high_watermark, _, log_start_offset = _RESULT.unpack(cursor.take(_RESULT.size))
+    aborted = []
+    for _ in range(max(cursor.compact_array_count(), 0)):
+        aborted.append((cursor.int64(), cursor.int64()))
+        cursor.skip_tags()
+    cursor.int32()
+    records = cursor.compact_nullable_bytes()
+    return Fetched(code, high_watermark, log_start_offset, aborted, records or memoryview(b""))

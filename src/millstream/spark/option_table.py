@@ -1,0 +1,162 @@
+"""Every option of the data source: one row each, from which checks and docs are made."""
+
+from dataclasses import dataclass
+from enum import Flag, auto
+
+
+class Use(Flag):
+    BATCH_READ = auto()
+    STREAM_READ = auto()
+    BATCH_WRITE = auto()
+    STREAM_WRITE = auto()
+    READ = BATCH_READ | STREAM_READ
+    WRITE = BATCH_WRITE | STREAM_WRITE
+    ALL = READ | WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    name: str
+    use: Use
+    default: str
+    sentence: str
+    # Spark's own Kafka source has it too, and there it means the same.
+    is_kafkas: bool = True
+
+
+_READ, _BATCH, _STREAM = Use.READ, Use.BATCH_READ, Use.STREAM_READ
+
+OPTIONS = (
+    Option("kafka.bootstrap.servers", Use.ALL, "", "Brokers to ask first: `host:port,host:port`."),
+    Option("subscribe", _READ, "", "Topics to read, by name, with commas between."),
+    Option("subscribePattern", _READ, "", "A Java-style regular expression that topics match."),
+    Option("assign", _READ, "", 'Partitions to read: `{"topicA":[0,1],"topicB":[2]}`.'),
+    Option(
+        "startingTimestamp",
+        _READ,
+        "",
+        "Milliseconds since 1970; begin at the first record that is not older. Wins over the "
+        "other two.",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        _READ,
+        "",
+        'The same per partition: `{"topicA":{"0":1000,"1":1000}}`. Wins over `startingOffsets`.',
+    ),
+    Option(
+        "startingOffsets",
+        _READ,
+        "latest for streams, earliest for batches",
+        'Where to begin: `earliest`, `latest`, or `{"topicA":{"0":23,"1":-2}}` with -2 for '
+        "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead.",
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        _READ,
+        "error",
+        "What to do when no record is as new as the starting timestamp: `error` or `latest`.",
+    ),
+    Option("endingTimestamp", _BATCH, "", "Milliseconds since 1970; end before the first newer."),
+    Option("endingOffsetsByTimestamp", _BATCH, "", "The same per partition, as JSON."),
+    Option(
+        "endingOffsets",
+        _BATCH,
+        "latest",
+        'Where to end: `latest`, or `{"topicA":{"0":23,"1":-1}}` with -1 for latest.',
+    ),
+    Option(
+        "failOnDataLoss",
+        _READ,
+        "true",
+        "Whether a read fails when records that should be there are gone.",
+    ),
+    Option("maxOffsetsPerTrigger", _STREAM, "none", "At most so many offsets in a micro-batch."),
+    Option("minOffsetsPerTrigger", _STREAM, "none", "Wait until so many offsets are new."),
+    Option("maxTriggerDelay", _STREAM, "15m", "The longest wait for `minOffsetsPerTrigger`."),
+    Option(
+        "maxBytesPerTrigger",
+        _STREAM,
+        "none",
+        "About so many bytes in a micro-batch, from the topic's average record size on disk.",
+        is_kafkas=False,
+    ),
+    Option("minPartitions", _READ, "none", "At least so many Spark partitions, by splitting."),
+    Option("maxRecordsPerPartition", _READ, "none", "At most so many offsets in a Spark task."),
+    Option("includeHeaders", Use.ALL, "false", "Adds the column `headers`."),
+    Option(
+        "columns",
+        _READ,
+        "all",
+        "Only these columns, with commas between. Spark does not tell a Python source which "
+        "columns a query uses, so pruning is done by hand.",
+        is_kafkas=False,
+    ),
+    Option(
+        "commitGroup",
+        _STREAM,
+        "none",
+        "A consumer group in which the query's progress is committed, so that lag tools see it.",
+        is_kafkas=False,
+    ),
+    Option("groupIdPrefix", _READ, "spark-kafka-source", "Accepted; no group is joined here."),
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        _READ,
+        "120000",
+        "How long a task waits for records without any progress.",
+    ),
+    Option("fetchOffset.numRetries", _READ, "3", "Accepted; tries are bounded by time here."),
+    Option("fetchOffset.retryIntervalMs", _READ, "10", "Accepted; pauses grow from 50 ms to 1 s."),
+    Option(
+        "partition.metadata.cache.ttl.ms",
+        _STREAM,
+        "-1",
+        "How long the list of topics and partitions is used before the cluster is asked again.",
+    ),
+    Option("topic", Use.WRITE, "", "Where all rows go; wins over a column `topic`."),
+    Option(
+        "semantics",
+        Use.WRITE,
+        "exactly-once for streams, at-least-once for batches",
+        "`at-least-once` writes as it goes; `exactly-once` shows a micro-batch whole and once.",
+        is_kafkas=False,
+    ),
+    Option(
+        "sinkName",
+        Use.WRITE,
+        "the topic, else rows",
+        "Which of a query's outputs this is, for `exactly-once`.",
+        is_kafkas=False,
+    ),
+    Option(
+        "queryId",
+        Use.BATCH_WRITE,
+        "from Spark",
+        "For `exactly-once` inside foreachBatch, where Spark does not tell: the query's id.",
+        is_kafkas=False,
+    ),
+    Option(
+        "batchId",
+        Use.BATCH_WRITE,
+        "from Spark",
+        "For `exactly-once` inside foreachBatch: the number of the micro-batch.",
+        is_kafkas=False,
+    ),
+)
+
+BY_NAME = {option.name.lower(): option for option in OPTIONS}
+
+# Spark's own source refuses these too: they would change what a read returns.
+REFUSED_KAFKA_OPTIONS = {
+    "auto.offset.reset": "set 'startingOffsets' to earliest or latest instead; Spark keeps track "
+    "of the offsets",
+    "key.deserializer": "keys are always binary; convert them with DataFrame operations",
+    "value.deserializer": "values are always binary; convert them with DataFrame operations",
+    "key.serializer": "keys are written as they are; convert them with DataFrame operations",
+    "value.serializer": "values are written as they are; convert them with DataFrame operations",
+    "enable.auto.commit": "Spark keeps track of the offsets; 'commitGroup' shows them to others",
+    "interceptor.classes": "there is no Java consumer or producer to intercept",
+    "partitioner.class": "rows go by key as Kafka's own partitioner sends them; use the column "
+    "'partition' for another way",
+}

@@ -1,0 +1,148 @@
+"""From options to offsets: which partitions there are, and where a read begins and ends."""
+
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.model import TopicPartition
+from millstream.spark.cluster import EARLIEST, LATEST, Cluster
+from millstream.spark.failure import SourceError, option_error
+from millstream.spark.fetching import OffsetRange
+from millstream.spark.options import Place, Position, ReadOptions
+from millstream.spark.ranges import Offsets, split_ranges
+
+PartitionIds = Mapping[TopicPartition, uuid.UUID]
+
+
+@dataclass(slots=True)
+class _Known:
+    at: float
+    partitions: PartitionIds
+
+
+class Planner:
+    """Asks the cluster for what one read needs."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._known: _Known | None = None
+        self.cluster = Cluster(options.client)
+
+    def partitions(self) -> PartitionIds:
+        """The partitions that the options select, with the ids of their topics."""
+        cache_seconds = self._options.topics_cache_ms / 1000
+        now = time.monotonic()
+        if self._known is not None and now - self._known.at < cache_seconds:
+            return self._known.partitions
+        self._known = _Known(now, self._select())
+        return self._known.partitions
+
+    def _select(self) -> PartitionIds:
+        selection = self._options.selection
+        if selection.pattern is not None:
+            expression = re.compile(selection.pattern)
+            topics = self.cluster.describe_topics(None)
+            matching = [topic for topic in topics.values() if expression.fullmatch(topic.name)]
+        else:
+            names = selection.topics or sorted({p.topic for p in selection.partitions or ()})
+            found = self.cluster.describe_topics(names)
+            matching = list(found.values())
+        every = {
+            TopicPartition(topic.name, index): topic.topic_id
+            for topic in matching
+            for index in sorted(topic.leaders)
+        }
+        if selection.partitions is None:
+            return every
+        return {p: every[p] for p in selection.partitions if p in every}
+
+    def check_existence(self, partitions: PartitionIds) -> None:
+        """Refuse a read of what is not there; a pattern may well match nothing yet."""
+        selection = self._options.selection
+        topics = {partition.topic for partition in partitions}
+        absent = [topic for topic in selection.topics or () if topic not in topics]
+        absent += [str(p) for p in selection.partitions or () if p not in partitions]
+        if absent:
+            option = "assign" if selection.partitions else "subscribe"
+            raise SourceError(
+                "UNKNOWN_TOPIC",
+                f"Option '{option}' names what does not exist: {', '.join(absent)}. Create it "
+                "first (`millstream topic create NAME`)",
+            )
+
+    def earliest(self, partitions: PartitionIds) -> Offsets:
+        return self._list(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: PartitionIds) -> Offsets:
+        """Where readers of this isolation level end."""
+        return self._list(dict.fromkeys(partitions, LATEST))
+
+    def resolve_start(self, partitions: PartitionIds) -> Offsets:
+        """Where the options say to begin."""
+        return self._resolve(self._options.starting, partitions, is_end=False)
+
+    def resolve_end(self, partitions: PartitionIds) -> Offsets:
+        """Where the options say to end."""
+        return self._resolve(self._options.ending, partitions, is_end=True)
+
+    def split(self, starts: Offsets, ends: Offsets, ids: PartitionIds) -> list[OffsetRange]:
+        """The tasks of a read between these offsets."""
+        whole = [
+            OffsetRange(partition, ids[partition], starts[partition], ends[partition])
+            for partition in sorted(ends)
+        ]
+        return split_ranges(
+            whole,
+            partitions_min=self._options.partitions_min,
+            records_max=self._options.records_per_partition_max,
+        )
+
+    def _list(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        if not wanted:
+            return {}
+        return self.cluster.list_offsets(
+            wanted, is_committed_only=self._options.fetch.is_committed_only
+        )
+
+    def _resolve(self, position: Position, partitions: PartitionIds, *, is_end: bool) -> Offsets:
+        match position.place:
+            case Place.EARLIEST:
+                return self.earliest(partitions)
+            case Place.LATEST:
+                return self.latest(partitions)
+            case Place.OFFSETS:
+                return self._resolve_offsets(position, partitions)
+            case Place.TIMESTAMP:
+                wanted = dict.fromkeys(partitions, position.timestamp_ms)
+            case Place.TIMESTAMPS:
+                wanted = dict(_all_named(position, partitions))
+        found = dict(self._list(wanted))
+        unmatched = [partition for partition, offset in found.items() if offset < 0]
+        if unmatched and not is_end and not self._options.takes_latest_without_match:
+            raise option_error(
+                position.option,
+                f"{unmatched[0]} has no record as new as {wanted[unmatched[0]]}. Choose an "
+                "earlier time, or set 'startingOffsetsByTimestampStrategy' to 'latest'",
+            )
+        found.update(self._list(dict.fromkeys(unmatched, LATEST)))
+        return found
+
+    def _resolve_offsets(self, position: Position, partitions: PartitionIds) -> Offsets:
+        named = _all_named(position, partitions)
+        relative = {p: offset for p, offset in named.items() if offset in (EARLIEST, LATEST)}
+        return {**named, **self._list(relative)}
+
+
+def _all_named(position: Position, partitions: PartitionIds) -> Mapping[TopicPartition, int]:
+    named = position.by_partition
+    assert named is not None
+    if set(named) != set(partitions):
+        missing = ", ".join(map(str, sorted(set(partitions) - set(named))))
+        foreign = ", ".join(map(str, sorted(set(named) - set(partitions))))
+        what = f"leaves out {missing}" if missing else f"names {foreign}, which is not read"
+        raise option_error(
+            position.option, f"must name exactly the partitions that are read; it {what}"
+        )
+    return named
