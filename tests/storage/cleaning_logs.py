@@ -6,12 +6,13 @@ from millstream.model import Codec
 from millstream.records.batch import split_batches
 from millstream.records.builder import build_batch
 from millstream.records.columns import IMPLEMENTATION, Implementation
+from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record, read_records
 from millstream.storage.cleaning import CleanedSegment, clean
 from millstream.storage.log import Log, LogConfig
 from millstream.storage.planning import CleaningLimits, plan_round
 from millstream.storage.swapping import begin_swap, finish_swap, replaced_segments
-from tests.storage.logs import NOW_MS
+from tests.storage.logs import NOW_MS, append, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, is_compacted=True, is_deleted=False)
@@ -88,6 +89,28 @@ def content(log: Log) -> list[tuple[int, bytes]]:
 
 def newest(records: list[Record]) -> dict[bytes | None, tuple[int, bytes | None]]:
     return {record.key: (record.offset, record.value) for record in records}
+
+
+def new_log() -> tuple[MemoryFileSystem, Log]:
+    disk = MemoryFileSystem()
+    return disk, open_log(disk, CONFIG)
+
+
+def fill(log: Log, batches: int, *, keys: int = 3, codec: Codec = Codec.NONE) -> None:
+    for number in range(batches):
+        pair = (b"k%d" % (number % keys), b"value %d" % number)
+        append(log, keyed([pair, pair], codec=codec))
+
+
+def end(log: Log, producer_id: int, kind: ControlType) -> None:
+    marker = build_end_marker(
+        EndTransactionMarker(kind, 0),
+        base_offset=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        timestamp_ms=NOW_MS,
+    )
+    log.append_as_coordinator(memoryview(marker), leader_epoch=0, now_ms=NOW_MS)
 
 
 class Died(BaseException):

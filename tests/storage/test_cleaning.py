@@ -7,7 +7,7 @@ import pytest
 from millstream.model import Codec
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.columns import COMPILED, PURE, Implementation
-from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
+from millstream.records.control import ControlType
 from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
 from millstream.storage.log import Log
 from millstream.storage.planning import CleaningLimits, measure, plan_round
@@ -15,7 +15,10 @@ from tests.storage.cleaning_logs import (
     CONFIG,
     LIMITS,
     content,
+    end,
+    fill,
     keyed,
+    new_log,
     newest,
     records_in,
     run_round,
@@ -25,17 +28,6 @@ from tests.storage.memory_files import MemoryFileSystem
 
 BOTH = [pytest.param(PURE, id="pure"), pytest.param(COMPILED, id="compiled")]
 DAY_MS = 86_400_000
-
-
-def new_log() -> tuple[MemoryFileSystem, Log]:
-    disk = MemoryFileSystem()
-    return disk, open_log(disk, CONFIG)
-
-
-def fill(log: Log, batches: int, *, keys: int = 3, codec: Codec = Codec.NONE) -> None:
-    for number in range(batches):
-        pair = (b"k%d" % (number % keys), b"value %d" % number)
-        append(log, keyed([pair, pair], codec=codec))
 
 
 def reopened(disk: MemoryFileSystem) -> Log:
@@ -151,6 +143,24 @@ def test_more_keys_than_fit_take_several_rounds() -> None:
     assert len(closed) < 30
 
 
+@pytest.mark.parametrize("implementation", BOTH)
+def test_a_round_may_end_inside_a_batch(implementation: Implementation) -> None:
+    disk, log = new_log()
+    append(log, keyed([(b"%d" % (number % 15), b"%d" % number) for number in range(20)]))
+    log.roll(NOW_MS)
+    before = newest(records_in(log))
+    limits = CleaningLimits(4 * implementation.ENTRY_BYTES, 1.0, buffer_bytes=1 << 16)
+    cleaned_offset, ends = None, []
+    while done := run_round(
+        log, disk, cleaned_offset=cleaned_offset, limits=limits, implementation=implementation
+    ):
+        cleaned_offset = done[-1].end_offset
+        ends.append(cleaned_offset)
+    assert ends == [4, 8, 12, 16, 20]
+    assert newest(records_in(log)) == before
+    assert len(records_in(log)) == 15
+
+
 def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
     disk, log = new_log()
     append(log, keyed([(b"gone", b"1"), (b"here", b"2")]))
@@ -205,17 +215,6 @@ def transaction(log: Log, producer_id: int, keys: list[bytes], sequence: int) ->
                 is_transactional=True,
             ),
         )
-
-
-def end(log: Log, producer_id: int, kind: ControlType) -> None:
-    marker = build_end_marker(
-        EndTransactionMarker(kind, 0),
-        base_offset=0,
-        producer_id=producer_id,
-        producer_epoch=0,
-        timestamp_ms=NOW_MS,
-    )
-    log.append_as_coordinator(memoryview(marker), leader_epoch=0, now_ms=NOW_MS)
 
 
 class TestTransactions:
@@ -292,14 +291,6 @@ class TestDamage:
         # Segments before the damaged one may be compacted already.
         assert content(log)[-1:] == before[-1:]
         assert newest(records_in(log)) == latest
-
-    def test_keys_that_never_fit_are_reported(self) -> None:
-        disk, log = new_log()
-        append(log, keyed([(b"%d" % number, b"") for number in range(20)]))
-        log.roll(NOW_MS)
-        limits = CleaningLimits(keys_bytes=24 * 4, load_factor=0.9, buffer_bytes=1 << 16)
-        with pytest.raises(CannotClean, match=r"log\.cleaner\.dedupe\.buffer\.size"):
-            run_round(log, disk, limits=limits)
 
     def test_a_batch_larger_than_the_buffer_is_compacted_too(self) -> None:
         disk, log = new_log()

@@ -415,6 +415,8 @@ cdef class KeyMap:
                     held += 1
             for index in range(held):
                 if not self._put(&parts[index], base_offset + parts[index].offset_delta):
+                    # Everything before this record is in.
+                    self.latest_offset = base_offset + parts[index].offset_delta - 1
                     return STOP_FULL
         return STOP_END if p == end else STOP_DAMAGED
 

@@ -177,6 +177,8 @@ class KeyMap:
                     continue
                 digest = blake2b(part.key, digest_size=16).digest()
                 if len(offsets) >= self.capacity and digest not in offsets:
+                    # Everything before this record is in.
+                    self.latest_offset = offset - 1
                     return _FULL
                 offsets[digest] = max(offset, offsets.get(digest, -1))
         except ValueError:

@@ -168,13 +168,8 @@ class _Work:
             if span.next_offset <= start:
                 continue
             if not self._read_keys_of(span, transactions):
-                end_offset = self._keys.latest_offset + 1
-                if end_offset <= start:
-                    raise CannotClean(
-                        f"the keys of one batch at offset {start} do not fit in"
-                        f" {self._what.keys_bytes} bytes (log.cleaner.dedupe.buffer.size)"
-                    )
-                return end_offset
+                # Perhaps inside a batch; the rest of it is for the next round.
+                return self._keys.latest_offset + 1
             end_offset = span.next_offset
             self._keys.latest_offset = end_offset - 1
         return end_offset
