@@ -53,6 +53,7 @@ def join(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision[JoinRe
     new_id = f"{request.client_id}-{env.new_uuid()}"
     if request.must_know_its_id:
         group.pending_members.add(new_id)
+        group.has_member_come = True
         key = rebalance.session_key(group.group_id, new_id)
         return Decision(
             reply=JoinReply(KafkaCode.MEMBER_ID_REQUIRED, member_id=new_id),

@@ -116,7 +116,8 @@ def prepare_rebalance(group: ClassicGroup, env: Env, decision: Decision[Any]) ->
     group.state = ClassicState.PREPARING_REBALANCE
     group.has_member_come = False
     if is_first and delay_ms > 0:
-        group.initial_wait_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        wait_max_ms = min(group.rebalance_timeout_ms, env.settings.initial_rebalance_wait_max_ms)
+        group.initial_wait_left_ms = max(wait_max_ms - delay_ms, 0)
         _set_phase_end(group, DeadlineKind.JOIN, env.uptime_ms + delay_ms, decision)
         return
     end_ms = env.uptime_ms + group.rebalance_timeout_ms

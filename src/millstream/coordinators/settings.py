@@ -1,13 +1,22 @@
 """The options of groups and offsets, read once from the node's options."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from millstream.config import BrokerConfig
+
+# What a new group waits for more members on a single node, unless the user says: too
+# short for anyone to see, long enough for consumers that are started together. Without it
+# the first would be alone in its generation, and the others would wait for its heartbeat.
+GATHER_MS: Final = 20
+GATHER_MAX_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     initial_rebalance_delay_ms: int = 0
+    # It is extended while members keep coming, up to this and to the rebalance timeout.
+    initial_rebalance_wait_max_ms: int = 2**31 - 1
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
     classic_members_max: int = 2**31 - 1
@@ -27,10 +36,11 @@ class GroupSettings:
 
 def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
     delay = "group.initial.rebalance.delay.ms"
+    waits_as_configured = config.is_set(delay) or nodes > 1
     policy = config.string("group.consumer.migration.policy").lower()
     return GroupSettings(
-        # Waiting for more members pays in a cluster; on one node it only slows every test.
-        initial_rebalance_delay_ms=config.int(delay) if config.is_set(delay) or nodes > 1 else 0,
+        initial_rebalance_delay_ms=config.int(delay) if waits_as_configured else GATHER_MS,
+        initial_rebalance_wait_max_ms=2**31 - 1 if waits_as_configured else GATHER_MAX_MS,
         session_timeout_min_ms=config.int("group.min.session.timeout.ms"),
         session_timeout_max_ms=config.int("group.max.session.timeout.ms"),
         classic_members_max=config.int("group.max.size"),

@@ -1,0 +1,157 @@
+"""Every record comes back from its bytes, and old versions of Kafka's are understood."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from millstream.coordinators.codecs.changes import (
+    ClassicProtocols,
+    CommittedOffset,
+    ConsumerGroupChange,
+    CurrentAssignment,
+    CurrentMemberChange,
+    GroupChange,
+    MatchedTopics,
+    MemberChange,
+    MemberState,
+    OffsetChange,
+    PartitionMetadataChange,
+    PatternChange,
+    StoredConsumerGroup,
+    StoredConsumerMember,
+    StoredGroup,
+    StoredMember,
+    StoredTarget,
+    TargetChange,
+    TargetMemberChange,
+)
+from millstream.coordinators.codecs.table import decode, encode
+
+text = some.text(max_size=20)
+maybe_text = some.none() | text
+number = some.integers(-(2**31), 2**31 - 1)
+long_number = some.integers(-(2**63), 2**63 - 1)
+time_ms = some.integers(0, 2**50)
+data = some.binary(max_size=40)
+assignments = some.dictionaries(
+    some.uuids(), some.lists(some.integers(0, 999), min_size=1, unique=True), max_size=3
+).map(lambda found: {each: tuple(sorted(found[each])) for each in sorted(found)})
+offsets = some.builds(CommittedOffset, long_number, some.just(-1) | number, text, time_ms)
+members = some.builds(StoredMember, text, maybe_text, text, text, number, number, data, data)
+groups = some.builds(
+    StoredGroup, text, number, maybe_text, maybe_text, time_ms, some.lists(members, max_size=3)
+)
+classic = some.builds(
+    ClassicProtocols, number, some.lists(some.tuples(text, data), max_size=2).map(tuple)
+)
+consumers = some.builds(
+    StoredConsumerMember,
+    maybe_text,
+    maybe_text,
+    text,
+    text,
+    some.lists(text, max_size=3).map(tuple),
+    maybe_text,
+    number,
+    maybe_text,
+    some.none() | classic,
+)
+currents = some.builds(
+    CurrentAssignment,
+    number,
+    number,
+    some.sampled_from(list(MemberState)[:3]),
+    assignments,
+    assignments,
+)
+changes = some.one_of(
+    some.builds(OffsetChange, text, text, number, some.none() | offsets),
+    some.builds(GroupChange, text, some.none() | groups),
+    some.builds(
+        ConsumerGroupChange,
+        text,
+        some.none() | some.builds(StoredConsumerGroup, number, long_number),
+    ),
+    some.builds(PartitionMetadataChange, text),
+    some.builds(MemberChange, text, text, some.none() | consumers),
+    some.builds(TargetChange, text, some.none() | some.builds(StoredTarget, number, long_number)),
+    some.builds(TargetMemberChange, text, text, some.none() | assignments),
+    some.builds(CurrentMemberChange, text, text, some.none() | currents),
+    some.builds(
+        PatternChange,
+        text,
+        text,
+        some.none()
+        | some.builds(MatchedTopics, some.lists(text).map(tuple), long_number, long_number),
+    ),
+)
+
+
+@given(changes)
+def test_a_change_comes_back_from_its_record(change: object) -> None:
+    key, value = encode(change)
+    assert decode(key, value) == change
+
+
+def test_a_retention_of_its_own_is_kept_with_the_offset() -> None:
+    value = CommittedOffset(7, -1, "m", 10, expire_timestamp_ms=99)
+    change = OffsetChange("g", "t", 1, value)
+    assert decode(*encode(change)) == change
+
+
+# Written out by hand from Kafka's message definitions.
+KEY = bytes.fromhex("0001 0001 67 0001 74 00000002")
+
+
+@pytest.mark.parametrize(
+    ("version", "value"),
+    [
+        (0, "0000 0000000000000005 0001 6d 0000000000000009"),
+        (1, "0001 0000000000000005 0001 6d 0000000000000009 000000000000000a"),
+        (2, "0002 0000000000000005 0001 6d 0000000000000009"),
+        (3, "0003 0000000000000005 00000004 0001 6d 0000000000000009"),
+        (4, "0004 0000000000000005 00000004 02 6d 0000000000000009 00"),
+    ],
+)
+def test_every_version_of_a_committed_offset_is_read(version: int, value: str) -> None:
+    change = decode(KEY, bytes.fromhex(value))
+    assert isinstance(change, OffsetChange)
+    assert change.value is not None
+    assert (change.group_id, change.topic, change.partition) == ("g", "t", 2)
+    found = change.value
+    assert (found.offset, found.metadata, found.commit_timestamp_ms) == (5, "m", 9)
+    assert found.leader_epoch == (4 if version >= 3 else -1)
+    assert found.expire_timestamp_ms == (10 if version == 1 else -1)
+
+
+def test_the_topic_id_of_a_newer_kafka_is_read() -> None:
+    value = "0004 0000000000000005 ffffffff 01 0000000000000009 01 00 10" + "ab" * 16
+    change = decode(KEY, bytes.fromhex(value))
+    assert isinstance(change, OffsetChange)
+    assert change.value is not None
+    assert change.value.topic_id == UUID("ab" * 16)
+
+
+def test_old_groups_are_read() -> None:
+    key = bytes.fromhex("0002 0001 67")
+    member = "0001 6d 0001 63 0001 68 {timeouts} 00000001 01 00000001 02"
+    version_0 = "0000 0008" + b"consumer".hex() + "00000003 0001 72 0001 6d 00000001" + member
+    change = decode(key, bytes.fromhex(version_0.format(timeouts="00000005")))
+    assert isinstance(change, GroupChange)
+    assert change.value is not None
+    [row] = change.value.members
+    assert (row.rebalance_timeout_ms, row.session_timeout_ms) == (5, 5)
+    assert (row.subscription, row.assignment) == (b"\x01", b"\x02")
+    assert change.value.state_timestamp_ms == -1
+
+
+def test_kinds_that_we_do_not_keep_are_passed_over() -> None:
+    assert decode(bytes.fromhex("000b 0001 67"), b"\x00\x00") is None
+
+
+@pytest.mark.parametrize("value", ["", "0009", "0003 00000000"])
+def test_bytes_that_do_not_add_up_are_an_error(value: str) -> None:
+    with pytest.raises(ValueError):
+        decode(KEY, bytes.fromhex(value))

@@ -1,0 +1,96 @@
+"""Random lives of consumer groups: no partition ever has two owners."""
+
+import random
+
+import pytest
+
+from millstream.coordinators.codecs.changes import Assignment
+from millstream.errors import KafkaError
+from tests.coordinators.world import World, image_of
+
+
+class Client:
+    """A member as its application sees it: owns what it was told, gives up when asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 0
+        self.owned: Assignment = {}
+        self.told: Assignment = {}
+
+    def beat(self, world: World, chance: random.Random, topics: tuple[str, ...]) -> None:
+        # Sometimes it reports what it has, sometimes it has not got round to it yet.
+        reports = self.epoch == 0 or chance.random() < 0.6
+        changes: dict[str, object] = {"owned": self.owned} if reports else {}
+        if self.epoch == 0:
+            changes["topics"] = topics
+        try:
+            reply = world.beat(self.name, self.epoch, **changes)
+        except KafkaError:
+            self.epoch, self.owned, self.told = 0, {}, {}
+            return
+        self.epoch = reply.epoch
+        if reply.assignment is not None:
+            self.told = reply.assignment
+
+    def take_in(self) -> None:
+        self.owned = self.told
+
+
+def owners(clients: list[Client]) -> dict[tuple[object, int], str]:
+    found: dict[tuple[object, int], str] = {}
+    for client in clients:
+        # What it has and what it is about to have: neither may be anyone else's.
+        both = {
+            (topic, partition)
+            for assignment in (client.owned, client.told)
+            for topic, partitions in assignment.items()
+            for partition in partitions
+        }
+        for place in both:
+            assert place not in found, f"{place} is of {found[place]} and of {client.name}"
+            found[place] = client.name
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_partition_never_has_two_owners(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(image=image_of(a=5, b=3, c=1), checks_replay=False)
+    clients: list[Client] = []
+    number = 0
+    for _ in range(250):
+        what = chance.random()
+        if what < 0.06 and len(clients) < 8:
+            number += 1
+            clients.append(Client(f"m{number}"))
+        elif what < 0.09 and clients:
+            gone = clients.pop(chance.randrange(len(clients)))
+            if gone.epoch > 0:
+                world.beat(gone.name, -1)
+        elif what < 0.10:
+            world.restart()
+        elif what < 0.11:
+            world.set_topics(a=chance.randint(1, 8), b=3, c=1)
+        elif clients:
+            client = chance.choice(clients)
+            topics = chance.choice((("a", "b"), ("a", "b", "c"), ("b",)))
+            client.beat(world, chance, topics)
+        if clients and chance.random() < 0.5:
+            chance.choice(clients).take_in()
+        owners(clients)
+    world.check_replay()
+    settle(world, clients)
+    if clients:
+        assert world.consumers().state_name == "Stable"
+
+
+def settle(world: World, clients: list[Client]) -> None:
+    for _ in range(20):
+        for client in clients:
+            client.beat(world, random.Random(0), ("a",))
+            client.take_in()
+            if client.epoch:
+                reply = world.beat(client.name, client.epoch, owned=client.owned)
+                client.epoch = reply.epoch
+                client.told = client.told if reply.assignment is None else reply.assignment
