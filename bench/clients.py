@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.jars import classpath, kafka_directory
 from tests.support.tools import require, run_checked
@@ -28,9 +29,24 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 def create_topic(bootstrap: str, name: str, *, partitions: int, config: Mapping[str, str]) -> None:
     admin = admin_client(bootstrap)
-    wanted = NewTopic(name, partitions, 1, config=dict(config))
-    admin.create_topics([wanted])[name].result(60)
+    topic = NewTopic(name, partitions, 1, config=dict(config))
+    admin.create_topics([topic])[name].result(60)
     wait_for_leaders(bootstrap, partitions, only=name)
+    # Kafka names a leader a moment before that leader serves.
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not _are_served(admin, name, partitions):
+        assert time.monotonic() < deadline, f"the partitions of {name} are not served"
+        time.sleep(0.02)
+
+
+def _are_served(admin: AdminClient, name: str, partitions: int) -> bool:
+    wanted = {TopicPartition(name, i): OffsetSpec.latest() for i in range(partitions)}
+    try:
+        for answer in admin.list_offsets(wanted, request_timeout=60).values():
+            answer.result(60)
+    except KafkaException:
+        return False
+    return True
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
