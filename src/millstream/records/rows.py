@@ -1,0 +1,138 @@
+"""Rows that lie in columns, as Arrow lays them out, into record batches.
+
+The way back of `columns`: whoever has rows in buffers makes batches of them without an
+object per row. The loops exist twice, compiled and in Python, with the same output.
+Nothing here knows Arrow; `ends` are its 32-bit offsets, and `first` is where an array
+that is a slice of a larger one begins.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from crc32c import crc32c
+
+from millstream.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, Codec
+from millstream.records import _rows_pure
+from millstream.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    MAGIC,
+    TRANSACTIONAL_MASK,
+)
+from millstream.records.compression import compress
+
+# One byte each, and 32-bit integers of the machine's byte order.
+Bytes = bytes | bytearray | memoryview
+Numbers = memoryview
+
+_CRC_POSITION: Final = 17
+
+
+@dataclass(frozen=True, slots=True)
+class StringColumn:
+    """Byte strings; without `validity` none is null."""
+
+    validity: Bytes | None
+    ends: Numbers
+    data: Bytes
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersColumn:
+    """A list of names and values for each row; a null list is an empty one."""
+
+    validity: Bytes | None
+    ends: Numbers
+    first: int
+    names: StringColumn
+    values: StringColumn
+
+
+class RowEncoder(Protocol):
+    """The columns of one run of rows; they are not copied."""
+
+    def partitions(self, count: int, partition_count: int) -> bytes:
+        """Where Kafka's own partitioner sends the first `count` rows, by key: a native
+        32-bit integer each, -1 where there is no key."""
+        ...
+
+    def encode(self, rows: Numbers, start: int, bytes_max: int) -> tuple[bytes, int]:
+        """The records of `rows[start:]`, and behind which row they end.
+
+        `rows` are 64-bit row numbers. At least one is taken, and then as many as fit
+        `bytes_max`.
+        """
+        ...
+
+
+class Implementation(Protocol):
+    NAME: str
+
+    def RowEncoder(
+        self, keys: StringColumn | None, values: StringColumn, headers: HeadersColumn | None
+    ) -> RowEncoder: ...
+
+
+PURE: Final = cast(Implementation, _rows_pure)
+
+
+def _compiled() -> Implementation | None:
+    if not TYPE_CHECKING:
+        try:
+            from millstream.records import _rows
+        except ImportError:
+            return None
+    else:
+        from millstream.records import _rows
+    return cast(Implementation, _rows)
+
+
+COMPILED: Final = _compiled()
+IMPLEMENTATION: Final = COMPILED or PURE
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who writes; the default writes without sequence numbers."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    is_transactional: bool = False
+
+
+def build_batch_of_rows(
+    records: bytes,
+    count: int,
+    *,
+    timestamp_ms: int,
+    codec: Codec,
+    producer: Producer,
+    base_sequence: int,
+) -> bytearray:
+    """One batch of `count` encoded records that all have the same time."""
+    payload = compress(codec, records)
+    batch = bytearray(HEADER_BYTES + len(payload))
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - LENGTH_FIELD_END,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        codec.value | (TRANSACTIONAL_MASK if producer.is_transactional else 0),
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer.producer_id,
+        producer.epoch,
+        base_sequence,
+        count,
+    )
+    batch[HEADER_BYTES:] = payload
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    batch[_CRC_POSITION:CRC_START] = crc.to_bytes(4, "big")
+    return batch
