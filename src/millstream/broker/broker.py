@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
+from millstream.broker.cleaner import Cleaner
 from millstream.broker.connection import Connection, Pending, Pieces
 from millstream.broker.coordinators import GroupCoordinators
 from millstream.broker.dispatch import dispatch
@@ -20,6 +21,7 @@ from millstream.broker.housekeeping import keep_house
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller
 from millstream.cluster.coordination import CoordinationFailed
@@ -61,11 +63,13 @@ class Broker:
         self.partitions = PartitionTable()
         self.topics = Topics(self)
         self.coordinators = GroupCoordinators(self)
+        self.transactions = TransactionCoordinator(self)
         self.fetch_bytes_max = config.int("fetch.max.bytes")
         self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
         self.durability: Durability = (
             PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
         )
+        self.cleaner = Cleaner(self)
         self._checkpointing = asyncio.Lock()
         self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
@@ -157,8 +161,10 @@ class Broker:
         for topic in self.image.topics.values():
             self.topics.open_partitions(topic)
         self.coordinators.start()
+        self.transactions.start()
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
+        self.cleaner.start()
 
     def _choose_node_id(self) -> int:
         """A directory keeps its node's number unless the user says otherwise."""
@@ -180,6 +186,8 @@ class Broker:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
+        await self.cleaner.stop()
+        await self.transactions.stop()
         await self.coordinators.stop()
         await self._server.stop()
         await self.durability.stop()

@@ -70,6 +70,9 @@ _EFFECT_AFTER_WAIT = frozenset(
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.METADATA,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
     }
 )
 

@@ -15,9 +15,17 @@ class ProducerIds:
         self._refill = asyncio.Lock()
 
     async def next(self) -> int:
+        await self.ensure()
+        return self.take()
+
+    async def ensure(self) -> None:
+        """One id at least is at hand for `take`, until the next await."""
         async with self._refill:
             if self._next == self._end:
                 block = await self._controller.allocate_producer_ids()
                 self._next, self._end = block.start, block.stop
-            self._next += 1
-            return self._next - 1
+
+    def take(self) -> int:
+        assert self._next < self._end, "take without ensure"
+        self._next += 1
+        return self._next - 1

@@ -56,6 +56,8 @@ class DeadlineKind(Enum):
     MEMBER_REVOKE = "member revoke"
     MEMBER_JOIN = "member join"
     MEMBER_SYNC = "member sync"
+    # Transactions: the longest a producer said one would take.
+    TRANSACTION = "transaction"
 
 
 class DeadlineKey(NamedTuple):

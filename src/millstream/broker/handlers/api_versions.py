@@ -30,12 +30,21 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     )
 
 
+# Name, lowest and highest level that work; the highest is in force. Clients use the consumer
+# protocol (KIP-848) and an epoch per transaction (KIP-890) only where they are finalized.
+FEATURES = (("group.version", 1, 1), ("transaction.version", 0, 2))
+
+
 def features() -> dict[str, list[Struct]]:
-    """Clients use the consumer protocol (KIP-848) only where this feature is finalized."""
-    name, level = "group.version", 1
     return {
-        "supported_features": [Struct(name=name, min_version=1, max_version=level)],
-        "finalized_features": [Struct(name=name, max_version_level=level, min_version_level=level)],
+        "supported_features": [
+            Struct(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in FEATURES
+        ],
+        "finalized_features": [
+            Struct(name=name, max_version_level=highest, min_version_level=highest)
+            for name, _, highest in FEATURES
+        ],
     }
 
 

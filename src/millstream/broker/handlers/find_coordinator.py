@@ -1,6 +1,7 @@
 """FindCoordinator (10), versions 0-6: on one node, this one.
 
-The first search for a group's coordinator creates the topic that offsets are kept in.
+The first search for a group's coordinator creates the topic that offsets are kept in, the
+first one for a transactional id the topic of transactions.
 """
 
 from collections.abc import Coroutine
@@ -12,6 +13,8 @@ from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+    from millstream.broker.coordinators import GroupCoordinators
+    from millstream.broker.transactions import TransactionCoordinator
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -21,15 +24,24 @@ BATCHED_FROM: Final = 4
 def handle(
     broker: "Broker", request: Request, body: Struct
 ) -> Struct | Coroutine[Any, Any, Struct]:
-    if body.key_type == GROUP and not broker.coordinators.has_topic:
+    shards = _shards(broker, body.key_type)
+    if shards is not None and not shards.has_topic:
         return _create_first(broker, request, body)
     return _find(broker, request, body, KafkaError(KafkaCode.NONE))
+
+
+def _shards(broker: "Broker", key_type: int) -> "GroupCoordinators | TransactionCoordinator | None":
+    if key_type == GROUP:
+        return broker.coordinators
+    return broker.transactions if key_type == TRANSACTION else None
 
 
 async def _create_first(broker: "Broker", request: Request, body: Struct) -> Struct:
     problem = KafkaError(KafkaCode.NONE)
     try:
-        await broker.coordinators.ensure_topic()
+        shards = _shards(broker, body.key_type)
+        assert shards is not None
+        await shards.ensure_topic()
     except KafkaError as error:
         problem = error
     return _find(broker, request, body, problem)

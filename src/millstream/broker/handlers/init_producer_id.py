@@ -1,8 +1,15 @@
-"""InitProducerId (22), versions 0-5: an id for an idempotent producer, never given twice."""
+"""InitProducerId (22), versions 0-5: an id for a producer, never given twice.
 
-from typing import TYPE_CHECKING
+With a transactional id, the producer also takes that over: the one before is fenced and its
+open transaction aborted. From 3 on a producer may ask for a new epoch after an error.
+"""
+
+from typing import TYPE_CHECKING, Final
 
 from millstream.broker.request import Request
+from millstream.broker.transactions import old_code, wait_for
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.transaction import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
 from millstream.wire.messages import Struct
@@ -10,16 +17,33 @@ from millstream.wire.messages import Struct
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+KNOWS_FENCING_FROM: Final = 4
+
 
 async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     try:
         if body.transactional_id is not None:
-            raise KafkaError(
-                KafkaCode.INVALID_REQUEST
-                if body.transactional_id == ""
-                else KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            )
+            return await _take_over(broker, body)
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
-        return Struct(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
+        code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
+        return Struct(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
     return Struct(error_code=KafkaCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+async def _take_over(broker: "Broker", body: Struct) -> Struct:
+    if body.transactional_id == "" or (body.producer_id >= 0) is not (body.producer_epoch >= 0):
+        raise KafkaError(KafkaCode.INVALID_REQUEST)
+    current = None
+    if body.producer_id >= 0:
+        current = ProducerEpoch(body.producer_id, body.producer_epoch)
+    wanted = InitRequest(body.transactional_id, body.transaction_timeout_ms, current)
+    await broker.producer_ids.ensure()
+    given = await wait_for(
+        broker.transactions.submit(
+            body.transactional_id, lambda state, env: init_producer(state, wanted, env)
+        )
+    )
+    return Struct(
+        error_code=KafkaCode.NONE, producer_id=given.producer_id, producer_epoch=given.epoch
+    )

@@ -5,13 +5,16 @@ when the record is safe, or says at the request's deadline that it may not be.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millstream.broker.connection import Pending, Pieces
 from millstream.broker.request import Request
+from millstream.broker.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import NO_TOPIC_ID
+from millstream.records.batch import TRANSACTIONAL_MASK
 from millstream.records.validation import RecordErrors
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, response_header
@@ -35,6 +38,8 @@ Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
 
 ACKS_ALL = -1
 VERSION_MIN = 3
+# The low byte of the batch's attributes.
+ATTRIBUTES_BYTE = 22
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
@@ -43,7 +48,44 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
     if recompressions:
         # The effect comes after a wait: the connection's next frame has to wait, too.
         return Pending(_recompress_and_append(broker, request, body, recompressions), gate=True)
-    return _append_all(broker, request, body)
+    if body.transactional_id is None:
+        return _append_all(broker, request, body)
+    checked = _check_transaction(broker, request, body)
+    if isinstance(checked, dict):
+        return _append_all(broker, request, body, checked)
+    _copy_records(body)
+    return Pending(_append_when_checked(broker, request, body, checked), gate=True)
+
+
+def _check_transaction(
+    broker: "Broker", request: Request, body: ProduceRequest
+) -> Refused | Coroutine[Any, Any, Refused]:
+    if request.version < VERSION_MIN:
+        return {}
+    for topic in body.topics:
+        if topic.topic_id != NO_TOPIC_ID:
+            with contextlib.suppress(KafkaError):
+                topic.name = broker.partitions.name_of(topic.topic_id)
+    return check_produce(broker, request.version, body)
+
+
+async def _append_when_checked(
+    broker: "Broker",
+    request: Request,
+    body: ProduceRequest,
+    checked: Coroutine[Any, Any, Refused],
+) -> Pieces:
+    answer = _append_all(broker, request, body, await checked)
+    return await answer.coroutine if isinstance(answer, Pending) else answer
+
+
+def _copy_records(body: ProduceRequest) -> None:
+    """The frame's memory belongs to the next request once we wait."""
+    for topic in body.topics:
+        topic.partitions = [
+            (index, None if data is None else memoryview(bytearray(data)))
+            for index, data in topic.partitions
+        ]
 
 
 def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompression]:
@@ -63,12 +105,7 @@ def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompressio
 async def _recompress_and_append(
     broker: "Broker", request: Request, body: ProduceRequest, recompressions: list[Recompression]
 ) -> Pieces:
-    # The frame's memory belongs to the next request once we wait.
-    for topic in body.topics:
-        topic.partitions = [
-            (index, None if data is None else memoryview(bytearray(data)))
-            for index, data in topic.partitions
-        ]
+    _copy_records(body)
     for topic, place, work in recompressions:
         try:
             ready = await asyncio.get_running_loop().run_in_executor(None, work)
@@ -76,11 +113,18 @@ async def _recompress_and_append(
             # The append refuses it again, and that one is answered.
             continue
         topic.partitions[place] = (topic.partitions[place][0], ready)
-    answer = _append_all(broker, request, body)
+    refused: Refused = {}
+    if body.transactional_id is not None:
+        # Last, so that nothing can end the transaction between the check and the append.
+        checked = _check_transaction(broker, request, body)
+        refused = checked if isinstance(checked, dict) else await checked
+    answer = _append_all(broker, request, body, refused)
     return await answer.coroutine if isinstance(answer, Pending) else answer
 
 
-def _append_all(broker: "Broker", request: Request, body: ProduceRequest) -> Pieces | Pending:
+def _append_all(
+    broker: "Broker", request: Request, body: ProduceRequest, refused: Refused | None = None
+) -> Pieces | Pending:
     waits: Waits = []
     if request.version < VERSION_MIN:
         results = _refuse(body, KafkaError(KafkaCode.UNSUPPORTED_VERSION))
@@ -88,7 +132,13 @@ def _append_all(broker: "Broker", request: Request, body: ProduceRequest) -> Pie
         results = _refuse(body, KafkaError(KafkaCode.INVALID_REQUIRED_ACKS))
     else:
         results = [
-            (topic, [_append(broker, body, topic, i, data, waits) for i, data in topic.partitions])
+            (
+                topic,
+                [
+                    _append(broker, body, topic, i, data, waits, refused)
+                    for i, data in topic.partitions
+                ],
+            )
             for topic in body.topics
         ]
     if body.acks == 0:
@@ -106,6 +156,7 @@ def _append(
     index: int,
     data: memoryview | None,
     waits: Waits,
+    refused: Refused | None,
 ) -> ProduceResult:
     result = ProduceResult(index)
     try:
@@ -114,8 +165,12 @@ def _append(
         partition = broker.partitions.get(topic.name, index)
         if not data:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch")
-        if body.transactional_id is not None:
-            raise KafkaError(KafkaCode.INVALID_TXN_STATE, "transactions are not supported yet")
+        if refused is not None:
+            problem = refused.get((topic.name, index))
+            if problem is not None:
+                raise problem
+        elif len(data) > ATTRIBUTES_BYTE and data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK:
+            raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         appended = partition.append(data, now_ms=broker.clock.now_ms())
     except RecordErrors as error:
         result.record_errors = error.record_errors

@@ -1,0 +1,46 @@
+"""AddOffsetsToTxn (25), versions 0-4: a group's offsets are going to be part of a transaction."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.broker.coordinators import OFFSETS_TOPIC
+from millstream.broker.request import Request
+from millstream.broker.shards import partition_for, shown
+from millstream.broker.transactions import old_code
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+KNOWS_FENCING_FROM: Final = 2
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    def refuse(error: KafkaError) -> Struct:
+        knows_fencing = request.version >= KNOWS_FENCING_FROM
+        return Struct(error_code=old_code(error.code, knows_fencing=knows_fencing))
+
+    try:
+        if not body.transactional_id:
+            raise KafkaError(KafkaCode.INVALID_REQUEST)
+        answer = broker.transactions.add(
+            body.transactional_id,
+            ProducerEpoch(body.producer_id, body.producer_epoch),
+            offsets_partition(broker, body.group_id),
+            client_version=0,
+        )
+    except KafkaError as error:
+        return refuse(error)
+    return shown(answer, lambda code: Struct(error_code=code), refuse)
+
+
+def offsets_partition(broker: "Broker", group_id: str) -> dict[str, frozenset[int]]:
+    """Where a group's offsets are kept."""
+    count = len(broker.coordinators.shards.all)
+    if count == 0:
+        raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)
+    return {OFFSETS_TOPIC: frozenset({partition_for(group_id, count)})}

@@ -1,0 +1,107 @@
+"""AddPartitionsToTxn (24), versions 0-5: 0-3 by clients, 4-5 by nodes, for many or to verify."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.request import Request
+from millstream.broker.transactions import old_code, wait_for
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+KNOWS_FENCING_FROM: Final = 2
+BATCHED_FROM: Final = 4
+KNOWS_ABORTABLE_FROM: Final = 5
+
+Codes = Mapping[tuple[str, int], KafkaCode]
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    version = request.version
+    if version < BATCHED_FROM:
+        producer = ProducerEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        topics = body.v3_and_below_topics
+        codes = await _add(broker, body.v3_and_below_transactional_id, producer, topics)
+        return Struct(results_by_topic_v3_and_below=_results(topics, codes, version))
+    results = []
+    for one in body.transactions:
+        producer = ProducerEpoch(one.producer_id, one.producer_epoch)
+        ask = _verify if one.verify_only else _add
+        codes = await ask(broker, one.transactional_id, producer, one.topics)
+        results.append(
+            Struct(
+                transactional_id=one.transactional_id,
+                topic_results=_results(one.topics, codes, version),
+            )
+        )
+    return Struct(error_code=KafkaCode.NONE, results_by_transaction=results)
+
+
+async def _add(
+    broker: "Broker", transactional_id: str, producer: ProducerEpoch, topics: Sequence[Struct]
+) -> Codes:
+    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    unknown = {where for where in wanted if broker.partitions.find(*where) is None}
+    if unknown:
+        return {
+            where: (
+                KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+                if where in unknown
+                else KafkaCode.OPERATION_NOT_ATTEMPTED
+            )
+            for where in wanted
+        }
+    try:
+        if not transactional_id:
+            raise KafkaError(KafkaCode.INVALID_REQUEST)
+        code = await wait_for(
+            broker.transactions.add(
+                transactional_id, producer, _partitions(topics), client_version=0
+            )
+        )
+    except KafkaError as error:
+        code = error.code
+    return dict.fromkeys(wanted, code)
+
+
+async def _verify(
+    broker: "Broker", transactional_id: str, producer: ProducerEpoch, topics: Sequence[Struct]
+) -> Codes:
+    try:
+        return await wait_for(
+            broker.transactions.verify(transactional_id, producer, _partitions(topics))
+        )
+    except KafkaError as error:
+        return {(topic.name, index): error.code for topic in topics for index in topic.partitions}
+
+
+def _partitions(topics: Sequence[Struct]) -> dict[str, frozenset[int]]:
+    found: dict[str, frozenset[int]] = {}
+    for topic in topics:
+        found[topic.name] = found.get(topic.name, frozenset()) | frozenset(topic.partitions)
+    return found
+
+
+def _results(topics: Sequence[Struct], codes: Codes, version: int) -> list[Struct]:
+    return [
+        Struct(
+            name=topic.name,
+            results_by_partition=[
+                Struct(
+                    partition_index=index,
+                    partition_error_code=_told(codes[topic.name, index], version),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _told(code: KafkaCode, version: int) -> KafkaCode:
+    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return KafkaCode.INVALID_TXN_STATE
+    return old_code(code, knows_fencing=version >= KNOWS_FENCING_FROM)

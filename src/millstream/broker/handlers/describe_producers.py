@@ -1,0 +1,51 @@
+"""DescribeProducers (61), version 0: who writes to a partition, and where transactions began."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    return Struct(
+        topics=[
+            Struct(
+                name=topic.name,
+                partitions=[_one(broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _one(broker: "Broker", topic: str, index: int) -> Struct:
+    try:
+        partition = broker.partitions.get(topic, index)
+        partition.require_online()
+    except KafkaError as error:
+        return Struct(
+            partition_index=index,
+            error_code=error.code,
+            error_message=error.message,
+            active_producers=[],
+        )
+    return Struct(
+        partition_index=index,
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        active_producers=[
+            Struct(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer_id, producer in partition.log.producers
+        ],
+    )

@@ -1,0 +1,63 @@
+"""DescribeTransactions (65), version 0: the state of transactional ids."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.broker.transactions import wait_for
+from millstream.coordinators.codecs.transactions import StoredTransaction
+from millstream.coordinators.transaction import Decision
+from millstream.coordinators.transaction_state import TransactionsState
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    return Struct(transaction_states=[await _one(broker, name) for name in body.transactional_ids])
+
+
+async def _one(broker: "Broker", name: str) -> Struct:
+    try:
+        if not name:
+            raise KafkaError(KafkaCode.INVALID_REQUEST)
+        found = await wait_for(
+            broker.transactions.submit(name, lambda state, env: Decision(_find(state, name)))
+        )
+    except KafkaError as error:
+        return Struct(
+            error_code=error.code,
+            transactional_id=name,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    return Struct(
+        error_code=KafkaCode.NONE,
+        transactional_id=name,
+        transaction_state=state_name(found),
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[
+            Struct(topic=topic, partitions=sorted(indexes))
+            for topic, indexes in sorted(found.partitions.items())
+        ],
+    )
+
+
+def _find(state: TransactionsState, name: str) -> StoredTransaction:
+    transaction = state.transactions.get(name)
+    if transaction is None:
+        raise KafkaError(KafkaCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return transaction.stored
+
+
+def state_name(stored: StoredTransaction) -> str:
+    """As Kafka spells it: PrepareCommit, for example."""
+    return stored.status.name.title().replace("_", "")

@@ -1,0 +1,41 @@
+"""EndTxn (26), versions 0-5: commit or abort. From 5 on the answer brings a new epoch."""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.request import Request
+from millstream.broker.transactions import old_code, wait_for
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION, EndRequest, end
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_PRODUCER_ID
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+KNOWS_FENCING_FROM: Final = 2
+BUMPS_FROM: Final = 5
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    wanted = EndRequest(
+        body.transactional_id,
+        ProducerEpoch(body.producer_id, body.producer_epoch),
+        body.committed,
+        EPOCH_PER_TRANSACTION if request.version >= BUMPS_FROM else 0,
+    )
+    try:
+        if not body.transactional_id:
+            raise KafkaError(KafkaCode.INVALID_REQUEST)
+        await broker.producer_ids.ensure()
+        given = await wait_for(
+            broker.transactions.submit(
+                body.transactional_id, lambda state, env: end(state, wanted, env)
+            )
+        )
+    except KafkaError as error:
+        code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
+        return Struct(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
+    return Struct(
+        error_code=KafkaCode.NONE, producer_id=given.producer_id, producer_epoch=given.epoch
+    )

@@ -1,0 +1,116 @@
+"""TxnOffsetCommit (28), versions 0-5: offsets that count when the transaction is committed.
+
+From 3 on the group member is checked as well; from 5 on the offsets partition is added to
+the transaction here, before that AddOffsetsToTxn must have named the group.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
+from millstream.broker.request import Request
+from millstream.broker.transactions import wait_for
+from millstream.coordinators import offsets
+from millstream.coordinators.codecs.transactions import Partitions
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.offsets import CommitReply, CommitRequest, OffsetToCommit
+from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+ADDS_FROM: Final = 5
+KNOWS_ABORTABLE_FROM: Final = 4
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    producer = ProducerEpoch(body.producer_id, body.producer_epoch)
+    try:
+        partitions = offsets_partition(broker, body.group_id)
+        await _check(broker, request.version, body.transactional_id, producer, partitions)
+        codes = await _commit(broker, body, producer)
+    except KafkaError as error:
+        code = _told(error.code, request.version)
+        codes = [[code] * len(topic.partitions) for topic in body.topics]
+    return Struct(
+        topics=[
+            Struct(
+                name=topic.name,
+                partitions=[
+                    Struct(partition_index=one.partition_index, error_code=code)
+                    for one, code in zip(topic.partitions, topic_codes, strict=True)
+                ],
+            )
+            for topic, topic_codes in zip(body.topics, codes, strict=True)
+        ]
+    )
+
+
+async def _check(
+    broker: "Broker",
+    version: int,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    partitions: Partitions,
+) -> None:
+    """Raises KafkaError unless the offsets are part of the open transaction."""
+    coordinator = broker.transactions
+    if version >= ADDS_FROM:
+        await wait_for(
+            coordinator.add(
+                transactional_id, producer, partitions, client_version=EPOCH_PER_TRANSACTION
+            )
+        )
+    else:
+        found = await wait_for(coordinator.verify(transactional_id, producer, partitions))
+        for code in found.values():
+            if code is not KafkaCode.NONE:
+                raise KafkaError(code)
+    # Others may have ended the transaction while we waited.
+    if not coordinator.holds(transactional_id, producer, partitions):
+        raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
+
+
+async def _commit(broker: "Broker", body: Struct, producer: ProducerEpoch) -> CommitReply:
+    wanted = CommitRequest(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id,
+        topics=[_wanted(broker, topic) for topic in body.topics],
+    )
+    return await wait_for(
+        broker.coordinators.submit(
+            body.group_id,
+            lambda state, env: offsets.commit_in_transaction(state, wanted, producer, env),
+        )
+    )
+
+
+def _wanted(broker: "Broker", topic: Struct) -> tuple[str, list[OffsetToCommit]]:
+    found = broker.image.topics.get(topic.name)
+    count = 0 if found is None else len(found.partitions)
+    return topic.name, [
+        OffsetToCommit(
+            one.partition_index,
+            one.committed_offset,
+            one.committed_leader_epoch,
+            one.committed_metadata or "",
+            KafkaCode.NONE
+            if 0 <= one.partition_index < count
+            else KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        for one in topic.partitions
+    ]
+
+
+def _told(code: KafkaCode, version: int) -> KafkaCode:
+    if code is KafkaCode.PRODUCER_FENCED:
+        return KafkaCode.INVALID_PRODUCER_EPOCH
+    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return KafkaCode.INVALID_TXN_STATE
+    if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
+        # Clients ask again after this one.
+        return KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
+    return code

@@ -1,0 +1,67 @@
+"""WriteTxnMarkers (27), versions 1-2: end a transaction in partitions.
+
+Sent by coordinators to the leaders of partitions, and by tools that end a hanging one.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.broker.request import Request
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.control import ControlType, EndTransactionMarker
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    waits: list[tuple[Struct, asyncio.Future[None]]] = []
+    markers = [
+        Struct(
+            producer_id=one.producer_id,
+            topics=[
+                Struct(
+                    name=topic.name,
+                    partitions=[
+                        _write(broker, one, topic.name, index, waits)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in one.topics
+            ],
+        )
+        for one in body.markers
+    ]
+    for result, wait in waits:
+        try:
+            await wait
+        except KafkaError as error:
+            result.error_code = error.code
+    return Struct(markers=markers)
+
+
+def _write(
+    broker: "Broker",
+    one: Struct,
+    topic: str,
+    index: int,
+    waits: "list[tuple[Struct, asyncio.Future[None]]]",
+) -> Struct:
+    result = Struct(partition_index=index, error_code=KafkaCode.NONE)
+    kind = ControlType.COMMIT if one.transaction_result else ControlType.ABORT
+    try:
+        broker.partitions.get(topic, index)
+        wait = broker.transactions.write_marker(
+            topic,
+            index,
+            EndTransactionMarker(kind, one.coordinator_epoch),
+            ProducerEpoch(one.producer_id, one.producer_epoch),
+        )
+    except KafkaError as error:
+        result.error_code = error.code
+        return result
+    if wait is not None:
+        waits.append((result, wait))
+    return result

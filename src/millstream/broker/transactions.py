@@ -1,0 +1,269 @@
+"""The transaction coordinator of this node, and the markers that end transactions.
+
+Wiring only. What is decided is in `coordinators/transaction*`; here a decision that is
+committed becomes markers in partitions, and markers that are committed become its end.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from millstream.broker.coordinators import OFFSETS_TOPIC
+from millstream.broker.shards import Shards
+from millstream.cluster.changes import NewTopic
+from millstream.coordinators import transaction as decisions
+from millstream.coordinators import transaction_groups
+from millstream.coordinators.codecs.transactions import Change, Partitions, StoredTransaction
+from millstream.coordinators.decision import ProducerEpoch, Ticket
+from millstream.coordinators.journal import Decide
+from millstream.coordinators.transaction_groups import shard_name
+from millstream.coordinators.transaction_machine import (
+    TRANSACTIONS,
+    TransactionShard,
+    transaction_settings,
+)
+from millstream.coordinators.transaction_state import (
+    PREPARED,
+    Status,
+    TransactionEnv,
+    TransactionsState,
+)
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.control import ControlType, EndTransactionMarker
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+# A marker that a partition could not take now, a full disk say, is tried again after this.
+MARKER_RETRY_SECONDS: Final = 1.0
+
+
+class TransactionCoordinator:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)
+        self.shards.on_committed = self._write_markers
+
+    def start(self) -> None:
+        self.shards.start()
+        self.shards.spawn(self._forget_unused())
+
+    async def stop(self) -> None:
+        await self.shards.stop()
+
+    async def ensure_topic(self) -> None:
+        """Create the topic when the first transactional id is looked for."""
+        await self.shards.ensure_topic()
+
+    @property
+    def has_topic(self) -> bool:
+        return self.shards.has_topic
+
+    def _topic(self) -> NewTopic:
+        config = self._broker.config
+        replicas = config.int("transaction.state.log.replication.factor")
+        return NewTopic(
+            TRANSACTIONS_TOPIC,
+            config.int("transaction.state.log.num.partitions"),
+            min(replicas, len(self._broker.image.brokers)),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+            },
+        )
+
+    def _env(self, ticket: Ticket) -> TransactionEnv:
+        broker = self._broker
+        return TransactionEnv(
+            broker.clock.now_ms(),
+            int(broker.clock.monotonic() * 1000),
+            transaction_settings(broker.config),
+            ticket,
+            broker.producer_ids.take,
+        )
+
+    # -- requests ---------------------------------------------------------------------
+
+    def shard_for(self, transactional_id: str) -> TransactionShard:
+        return self.shards.shard_for(shard_name(transactional_id))
+
+    def submit(
+        self, transactional_id: str, decide: "TransactionDecide[R]"
+    ) -> "R | asyncio.Future[R]":
+        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        return self.shards.submit(shard_name(transactional_id), decide)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Partitions,
+        *,
+        client_version: int,
+    ) -> "KafkaCode | asyncio.Future[KafkaCode]":
+        """Make partitions part of a transaction."""
+        return self.submit(
+            transactional_id,
+            lambda state, env: decisions.add_partitions(
+                state,
+                transactional_id,
+                producer,
+                partitions,
+                client_version=client_version,
+                env=env,
+            ),
+        )
+
+    def verify(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
+    ) -> "dict[tuple[str, int], KafkaCode] | asyncio.Future[dict[tuple[str, int], KafkaCode]]":
+        return self.submit(
+            transactional_id,
+            lambda state, env: decisions.verify_partitions(
+                state, transactional_id, producer, partitions
+            ),
+        )
+
+    def holds(self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions) -> bool:
+        """Whether partitions are in a transaction that is open at this moment; for those who
+        have waited since they were told so."""
+        try:
+            shard = self.shard_for(transactional_id)
+            shard.require_active()
+            found = decisions.verify_partitions(
+                shard.state, transactional_id, producer, partitions
+            ).reply
+        except KafkaError:
+            return False
+        return found is not None and all(code is KafkaCode.NONE for code in found.values())
+
+    # -- markers ----------------------------------------------------------------------
+
+    def _write_markers(self, shard: TransactionShard, transactional_id: str) -> None:
+        """A transaction was decided, durably: tell its partitions, then complete it."""
+        transaction = shard.state.transactions.get(transactional_id)
+        if transaction is None or transaction.status not in PREPARED:
+            return
+        prepared = transaction.stored
+        is_commit = prepared.status is Status.PREPARE_COMMIT
+        marker = EndTransactionMarker(
+            ControlType.COMMIT if is_commit else ControlType.ABORT, self._epoch_of(shard)
+        )
+        producer = ProducerEpoch(prepared.producer_id, prepared.producer_epoch)
+        waits = []
+        for topic, indexes in prepared.partitions.items():
+            for index in indexes:
+                try:
+                    wait = self.write_marker(topic, index, marker, producer)
+                except KafkaError as error:
+                    if error.code is not KafkaCode.INVALID_PRODUCER_EPOCH:
+                        log.warning("no marker yet for %s-%d: %s", topic, index, error)
+                        self.shards.spawn(self._write_markers_later(shard, transactional_id))
+                        return
+                    # A newer producer has been there: nothing of this one is open.
+                    continue
+                if wait is not None:
+                    waits.append(wait)
+        if waits:
+            self.shards.spawn(self._complete_later(shard, transactional_id, prepared, waits))
+        else:
+            self._complete(shard, transactional_id, prepared)
+
+    def _epoch_of(self, shard: TransactionShard) -> int:
+        index = self.shards.all.index(shard)
+        return self._broker.partitions.get(TRANSACTIONS_TOPIC, index).leader_epoch
+
+    def write_marker(
+        self, topic: str, index: int, marker: EndTransactionMarker, producer: ProducerEpoch
+    ) -> "asyncio.Future[None] | None":
+        """End a transaction in one partition; what to wait for. Raises KafkaError."""
+        broker = self._broker
+        partition = broker.partitions.find(topic, index)
+        if partition is None:
+            # Deleted, and the records of the transaction with it.
+            return None
+        if topic == OFFSETS_TOPIC and index < len(broker.coordinators.shards.all):
+            broker.coordinators.shards.all[index].end_transaction(marker, producer)
+        else:
+            partition.append_marker(
+                marker,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                now_ms=broker.clock.now_ms(),
+            )
+        return broker.durability.wait_if_needed(
+            partition, partition.log.next_offset, is_acks_all=True
+        )
+
+    def _complete(
+        self, shard: TransactionShard, transactional_id: str, prepared: StoredTransaction
+    ) -> None:
+        self.shards.run(
+            shard,
+            shard_name(transactional_id),
+            lambda state, env: decisions.markers_are_written(
+                state, transactional_id, prepared, env
+            ),
+        )
+
+    async def _complete_later(
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        prepared: StoredTransaction,
+        waits: "Iterable[asyncio.Future[None]]",
+    ) -> None:
+        try:
+            await asyncio.gather(*waits)
+        except KafkaError as error:
+            # A deleted topic is tried again without it; a dead disk is for the next start.
+            log.warning("markers of %s are not safe: %s", transactional_id, error)
+            await self._write_markers_later(shard, transactional_id)
+            return
+        self._complete(shard, transactional_id, prepared)
+
+    async def _write_markers_later(self, shard: TransactionShard, transactional_id: str) -> None:
+        await asyncio.sleep(MARKER_RETRY_SECONDS)
+        self._write_markers(shard, transactional_id)
+
+    # -- time -------------------------------------------------------------------------
+
+    async def _forget_unused(self) -> None:
+        interval = "transaction.remove.expired.transaction.cleanup.interval.ms"
+        while True:
+            await asyncio.sleep(self._broker.config.int(interval) / 1000)
+            for shard in self.shards.all:
+                for name in list(shard.state.transactions):
+                    self.shards.run(shard, shard_name(name), _expire(name))
+                for group in list(shard.state.batches):
+                    self.shards.run(shard, group, _expire_group(group))
+                await asyncio.sleep(0)
+
+
+def _expire(name: str) -> "TransactionDecide[None]":
+    return lambda state, env: decisions.expire(state, name, env)
+
+
+def _expire_group(group: str) -> "TransactionDecide[None]":
+    return lambda state, env: transaction_groups.expire_group(state, group, env)
+
+
+def old_code(code: KafkaCode, *, knows_fencing: bool) -> KafkaCode:
+    """PRODUCER_FENCED came late; older clients know it as INVALID_PRODUCER_EPOCH."""
+    if code is KafkaCode.PRODUCER_FENCED and not knows_fencing:
+        return KafkaCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+async def wait_for(answer: "R | asyncio.Future[R]") -> R:
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+Answer = Coroutine[Any, Any, R]

@@ -1,0 +1,161 @@
+"""Before a transaction's first write to a partition: does the coordinator know of it? (KIP-890)
+
+Clients from Produce 12 and TxnOffsetCommit 5 on do not announce partitions; their first
+write adds them. Older ones did announce them, and this is checked. Without it, a write that
+comes late could open a transaction that nobody ever ends.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.coordinators.codecs.transactions import Partitions
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.wire.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+# What may not be written: (topic, partition) and why.
+Refused = dict[tuple[str, int], KafkaError]
+
+ADDS_FROM: Final = 12
+KNOWS_ABORTABLE_FROM: Final = 11
+# The coordinator cannot say; producers know this code as "try again".
+_RETRIABLE: Final = frozenset(
+    {
+        KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaCode.NOT_COORDINATOR,
+    }
+)
+
+
+def check_produce(
+    broker: "Broker", version: int, body: ProduceRequest
+) -> Refused | Coroutine[Any, Any, Refused]:
+    """What of a transactional produce must not be appended, now or after a wait."""
+    refused: Refused = {}
+    first_writes = _first_writes(broker, version, body, refused)
+    assert body.transactional_id is not None
+    later: list[_Later] = []
+    for producer, indexes in first_writes.items():
+        partitions = {topic: frozenset(found) for topic, found in indexes.items()}
+        check = _Later(broker, body.transactional_id, producer, partitions, version)
+        if check.start(refused):
+            later.append(check)
+    return _finish(later, refused) if later else refused
+
+
+async def _finish(later: "list[_Later]", refused: Refused) -> Refused:
+    for check in later:
+        await check.finish(refused)
+    for check in later:
+        # Others may have ended the transaction while we waited.
+        check.check_again(refused)
+    return refused
+
+
+def _first_writes(
+    broker: "Broker", version: int, body: ProduceRequest, refused: Refused
+) -> dict[ProducerEpoch, dict[str, set[int]]]:
+    found: dict[ProducerEpoch, dict[str, set[int]]] = {}
+    for topic in body.topics:
+        for index, data in topic.partitions:
+            partition = broker.partitions.find(topic.name, index)
+            if partition is None or not data or len(data) < HEADER_BYTES:
+                continue
+            batch = BatchView(data)
+            producers = partition.log.producers
+            producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
+            if not batch.is_transactional or producers.has_open_transaction(
+                producer.producer_id, producer.epoch
+            ):
+                continue
+            if version >= ADDS_FROM and batch.base_sequence != 0:
+                # With an epoch per transaction, every first write begins to count.
+                refused[topic.name, index] = KafkaError(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                continue
+            found.setdefault(producer, {}).setdefault(topic.name, set()).add(index)
+    return found
+
+
+class _Later:
+    """One producer's question to the coordinator, which may take a while to answer."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Partitions,
+        version: int,
+    ) -> None:
+        self._coordinator = broker.transactions
+        self._transactional_id = transactional_id
+        self._producer = producer
+        self._partitions = partitions
+        self._version = version
+        self._waiting: asyncio.Future[Any] | None = None
+
+    def start(self, refused: Refused) -> bool:
+        """Ask; whether the answer has to be waited for."""
+        try:
+            answer = self._ask()
+        except KafkaError as error:
+            self._refuse_all(error, refused)
+            return False
+        if isinstance(answer, asyncio.Future):
+            self._waiting = answer
+            return True
+        self._take(answer, refused)
+        return False
+
+    def _ask(self) -> Any:
+        if self._version >= ADDS_FROM:
+            return self._coordinator.add(
+                self._transactional_id,
+                self._producer,
+                self._partitions,
+                client_version=EPOCH_PER_TRANSACTION,
+            )
+        return self._coordinator.verify(self._transactional_id, self._producer, self._partitions)
+
+    async def finish(self, refused: Refused) -> None:
+        assert self._waiting is not None
+        try:
+            self._take(await self._waiting, refused)
+        except KafkaError as error:
+            self._refuse_all(error, refused)
+
+    def check_again(self, refused: Refused) -> None:
+        if not self._coordinator.holds(self._transactional_id, self._producer, self._partitions):
+            self._refuse_all(KafkaError(KafkaCode.TRANSACTION_ABORTABLE), refused)
+
+    def _take(self, answer: object, refused: Refused) -> None:
+        if isinstance(answer, Mapping):
+            for where, code in answer.items():
+                if code is not KafkaCode.NONE:
+                    refused[where] = KafkaError(produce_code(code, self._version))
+
+    def _refuse_all(self, error: KafkaError, refused: Refused) -> None:
+        told = KafkaError(produce_code(error.code, self._version), error.message)
+        for topic, indexes in self._partitions.items():
+            for index in indexes:
+                refused.setdefault((topic, index), told)
+
+
+def produce_code(code: KafkaCode, version: int) -> KafkaCode:
+    """The coordinator's answer in words that this version of Produce knows."""
+    if code in _RETRIABLE:
+        return KafkaCode.NOT_ENOUGH_REPLICAS
+    if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
+        return KafkaCode.NOT_ENOUGH_REPLICAS
+    if code is KafkaCode.PRODUCER_FENCED:
+        return KafkaCode.INVALID_PRODUCER_EPOCH
+    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return KafkaCode.INVALID_TXN_STATE
+    return code

@@ -1,0 +1,150 @@
+"""One commit for the transactions of many producers, under a group's name and a number.
+
+Producers that are to be committed together have transactional ids of the form
+`millstream:<group>:<member>`. All of a group live in one shard, so that a commit is one
+batch of records, written whole or not at all: the number of the batch, a PREPARE_COMMIT for
+each member that is named, a PREPARE_ABORT for each that is not. The number only grows; who
+asks for one that was committed is told so, and nothing happens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millstream.coordinators.codecs.transactions import (
+    BatchChange,
+    Change,
+    CommittedBatch,
+    encode,
+)
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.journal import BATCH_BYTES_MAX
+from millstream.coordinators.transaction import (
+    EPOCH_MAX,
+    EPOCH_PER_TRANSACTION,
+    Decision,
+    fence_and_abort,
+    find,
+    no_timeout,
+)
+from millstream.coordinators.transaction_state import (
+    PREPARED,
+    Status,
+    Transaction,
+    TransactionEnv,
+    TransactionsState,
+    change_of,
+)
+from millstream.errors import KafkaCode, KafkaError
+
+PREFIX: Final = "millstream:"
+NO_BATCH: Final = -1
+# What a record takes in its batch besides key and value.
+_RECORD_OVERHEAD_BYTES: Final = 32
+
+
+def group_of(transactional_id: str) -> str | None:
+    """The group that a producer belongs to; None for all others."""
+    if not transactional_id.startswith(PREFIX):
+        return None
+    group, colon, _ = transactional_id[len(PREFIX) :].rpartition(":")
+    return group if colon and group else None
+
+
+def shard_name(transactional_id: str) -> str:
+    """What decides about the shard: the members of a group are kept together."""
+    return group_of(transactional_id) or transactional_id
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    transactional_id: str
+    producer: ProducerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReply:
+    last_batch: int
+    # The number was committed before; nothing was done now.
+    is_repeated: bool
+
+
+def commit_group(
+    state: TransactionsState,
+    group: str,
+    batch: int,
+    members: Sequence[Member],
+    env: TransactionEnv,
+) -> Decision[GroupReply]:
+    if not group or batch < 0:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "a group has a name, a batch a number")
+    last = state.batches.get(group)
+    if last is not None and batch <= last.number:
+        return Decision(GroupReply(last.number, is_repeated=True))
+    chosen = _chosen(state, group, members)
+    decision = Decision(GroupReply(batch, is_repeated=False))
+    decision.records.append(BatchChange(group, CommittedBatch(batch, env.now_ms)))
+    for transaction in chosen.values():
+        _commit(transaction, env, decision)
+    for name, transaction in state.transactions.items():
+        is_left_out = transaction.status is Status.ONGOING and name not in chosen
+        if is_left_out and group_of(name) == group:
+            fence_and_abort(transaction, env, decision)
+    _check_size(decision.records)
+    return decision
+
+
+def _chosen(
+    state: TransactionsState, group: str, members: Sequence[Member]
+) -> dict[str, Transaction]:
+    """The transactions to commit. Raises KafkaError unless all of them can be."""
+    chosen: dict[str, Transaction] = {}
+    for member in members:
+        name = member.transactional_id
+        if group_of(name) != group or name in chosen:
+            text = f"{name} is not a member of {group}, or named twice"
+            raise KafkaError(KafkaCode.INVALID_REQUEST, text)
+        transaction = find(state, name, member.producer)
+        if transaction.status in PREPARED:
+            raise KafkaError(KafkaCode.CONCURRENT_TRANSACTIONS, name)
+        if transaction.status is not Status.ONGOING:
+            raise KafkaError(KafkaCode.INVALID_TXN_STATE, f"{name} has no open transaction")
+        chosen[name] = transaction
+    return chosen
+
+
+def _commit(transaction: Transaction, env: TransactionEnv, decision: Decision[GroupReply]) -> None:
+    value = transaction.moved_to(Status.PREPARE_COMMIT, env.now_ms)
+    value = replace(
+        value,
+        # Whatever is late from this producer must not begin another transaction.
+        producer_epoch=min(value.producer_epoch + 1, EPOCH_MAX),
+        client_version=EPOCH_PER_TRANSACTION,
+    )
+    decision.records.append(change_of(transaction, value))
+    decision.deadlines.append(no_timeout(transaction))
+    decision.when_committed.append(transaction.transactional_id)
+
+
+def _check_size(records: Sequence[Change]) -> None:
+    """More than one batch could be cut in two by a crash."""
+    size_bytes = 0
+    for change in records:
+        key, value = encode(change)
+        size_bytes += len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+    if size_bytes > BATCH_BYTES_MAX:
+        raise KafkaError(
+            KafkaCode.MESSAGE_TOO_LARGE, f"a commit of {len(records)} transactions is too large"
+        )
+
+
+def last_batch(state: TransactionsState, group: str) -> Decision[int]:
+    last = state.batches.get(group)
+    return Decision(NO_BATCH if last is None else last.number)
+
+
+def expire_group(state: TransactionsState, group: str, env: TransactionEnv) -> Decision[None]:
+    last = state.batches.get(group)
+    if last is None or env.now_ms - last.timestamp_ms < env.settings.expiration_ms:
+        return Decision()
+    return Decision(records=[BatchChange(group, None)])
