@@ -191,6 +191,6 @@ class TestChangedLogs:
         disk, log, cleaned = self.one_cleaned()
         if is_begun:
             begin_swap(log, cleaned)
-        discard(disk, DIRECTORY, 0)
+        discard(disk, DIRECTORY)
         assert not [path for path in disk.paths() if path.endswith((".cleaned", ".swap"))]
         assert content(open_log(disk, CONFIG, CRASHED)) == content(log)

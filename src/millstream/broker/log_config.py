@@ -19,9 +19,14 @@ _CODECS: Final = {
 def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
     policy = topic.list("cleanup.policy")
     is_append_time = topic.string("message.timestamp.type") == "LogAppendTime"
+    lag_max_ms = topic.int("max.compaction.lag.ms")
+    segment_ms = topic.int("segment.ms")
+    if "compact" in policy:
+        # The active segment is never compacted, so records may not wait in it for longer.
+        segment_ms = min(segment_ms, max(lag_max_ms, 1))
     return LogConfig(
         segment_bytes=topic.int("segment.bytes"),
-        segment_ms=topic.int("segment.ms"),
+        segment_ms=segment_ms,
         segment_jitter_ms=topic.int("segment.jitter.ms"),
         segment_index_bytes=topic.int("segment.index.bytes"),
         index_interval_bytes=topic.int("index.interval.bytes"),
@@ -37,6 +42,10 @@ def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         compression_type=_CODECS.get(topic.string("compression.type")),
         is_compacted="compact" in policy,
         is_deleted="delete" in policy,
+        cleanable_ratio_min=topic.float("min.cleanable.dirty.ratio"),
+        compaction_lag_min_ms=topic.int("min.compaction.lag.ms"),
+        compaction_lag_max_ms=lag_max_ms,
+        delete_retention_ms=topic.int("delete.retention.ms"),
         file_delete_delay_ms=topic.int("file.delete.delay.ms"),
         flush_messages=topic.int("flush.messages"),
         flush_ms=topic.int("flush.ms"),

@@ -7,7 +7,7 @@ handed out; giving it its real name is the business of `swapping`.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -100,7 +100,7 @@ def clean(
     *,
     moved: Callable[[int], None],
     implementation: Implementation = IMPLEMENTATION,
-) -> Iterator[CleanedSegment]:
+) -> Generator[CleanedSegment, None, None]:
     """The new segments, one after the other. Raises CannotClean and OSError.
 
     `moved` is told how many bytes were read or written, often; it may wait, or raise to

@@ -69,15 +69,14 @@ def finish_swap(log: Log, cleaned: CleanedSegment, old: list[Segment], *, now_ms
     return new
 
 
-def discard(file_system: FileSystem, directory: str, base_offset: int) -> None:
-    """Remove what a round that came to nothing left; the name that counts goes first."""
+def discard(file_system: FileSystem, directory: str) -> None:
+    """Remove what a round that came to nothing left; the names that count go first."""
+    names = [info.name for info in file_system.list(directory)]
     for suffix in reversed(_SUFFIXES):
         for end in (layout.SWAP_SUFFIX, layout.CLEANED_SUFFIX):
-            path = f"{directory}/{layout.offset_file_name(base_offset, suffix)}{end}"
-            try:
-                file_system.remove(path)
-            except FileNotFoundError:
-                continue
+            for name in names:
+                if name.endswith(suffix + end) and layout.parse_segment_file(name) is not None:
+                    file_system.remove(f"{directory}/{name}")
 
 
 def _rename(

@@ -1,0 +1,319 @@
+"""Compaction in the background: one partition at a time, the dirtiest first.
+
+The files are written beside the loop (`cleaning_worker`); the loop only looks for work and
+renames. A partition that cannot be compacted is named in the log once and left alone until
+the next start; the others go on. Where the rounds ended is in `cleaner-offset-checkpoint`.
+"""
+
+import asyncio
+import errno
+import logging
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from millstream.broker.cleaning_worker import Stopped, Throttle, run_round
+from millstream.errors import KafkaError, LogDirFailed
+from millstream.model import TopicPartition
+from millstream.replication.partition import Partition
+from millstream.storage import layout
+from millstream.storage.checkpoints import read_offsets, write_offsets
+from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
+from millstream.storage.compaction import is_due
+from millstream.storage.files import OsFileSystem
+from millstream.storage.log import Log
+from millstream.storage.planning import CleaningLimits, measure, plan_round
+from millstream.storage.segment import Segment
+from millstream.storage.swapping import begin_swap, discard, finish_swap, replaced_segments
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
+
+class State(IntEnum):
+    IDLE = 0
+    WAITING = 1
+    RUNNING = 2
+    FAILED = 3
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of the compaction of one partition."""
+
+    state: State = State.IDLE
+    problem: str | None = None
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    keys: int = 0
+    moved_bytes: int = 0
+    elapsed_ms: int = 0
+
+
+class Cleaner:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._file_system = OsFileSystem()
+        # Where the last round ended, and of which log: names come back, logs do not.
+        self._cleaned: dict[TopicPartition, tuple[Log, int]] = {}
+        self._progress: dict[TopicPartition, Progress] = {}
+        self._asked: dict[TopicPartition, None] = {}
+        self._wake = asyncio.Event()
+        self._throttle: Throttle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._writes = 0
+
+    # -- start and stop -------------------------------------------------------------
+
+    def start(self) -> None:
+        path = f"{self._broker.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+        stored = read_offsets(self._file_system, path) or {}
+        for where, offset in stored.items():
+            found = self._broker.store.logs.get(where)
+            if found is not None:
+                self._cleaned[where] = (found, offset)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._throttle is not None:
+            self._throttle.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- what others ask ------------------------------------------------------------
+
+    def cleaned_offset(self, partition: Partition) -> int | None:
+        known = self._cleaned.get(partition.topic_partition)
+        return known[1] if known is not None and known[0] is partition.log else None
+
+    def dirty_ratio(self, partition: Partition) -> float:
+        found = measure(
+            partition.log,
+            cleaned_offset=self.cleaned_offset(partition),
+            now_ms=self._broker.clock.now_ms(),
+        )
+        return found.ratio
+
+    def progress(self, partition: Partition) -> Progress:
+        return self._progress.get(partition.topic_partition, Progress())
+
+    def ask(self, partition: Partition) -> None:
+        """Compact as soon as possible, all that may be: the active segment is rolled."""
+        where = partition.topic_partition
+        if self.progress(partition).state in (State.WAITING, State.RUNNING):
+            return
+        partition.log.roll(self._broker.clock.now_ms())
+        self._progress[where] = Progress(State.WAITING)
+        self._asked[where] = None
+        self._wake.set()
+
+    # -- the work -------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            partition = await self._choose()
+            if partition is None:
+                await self._wait()
+                continue
+            is_asked = partition.topic_partition in self._asked
+            self._asked.pop(partition.topic_partition, None)
+            await self._clean(partition, is_asked=is_asked)
+
+    async def _wait(self) -> None:
+        seconds = self._broker.config.int("log.cleaner.backoff.ms") / 1000
+        try:
+            async with asyncio.timeout(max(seconds, 0.01)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _choose(self) -> Partition | None:
+        """Whoever was asked for; else the dirtiest of those that are due."""
+        broker = self._broker
+        for where in list(self._asked):
+            partition = broker.partitions.find(where.topic, where.partition)
+            if partition is not None and partition.offline_reason is None:
+                return partition
+            del self._asked[where]
+        if not broker.config.boolean("log.cleaner.enable") or broker.disk_failure is not None:
+            return None
+        dirtiest: tuple[float, Partition] | None = None
+        now_ms = broker.clock.now_ms()
+        for count, partition in enumerate(list(broker.partitions), start=1):
+            if count % 200 == 0:
+                await asyncio.sleep(0)
+            if partition.offline_reason is not None or not partition.log.config.is_compacted:
+                continue
+            if self.progress(partition).state is State.FAILED:
+                continue
+            offset = self.cleaned_offset(partition)
+            found = measure(partition.log, cleaned_offset=offset, now_ms=now_ms)
+            is_dirtier = dirtiest is None or found.ratio > dirtiest[0]
+            if is_dirtier and is_due(found, partition.log.config):
+                dirtiest = (found.ratio, partition)
+        return None if dirtiest is None else dirtiest[1]
+
+    async def _clean(self, partition: Partition, *, is_asked: bool) -> None:
+        """One round; when asked for, as many as there are keys for."""
+        where = partition.topic_partition
+        progress = self._progress[where] = Progress(State.RUNNING)
+        began = self._broker.clock.monotonic()
+        try:
+            while await self._clean_once(partition, progress, began) and is_asked:
+                pass
+        except CannotClean as error:
+            log.error("cannot compact %s, leaving it alone: %s", where, error)
+            progress.state, progress.problem = State.FAILED, str(error)
+        except OSError as error:
+            self._failed(partition, progress, error)
+        except LogDirFailed as error:
+            self._broker.fail_disk(str(error))
+            progress.state, progress.problem = State.FAILED, str(error)
+        except (Stopped, KafkaError):
+            # The node stops, or the disk is full: the next round begins anew.
+            progress.state = State.IDLE
+        else:
+            progress.state = State.IDLE
+            _report(where, progress)
+        finally:
+            progress.elapsed_ms = _elapsed_ms(self._broker, began)
+            if progress.state is not State.IDLE or progress.problem is not None:
+                self._discard(partition.log)
+
+    def _failed(self, partition: Partition, progress: Progress, error: OSError) -> None:
+        where = partition.topic_partition
+        progress.problem = str(error)
+        if isinstance(error, FileNotFoundError):
+            # Retention or a deletion was faster than the round.
+            log.info("compaction of %s ended: its files have changed", where)
+            progress.state = State.IDLE
+        elif error.errno in _FULL:
+            log.warning("compaction of %s waits: %s", where, error)
+            progress.state = State.IDLE
+        else:
+            log.error("cannot compact %s, leaving it alone: %s", where, error)
+            progress.state = State.FAILED
+
+    async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
+        """False when there was nothing to do, or the log changed meanwhile."""
+        broker, partition_log = self._broker, partition.log
+        planned = plan_round(
+            partition_log,
+            _limits(broker),
+            cleaned_offset=self.cleaned_offset(partition),
+            now_ms=broker.clock.now_ms(),
+        )
+        if planned is None:
+            return False
+        _begin(progress, planned)
+        throttle = Throttle(broker.config.float("log.cleaner.io.max.bytes.per.second"))
+        self._throttle = throttle
+        end_offset = None
+        try:
+            segments = run_round(planned, throttle)
+            async for cleaned in segments:
+                if not await self._put_in_place(partition, cleaned):
+                    await segments.aclose()
+                    self._discard(partition_log)
+                    return False
+                _count(progress, cleaned)
+                progress.moved_bytes = throttle.moved_bytes
+                progress.elapsed_ms = _elapsed_ms(broker, began)
+                end_offset = cleaned.end_offset
+        finally:
+            self._throttle = None
+        if end_offset is not None:
+            self._cleaned[partition.topic_partition] = (partition_log, end_offset)
+            await self._write_offsets()
+        return True
+
+    async def _put_in_place(self, partition: Partition, cleaned: CleanedSegment) -> bool:
+        """False when the log has changed so that the segment does not fit any more."""
+        partition_log = partition.log
+        if self._old_segments(partition, cleaned) is None:
+            return False
+        begin_swap(partition_log, cleaned)
+        await self._sync(partition_log)
+        old = self._old_segments(partition, cleaned)
+        if old is None:
+            return False
+        try:
+            finish_swap(partition_log, cleaned, old, now_ms=self._broker.clock.now_ms())
+        except OSError as error:
+            # Names are half changed; a start would finish it, we cannot go on.
+            raise LogDirFailed(f"{partition_log.directory}: {error}") from error
+        await self._sync(partition_log)
+        return True
+
+    def _old_segments(self, partition: Partition, cleaned: CleanedSegment) -> list[Segment] | None:
+        if self._broker.store.logs.get(partition.topic_partition) is not partition.log:
+            return None
+        return replaced_segments(partition.log, cleaned)
+
+    async def _sync(self, partition_log: Log) -> None:
+        loop = asyncio.get_running_loop()
+        sync = self._file_system.sync_directory
+        await loop.run_in_executor(None, sync, partition_log.directory)
+
+    def _discard(self, partition_log: Log) -> None:
+        try:
+            discard(self._file_system, partition_log.directory)
+        except OSError as error:
+            log.warning("cannot remove files of a compaction: %s", error)
+
+    async def _write_offsets(self) -> None:
+        current = self._broker.store.logs
+        self._cleaned = {
+            where: known for where, known in self._cleaned.items() if current.get(where) is known[0]
+        }
+        offsets = {where: offset for where, (_, offset) in self._cleaned.items()}
+        path = f"{self._broker.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+        self._writes += 1
+        number = self._writes
+        await asyncio.get_running_loop().run_in_executor(
+            None, lambda: write_offsets(self._file_system, path, offsets, number=number)
+        )
+
+
+def _limits(broker: "Broker") -> CleaningLimits:
+    return CleaningLimits(
+        keys_bytes=broker.config.int("log.cleaner.dedupe.buffer.size"),
+        load_factor=min(max(broker.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
+        buffer_bytes=broker.config.int("log.cleaner.io.buffer.size"),
+    )
+
+
+def _begin(progress: Progress, planned: Round) -> None:
+    if progress.bytes_before == 0:
+        progress.bytes_before = sum(span.size_bytes for span in planned.spans)
+        progress.bytes_after = progress.bytes_before
+
+
+def _count(progress: Progress, cleaned: CleanedSegment) -> None:
+    progress.bytes_after -= cleaned.bytes_before - cleaned.bytes_after
+    progress.records_before += cleaned.records_before
+    progress.records_after += cleaned.records_after
+    progress.keys = max(progress.keys, cleaned.keys)
+
+
+def _elapsed_ms(broker: "Broker", began: float) -> int:
+    return round((broker.clock.monotonic() - began) * 1000)
+
+
+def _report(where: TopicPartition, progress: Progress) -> None:
+    if progress.records_before:
+        log.info(
+            "compacted %s from %d to %d bytes, keys=%d",
+            where,
+            progress.bytes_before,
+            progress.bytes_after,
+            progress.keys,
+        )
