@@ -1,0 +1,169 @@
+"""Who waits for which sync, and what a failed sync does."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.replication.group_commit import GroupCommit, PageCacheDurability
+from millstream.replication.partition import Partition
+from millstream.storage.values import LogConfig
+from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.memory_files import MemoryFileSystem
+
+
+class World:
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.disk = MemoryFileSystem()
+        self.failures: list[str] = []
+        self.commit = GroupCommit(self.failures.append)
+        self.partition = Partition(
+            TopicPartition("t", 0),
+            NO_TOPIC_ID,
+            open_log(self.disk, config),
+            leader_id=1,
+            leader_epoch=0,
+            on_disk_failure=self.failures.append,
+        )
+
+    def append(self, data: bytearray | None = None) -> int:
+        return self.partition.append(
+            memoryview(data if data is not None else batch(1)), now_ms=NOW_MS
+        ).next_offset
+
+    def wait(self, next_offset: int, *, is_acks_all: bool = True) -> "asyncio.Future[None] | None":
+        return self.commit.wait_if_needed(self.partition, next_offset, is_acks_all=is_acks_all)
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_acks_all_waits_until_its_record_is_on_the_disk() -> None:
+    async def scenario() -> None:
+        world = World()
+        end = world.append()
+        wait = world.wait(end)
+        assert wait is not None
+        assert not wait.done()
+        await wait
+        assert world.partition.log.synced_offset == end
+        assert world.wait(end) is None
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_everything_of_one_turn_shares_one_sync() -> None:
+    async def scenario() -> None:
+        world = World()
+        waits = [world.wait(world.append()) for _ in range(50)]
+        await asyncio.gather(*(wait for wait in waits if wait is not None))
+        assert world.commit.rounds == 1
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_what_is_appended_during_a_round_waits_for_the_next_one() -> None:
+    async def scenario() -> None:
+        world = World()
+        first = world.wait(world.append())
+        assert first is not None
+        # Let the round begin, then append behind its back.
+        await asyncio.sleep(0)
+        second = world.wait(world.append())
+        assert second is not None
+        await first
+        await second
+        assert world.partition.log.synced_offset == 2
+        assert world.commit.rounds == 2
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_a_duplicate_waits_for_the_sync_of_its_original() -> None:
+    async def scenario() -> None:
+        world = World()
+        original = world.append(batch(1, producer_id=7, sequence=0))
+        assert world.wait(original) is not None
+        again = world.partition.append(
+            memoryview(batch(1, producer_id=7, sequence=0)), now_ms=NOW_MS
+        )
+        assert (again.is_duplicate, again.next_offset) == (True, original)
+        wait = world.wait(again.next_offset)
+        assert wait is not None
+        await wait
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_acks_1_does_not_wait_unless_flush_messages_says_so() -> None:
+    async def scenario() -> None:
+        world = World()
+        assert world.wait(world.append(), is_acks_all=False) is None
+        strict = World(LogConfig(flush_messages=2))
+        assert strict.wait(strict.append(), is_acks_all=False) is None
+        wait = strict.wait(strict.append(), is_acks_all=False)
+        assert wait is not None
+        await wait
+        await strict.commit.stop()
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_a_failed_sync_is_never_repeated_and_nothing_more_is_acknowledged() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.disk.sync_error = errno.EIO
+        wait = world.wait(world.append())
+        assert wait is not None
+        with pytest.raises(KafkaError) as refused:
+            await wait
+        assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+        assert len(world.failures) == 1
+        # The disk says that it is well again; what it dropped is gone all the same.
+        world.disk.sync_error = None
+        later = world.wait(world.append())
+        assert later is not None
+        with pytest.raises(KafkaError):
+            await later
+        assert world.commit.rounds == 1
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_a_deleted_partition_answers_whoever_waits() -> None:
+    async def scenario() -> None:
+        world = World()
+        wait = world.wait(world.append())
+        assert wait is not None
+        world.commit.forget(world.partition)
+        with pytest.raises(KafkaError) as refused:
+            await wait
+        assert refused.value.code is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_dev_never_waits_but_syncs_in_the_background() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.commit = PageCacheDurability(world.failures.append)
+        end = world.append()
+        assert world.wait(end) is None
+        world.commit.request(world.partition)
+        await asyncio.sleep(0)
+        await world.commit.stop()
+        assert world.partition.log.synced_offset == end
+
+    run(scenario)

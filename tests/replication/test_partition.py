@@ -1,0 +1,101 @@
+"""A partition as its leader: epochs, waiting fetches, going offline."""
+
+import asyncio
+
+import pytest
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.replication.partition import Partition
+from millstream.replication.table import PartitionTable
+from millstream.replication.waiting import FetchWait
+from millstream.storage.values import LogConfig
+from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.memory_files import MemoryFileSystem
+
+
+def open_partition(config: LogConfig | None = None, *, epoch: int = 5) -> Partition:
+    return Partition(
+        TopicPartition("t", 0),
+        NO_TOPIC_ID,
+        open_log(MemoryFileSystem(), config),
+        leader_id=1,
+        leader_epoch=epoch,
+        on_disk_failure=lambda reason: None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (-1, None),
+        (5, None),
+        (4, KafkaCode.FENCED_LEADER_EPOCH),
+        (6, KafkaCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_clients_of_another_leadership_are_fenced(epoch: int, code: KafkaCode | None) -> None:
+    partition = open_partition(epoch=5)
+    if code is None:
+        partition.check_leader_epoch(epoch)
+        return
+    with pytest.raises(KafkaError) as refused:
+        partition.check_leader_epoch(epoch)
+    assert refused.value.code is code
+
+
+def test_a_waiting_fetch_is_woken_when_enough_has_arrived() -> None:
+    async def scenario() -> None:
+        partition = open_partition()
+        size = len(batch(1))
+        wait = FetchWait(size + 1)
+        partition.add_fetch_wait(wait)
+        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        assert not wait.future.done()
+        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        assert wait.future.done()
+
+    asyncio.run(scenario())
+
+
+def test_going_offline_wakes_whoever_waits_and_refuses_the_rest() -> None:
+    async def scenario() -> None:
+        partition = open_partition()
+        wait = FetchWait(1)
+        partition.add_fetch_wait(wait)
+        partition.go_offline("the disk is gone")
+        assert wait.future.done()
+        with pytest.raises(KafkaError) as refused:
+            partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError):
+            partition.read(0, max_bytes=100, at_least_one=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_flush_is_due_after_flush_ms_and_not_when_synced() -> None:
+    partition = open_partition(LogConfig(flush_ms=1000))
+    assert not partition.is_flush_due(NOW_MS)
+    partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+    assert not partition.is_flush_due(NOW_MS)
+    assert not partition.is_flush_due(NOW_MS + 999)
+    assert partition.is_flush_due(NOW_MS + 1000)
+    partition.log.forget_dirty()
+    assert not partition.is_flush_due(NOW_MS + 5000)
+
+
+def test_a_table_finds_by_name_and_id_and_forgets_a_topic_whole() -> None:
+    table = PartitionTable()
+    partition = open_partition()
+    table.add(partition)
+    assert table.get("t", 0) is partition
+    with pytest.raises(KafkaError) as refused:
+        table.get("t", 1)
+    assert refused.value.code is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError) as refused:
+        table.name_of(NO_TOPIC_ID)
+    assert refused.value.code is KafkaCode.UNKNOWN_TOPIC_ID
+    assert table.remove_topic("t") == [partition]
+    assert table.find("t", 0) is None
+    assert list(table) == []
