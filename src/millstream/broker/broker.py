@@ -13,7 +13,6 @@ from pathlib import Path
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.cleaner import Cleaner
-from millstream.broker.cleaner import Cleaner
 from millstream.broker.connection import Connection, Pending, Pieces
 from millstream.broker.coordinators import GroupCoordinators
 from millstream.broker.dispatch import dispatch
@@ -70,7 +69,6 @@ class Broker:
         self.durability: Durability = (
             PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
         )
-        self.cleaner = Cleaner(self)
         self.cleaner = Cleaner(self)
         self._checkpointing = asyncio.Lock()
         self._coordination: EmbeddedStore | None = None
@@ -167,7 +165,6 @@ class Broker:
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
         self.cleaner.start()
-        self.cleaner.start()
 
     def _choose_node_id(self) -> int:
         """A directory keeps its node's number unless the user says otherwise."""
@@ -189,7 +186,6 @@ class Broker:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
-        await self.cleaner.stop()
         await self.cleaner.stop()
         await self.transactions.stop()
         await self.coordinators.stop()
