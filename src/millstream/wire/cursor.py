@@ -8,7 +8,7 @@ hundred bytes of Python objects. Anything wrong raises ProtocolError.
 import struct
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from millstream.errors import ProtocolError
 from millstream.model import NO_TOPIC_ID
@@ -47,26 +47,46 @@ class Cursor:
     def boolean(self) -> bool:
         return self.take(1)[0] != 0
 
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The values of a fixed layout; no slice is made, this runs for every request."""
+        try:
+            values = layout.unpack_from(self.data, self.position)
+        except struct.error:
+            left = self.end - self.position
+            raise ProtocolError(f"{layout.size} bytes wanted, {left} left") from None
+        self.position += layout.size
+        return values
+
     def int16(self) -> int:
-        return int(_INT16.unpack(self.take(2))[0])
+        return int(self.unpack(_INT16)[0])
 
     def uint16(self) -> int:
-        return int(_UINT16.unpack(self.take(2))[0])
+        return int(self.unpack(_UINT16)[0])
 
     def int32(self) -> int:
-        return int(_INT32.unpack(self.take(4))[0])
+        return int(self.unpack(_INT32)[0])
 
     def int64(self) -> int:
-        return int(_INT64.unpack(self.take(8))[0])
+        return int(self.unpack(_INT64)[0])
 
     def float64(self) -> float:
-        return float(_FLOAT64.unpack(self.take(8))[0])
+        return float(self.unpack(_FLOAT64)[0])
 
     def uuid(self) -> uuid.UUID:
         raw = bytes(self.take(16))
         return uuid.UUID(bytes=raw) if any(raw) else NO_TOPIC_ID
 
     def unsigned_varint(self) -> int:
+        position = self.position
+        # Nearly all are counts and lengths of one byte.
+        if position < self.end:
+            value = self.data[position]
+            if value < 0x80:
+                self.position = position + 1
+                return value
+        return self._long_varint()
+
+    def _long_varint(self) -> int:
         data = self.data
         position = self.position
         value = 0
@@ -151,6 +171,10 @@ class Cursor:
             yield tag, self.unsigned_varint()
 
     def skip_tags(self) -> None:
+        position = self.position
+        if position < self.end and self.data[position] == 0:
+            self.position = position + 1
+            return
         # Unknown tags are skipped, never kept: keeping them lets a client fill memory.
         for _, size in self.tags():
             self.take(size)

@@ -13,6 +13,7 @@ _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _RESPONSE = struct.Struct(">ii")
 _RESPONSE_FLEXIBLE = struct.Struct(">iib")
+_API_VERSIONS = APIS[ApiKey.API_VERSIONS]
 
 
 @dataclass(slots=True)
@@ -25,12 +26,12 @@ class RequestHeader:
 
 def read_request_header(cursor: Cursor) -> RequestHeader:
     """The header of a request; for an API or version we do not know, only its fixed part."""
-    api_key, version, correlation_id = _REQUEST.unpack(cursor.take(8))
+    api_key, version, correlation_id = cursor.unpack(_REQUEST)
     api = APIS.get(api_key)
     if api is None or version > api.max_version or version < 0:
         return RequestHeader(api_key, version, correlation_id, None)
     client_id = cursor.nullable_string()
-    if api.is_flexible(version):
+    if version >= api.flexible_from:
         cursor.skip_tags()
     return RequestHeader(api_key, version, correlation_id, client_id)
 
@@ -48,7 +49,7 @@ def response_header(header: RequestHeader) -> bytearray:
     api = APIS[header.api_key]
     # ApiVersions answers with the old header always: a client that does not know our
     # versions yet must be able to read it (KIP-511).
-    if api.is_flexible(header.version) and header.api_key != ApiKey.API_VERSIONS:
+    if header.version >= api.flexible_from and api is not _API_VERSIONS:
         return bytearray(_RESPONSE_FLEXIBLE.pack(0, header.correlation_id, 0))
     return bytearray(_RESPONSE.pack(0, header.correlation_id))
 

@@ -6,7 +6,8 @@ Versions 0 to 13. 3 brought transactions, 9 made it flexible, 13 names topics by
 
 import struct
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.errors import KafkaCode
@@ -19,7 +20,7 @@ TOPIC_IDS_FROM: Final = 13
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _RESULT_HEAD = struct.Struct(">ihq")
-_TWO_INT64 = struct.Struct(">qq")
+_RESULT = struct.Struct(">ihqqq")
 _INT64 = struct.Struct(">q")
 _LEADER_TAG = struct.Struct(">BBBiiB")
 
@@ -45,7 +46,7 @@ def read_produce_request(cursor: Cursor, version: int) -> ProduceRequest:
     if version >= FLEXIBLE_FROM:
         return _read_flexible(cursor, version)
     transactional_id = cursor.nullable_string() if version >= 3 else None
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack(cursor.take(6))
+    acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in range(cursor.array_count()):
         name = cursor.string()
@@ -58,7 +59,7 @@ def read_produce_request(cursor: Cursor, version: int) -> ProduceRequest:
 
 def _read_flexible(cursor: Cursor, version: int) -> ProduceRequest:
     transactional_id = cursor.compact_nullable_string()
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack(cursor.take(6))
+    acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in range(cursor.compact_array_count()):
         name, topic_id = "", NO_TOPIC_ID
@@ -86,7 +87,7 @@ class ProduceResult:
     base_offset: int = -1
     append_time_ms: int = -1
     log_start_offset: int = -1
-    record_errors: list[tuple[int, str]] = field(default_factory=list)
+    record_errors: Sequence[tuple[int, str]] = ()
     message: str | None = None
     # Where to go instead, with NOT_LEADER_OR_FOLLOWER (KIP-951).
     leader_id: int = -1
@@ -130,19 +131,32 @@ def _write_flexible(
             output.compact_string(out, topic.name)
         output.compact_array_count(out, len(results))
         for result in results:
-            out += _RESULT_HEAD.pack(result.index, result.code, result.base_offset)
-            out += _TWO_INT64.pack(result.append_time_ms, result.log_start_offset)
-            output.compact_array_count(out, len(result.record_errors))
-            for index, text in result.record_errors:
-                output.int32(out, index)
-                output.compact_nullable_string(out, text)
-                out.append(0)
-            output.compact_nullable_string(out, result.message)
-            if version >= 10 and result.leader_id >= 0:
-                # One tag: number 0, nine bytes, leader id and epoch, no tags inside.
-                out += _LEADER_TAG.pack(1, 0, 9, result.leader_id, result.leader_epoch, 0)
+            out += _RESULT.pack(
+                result.index,
+                result.code,
+                result.base_offset,
+                result.append_time_ms,
+                result.log_start_offset,
+            )
+            if result.code == 0:
+                # No record errors, no message, no tags.
+                out += b"\1\0\0"
             else:
-                out.append(0)
+                _write_failure(out, version, result)
         out.append(0)
     output.int32(out, 0)
     out.append(0)
+
+
+def _write_failure(out: bytearray, version: int, result: ProduceResult) -> None:
+    output.compact_array_count(out, len(result.record_errors))
+    for index, text in result.record_errors:
+        output.int32(out, index)
+        output.compact_nullable_string(out, text)
+        out.append(0)
+    output.compact_nullable_string(out, result.message)
+    if version >= 10 and result.leader_id >= 0:
+        # One tag: number 0, nine bytes, leader id and epoch, no tags inside.
+        out += _LEADER_TAG.pack(1, 0, 9, result.leader_id, result.leader_epoch, 0)
+    else:
+        out.append(0)
