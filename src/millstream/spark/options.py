@@ -107,7 +107,7 @@ def _is_close(name: str, other: str) -> bool:
 def layout_of(options: Mapping[str, str]) -> Layout:
     """The columns of a read."""
     names: tuple[str, ...] = COLUMNS
-    if _boolean(options, "includeHeaders", default=False):
+    if boolean_option(options, "includeHeaders", default=False):
         names = (*COLUMNS, HEADERS_COLUMN)
     wanted = options.get("columns")
     if wanted is None:
@@ -179,7 +179,7 @@ def parse_read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         client=client,
         fetch=FetchSettings(
             is_committed_only=isolation == "read_committed",
-            fails_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+            fails_on_data_loss=boolean_option(options, "failOnDataLoss", default=True),
             stall_seconds_max=(_count(options, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
         ),
         selection=_selection(options),
@@ -333,7 +333,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+def boolean_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise option_error(name, f"'{text}' is neither 'true' nor 'false'")

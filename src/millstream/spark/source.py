@@ -72,8 +72,22 @@ def _check_schema(options: Mapping[str, str], schema: StructType) -> None:
 def batch_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    raise NotImplementedError
+    from millstream.spark.write_options import parse_write_options
+    from millstream.spark.writer import BatchWriter, check_topic
+
+    if overwrite:
+        raise SourceError(
+            "NO_OVERWRITE", "A topic cannot be overwritten, only added to: use .mode('append')"
+        )
+    parsed = parse_write_options(options, schema, Use.BATCH_WRITE)
+    check_topic(parsed)
+    return BatchWriter(parsed)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
-    raise NotImplementedError
+    from millstream.spark.write_options import parse_write_options
+    from millstream.spark.writer import StreamWriter, check_topic
+
+    parsed = parse_write_options(options, schema, Use.STREAM_WRITE)
+    check_topic(parsed)
+    return StreamWriter(parsed)
