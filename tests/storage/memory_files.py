@@ -150,6 +150,8 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: str) -> None:
         self._fail_sync()
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         inside = {name for name in self._names if os.path.dirname(name) == path}
         gone = {name for name in self._synced_names if os.path.dirname(name) == path} - inside
         for name in inside:

@@ -235,6 +235,38 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     assert not [path for path in disk.paths() if path.endswith(".log")]
 
 
+def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    ticket = log.begin_sync()
+    assert ticket is not None
+    store.delete(FIRST)
+    sync([ticket])
+    log.end_sync(ticket)
+
+
+def test_a_partition_that_somebody_else_takes_away_is_not_called_synced() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    ticket = store.create(FIRST, TOPIC_ID, LogConfig()).begin_sync()
+    assert ticket is not None
+    disk.rename("/data/orders-0", "/data/elsewhere")
+    with pytest.raises(FileNotFoundError):
+        sync([ticket])
+
+
+def test_a_deleted_partition_keeps_no_descriptor_of_its_expired_segments() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    before = disk.open_count
+    log = store.create(FIRST, TOPIC_ID, LogConfig(retention_ms=1))
+    append(log, batch(1))
+    assert log.apply_retention(NOW_MS + 10)
+    store.delete(FIRST)
+    assert disk.open_count == before
+
+
 def test_deletion_goes_on_after_a_restart() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)

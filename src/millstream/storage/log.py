@@ -569,6 +569,7 @@ class Log:
 
     def close(self) -> None:
         """Give back the descriptors. Nothing is written or synced: see `finish`."""
-        self._unsynced.clear()
+        self._unsynced.abandon()
         for segment in self.segments:
             segment.close()
+        self._deleted.close()

@@ -87,3 +87,10 @@ class DeletedFiles:
             else:
                 waiting.append((due_ms, file))
         self._waiting = waiting
+
+    def close(self) -> None:
+        """Give back the descriptors of files that go with their directory, or at the next start."""
+        for _, file in self._waiting:
+            file.is_dirty = False
+            file.close()
+        self._waiting = []

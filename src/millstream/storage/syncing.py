@@ -36,6 +36,8 @@ class SyncTicket:
     # Small files that were replaced, and directories with new names in them.
     paths: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
+    # The log was closed, and its directory perhaps renamed: nobody waits for this any more.
+    is_abandoned: bool = False
 
     @property
     def count(self) -> int:
@@ -45,11 +47,21 @@ class SyncTicket:
 class Unsynced:
     """What one log has written and not synced yet."""
 
-    __slots__ = ("_device", "_file_system", "directories", "files", "paths", "truncations")
+    __slots__ = (
+        "_device",
+        "_file_system",
+        "_tickets",
+        "directories",
+        "files",
+        "paths",
+        "truncations",
+    )
 
     def __init__(self, file_system: FileSystem, device: int) -> None:
         self._file_system = file_system
         self._device = device
+        # Those that are not settled yet.
+        self._tickets: list[SyncTicket] = []
         self.files: dict[LogFile, None] = {}
         self.paths: dict[str, None] = {}
         self.directories: dict[str, None] = {}
@@ -67,10 +79,12 @@ class Unsynced:
         ticket.directories.extend(self.directories)
         self.paths.clear()
         self.directories.clear()
+        self._tickets.append(ticket)
         return ticket
 
     def settle(self, ticket: SyncTicket) -> None:
         """The ticket's bytes are on the disk; what was written since stays unsynced."""
+        self._tickets = [other for other in self._tickets if other is not ticket]
         for pinned in ticket.files:
             file = pinned.file
             file.unpin()
@@ -84,6 +98,13 @@ class Unsynced:
         self.files.clear()
         self.paths.clear()
         self.directories.clear()
+
+    def abandon(self) -> None:
+        """The log closes. A sync of it that runs in a thread may find its names gone."""
+        for ticket in self._tickets:
+            ticket.is_abandoned = True
+        self._tickets.clear()
+        self.clear()
 
 
 def sync(tickets: Sequence[SyncTicket]) -> None:
@@ -109,7 +130,17 @@ def _sync_one_by_one(ticket: SyncTicket) -> None:
         _sync_path(file_system, path)
     # Names last: a name must not come to the disk before what it names.
     for directory in ticket.directories:
+        _sync_names(file_system, directory, ticket)
+
+
+def _sync_names(file_system: FileSystem, directory: str, ticket: SyncTicket) -> None:
+    try:
         file_system.sync_directory(directory)
+    except FileNotFoundError:
+        # Fine when the partition was deleted meanwhile. If it was not, somebody else took
+        # away a directory with records that are about to be acknowledged.
+        if not ticket.is_abandoned:
+            raise
 
 
 def _sync_path(file_system: FileSystem, path: str) -> None:
