@@ -22,8 +22,12 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -41,6 +45,7 @@ public final class InteropClient {
 
     private final String bootstrap;
     private final Admin admin;
+    private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
 
     private InteropClient(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -109,6 +114,27 @@ public final class InteropClient {
                 Map.of(partition, RecordsToDelete.beforeOffset(command.get("before_offset").asLong())))
                 .lowWatermarks().get(partition).get().lowWatermark());
             case "delete_topic" -> admin.deleteTopics(List.of(topic)).all().get();
+            case "begin", "send", "send_offsets", "commit", "abort", "close_producer" ->
+                transaction(partition, command, answer);
+            case "transactions" -> {
+                ObjectNode states = answer.putObject("states");
+                for (TransactionListing listing : admin.listTransactions().all().get()) {
+                    states.put(listing.transactionalId(), listing.state().toString());
+                }
+            }
+            case "describe_transaction" -> {
+                TransactionDescription found = admin.describeTransactions(List.of(command.get("id").asText()))
+                    .all().get().get(command.get("id").asText());
+                answer.put("state", found.state().toString()).put("timeout_ms", found.transactionTimeoutMs());
+                ArrayNode partitions = answer.putArray("partitions");
+                found.topicPartitions().forEach(part -> partitions.add(part.toString()));
+            }
+            case "producers" -> {
+                ArrayNode starts = answer.putArray("starts");
+                admin.describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers()
+                    .forEach(state -> starts.add(state.currentTransactionStartOffset().orElse(-1)));
+            }
+            case "fence" -> admin.fenceProducers(List.of(command.get("id").asText())).all().get();
             default -> throw new IllegalArgumentException("no such command: " + command);
         }
     }
@@ -139,6 +165,49 @@ public final class InteropClient {
                 offsets.add(future.get().offset());
             }
         }
+    }
+
+    private void transaction(TopicPartition partition, JsonNode command, ObjectNode answer) throws Exception {
+        String id = command.get("id").asText();
+        KafkaProducer<byte[], byte[]> producer = producers.get(id);
+        switch (command.get("command").asText()) {
+            case "begin" -> {
+                if (producer == null) {
+                    producer = transactionalProducer(command.get("transactional_id").asText());
+                    producers.put(id, producer);
+                    producer.initTransactions();
+                }
+                producer.beginTransaction();
+            }
+            case "send" -> {
+                List<Future<RecordMetadata>> sent = new ArrayList<>();
+                for (JsonNode value : command.get("values")) {
+                    sent.add(producer.send(new ProducerRecord<>(partition.topic(), partition.partition(), null, bytes(value))));
+                }
+                for (Future<RecordMetadata> future : sent) {
+                    answer.put("offset", future.get().offset());
+                }
+            }
+            case "send_offsets" -> producer.sendOffsetsToTransaction(
+                Map.of(partition, new OffsetAndMetadata(command.get("offset").asLong())),
+                new ConsumerGroupMetadata(command.get("group").asText()));
+            case "commit" -> producer.commitTransaction();
+            case "abort" -> producer.abortTransaction();
+            default -> {
+                producers.remove(id);
+                producer.close(Duration.ZERO);
+            }
+        }
+    }
+
+    private KafkaProducer<byte[], byte[]> transactionalProducer(String transactionalId) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("transactional.id", transactionalId);
+        settings.put("delivery.timeout.ms", "20000");
+        settings.put("request.timeout.ms", "10000");
+        settings.put("max.block.ms", "20000");
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     private void consume(TopicPartition partition, JsonNode command, ObjectNode answer) {

@@ -1,0 +1,183 @@
+"""Transactions with the clients that people use: what they commit is read, once."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.clients.transactional import (
+    AioTransactions,
+    ConfluentTransactions,
+    JavaTransactions,
+    KafkaPythonTransactions,
+    TransactionalProducer,
+)
+from tests.support.java_client import JavaClient
+from tests.support.node import MillstreamNode
+
+NewProducer = Callable[[str], TransactionalProducer]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("transactions")
+    with MillstreamNode(folder / "data") as node:
+        yield node.bootstrap
+
+
+@pytest.fixture(scope="module")
+def java(bootstrap: str) -> Iterator[JavaClient]:
+    with JavaClient(bootstrap) as client:
+        yield client
+
+
+@pytest.fixture(params=["java", "confluent-kafka", "aiokafka", "kafka-python"])
+def producer_of(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[NewProducer]:
+    made: list[TransactionalProducer] = []
+
+    def new(transactional_id: str) -> TransactionalProducer:
+        producer: TransactionalProducer
+        if request.param == "java":
+            producer = JavaTransactions(request.getfixturevalue("java"), transactional_id)
+        elif request.param == "confluent-kafka":
+            producer = ConfluentTransactions(bootstrap, transactional_id)
+        elif request.param == "aiokafka":
+            producer = AioTransactions(bootstrap, transactional_id)
+        else:
+            producer = KafkaPythonTransactions(bootstrap, transactional_id)
+        made.append(producer)
+        return producer
+
+    yield new
+    for producer in made:
+        producer.close()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def create(bootstrap: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        future.result(20)
+
+
+def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
+    """Everything up to the end that a reader of this kind has."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = []
+    while True:
+        message = consumer.poll(20)
+        assert message is not None, "neither a record nor the end"
+        if message.error():
+            break
+        values.append(message.value())
+    consumer.close()
+    return values
+
+
+def committed_offset(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    [found] = consumer.committed([TopicPartition(topic, 0)], 20)
+    consumer.close()
+    return int(found.offset)
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not(
+    bootstrap: str, producer_of: NewProducer, name: str
+) -> None:
+    create(bootstrap, name)
+    producer = producer_of(name)
+    for number in range(6):
+        producer.begin()
+        producer.send(name, [f"{number}-{i}".encode() for i in range(3)])
+        if number % 2:
+            producer.abort()
+        else:
+            producer.commit()
+    everything = [f"{number}-{i}".encode() for number in range(6) for i in range(3)]
+    assert read(bootstrap, name, committed=False) == everything
+    assert read(bootstrap, name) == [value for value in everything if int(value[:1]) % 2 == 0]
+
+
+def test_nothing_of_an_open_transaction_is_read(
+    bootstrap: str, producer_of: NewProducer, name: str
+) -> None:
+    create(bootstrap, name)
+    producer = producer_of(name)
+    producer.begin()
+    producer.send(name, [b"open"])
+    assert read(bootstrap, name) == []
+    assert read(bootstrap, name, committed=False) == [b"open"]
+    producer.commit()
+    assert read(bootstrap, name) == [b"open"]
+
+
+def test_offsets_are_committed_with_the_transaction_and_only_then(
+    bootstrap: str, producer_of: NewProducer, name: str
+) -> None:
+    source, target = f"{name}-in", f"{name}-out"
+    create(bootstrap, source, target)
+    producer = producer_of(name)
+    producer.begin()
+    producer.send(source, [b"a", b"b", b"c"])
+    producer.commit()
+    producer.begin()
+    producer.send(target, [b"A"])
+    producer.send_offset(name, source, 1)
+    producer.commit()
+    assert committed_offset(bootstrap, name, source) == 1
+    producer.begin()
+    producer.send(target, [b"B"])
+    producer.send_offset(name, source, 2)
+    producer.abort()
+    assert committed_offset(bootstrap, name, source) == 1
+    assert read(bootstrap, target) == [b"A"]
+
+
+def test_the_older_of_two_producers_with_one_id_is_fenced(
+    bootstrap: str, producer_of: NewProducer, name: str
+) -> None:
+    create(bootstrap, name)
+    older, newer = producer_of(name), producer_of(name)
+    older.begin()
+    older.send(name, [b"lost"])
+    newer.begin()
+    newer.send(name, [b"kept"])
+    with pytest.raises(Exception, match=r"(?i)fenced|epoch|transition"):
+        older.commit()
+    newer.commit()
+    assert read(bootstrap, name) == [b"kept"]
+    assert read(bootstrap, name, committed=False) == [b"lost", b"kept"]
+
+
+def test_javas_tools_see_transactions_and_end_them(
+    bootstrap: str, java: JavaClient, name: str
+) -> None:
+    create(bootstrap, name)
+    producer = JavaTransactions(java, name)
+    producer.begin()
+    producer.send(name, [b"x"])
+    assert java.call("transactions")["states"][name] == "Ongoing"
+    told = java.call("describe_transaction", id=name)
+    assert (told["state"], told["partitions"]) == ("Ongoing", [f"{name}-0"])
+    assert java.call("producers", topic=name)["starts"] == [0]
+    java.call("fence", id=name)
+    assert java.call("producers", topic=name)["starts"] == [-1]
+    assert read(bootstrap, name) == []
+    producer.close()
