@@ -55,9 +55,7 @@ class Transcript:
 
     def step(
         self,
-        decide: Callable[
-            [TransactionsState, TransactionEnv], DecisionOf[R, Change, TransactionEnv]
-        ],
+        decide: Decide[TransactionsState, TransactionEnv, R, Change],
     ) -> R | None:
         env = self.env()
         decision = decide(self.state, env)
