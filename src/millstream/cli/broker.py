@@ -47,6 +47,7 @@ def broker(
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
     _raise_descriptor_limit()
+    _import_schemas()
     asyncio.run(_serve(config, dev=dev, adopt=adopt))
 
 
@@ -57,6 +58,21 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _import_schemas() -> None:
+    """Import kio without hypothesis, to which it registers strategies where it is installed.
+
+    That takes longer than all the rest of the start, and no node needs it. Here is the
+    place: later there are other threads, which may want hypothesis themselves.
+    """
+    is_blocked = "hypothesis" not in sys.modules
+    if is_blocked:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]  # "not installed"
+    import kio.static.primitive  # noqa: F401
+
+    if is_blocked:
+        del sys.modules["hypothesis"]
 
 
 async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
