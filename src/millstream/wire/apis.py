@@ -51,6 +51,9 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
+    # Our own, from 20000 up: see `vendor`.
+    COMMIT_GROUP = 20000
+    LAST_BATCH = 20001
 
 
 NEVER_FLEXIBLE = 32767
@@ -119,5 +122,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_from=0),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible_from=0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_from=0),
+        Api(ApiKey.COMMIT_GROUP, 0, 0, flexible_from=0),
+        Api(ApiKey.LAST_BATCH, 0, 0, flexible_from=0),
     )
 }

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from millstream.errors import ProtocolError
 from millstream.model import NO_TOPIC_ID
-from millstream.wire import output
+from millstream.wire import output, vendor
 from millstream.wire.apis import APIS
 from millstream.wire.cursor import Cursor
 
@@ -77,6 +77,9 @@ def _newest(api_key: int) -> int:
 
 
 def _schema(api_key: int, version: int, kind: str) -> type:
+    if api_key >= vendor.KEYS_FROM:
+        request, response = vendor.SCHEMAS[api_key]
+        return request if kind == "request" else response
     # Imported on first use: each message module costs some milliseconds.
     from kio.index import load_request_schema, load_response_schema
 

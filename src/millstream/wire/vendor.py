@@ -1,7 +1,10 @@
-"""Requests that are ours and not Kafka's: their own key range, encoded by hand.
+"""Requests that are ours and not Kafka's: their own key range, from 20000 up.
 
 They are listed in ApiVersions only to clients that call themselves `millstream`, so that
-nobody else's client meets keys it does not know. All use the plain (not flexible) encoding.
+nobody else's client meets keys it does not know. `docs/protocol.md` has the table.
+
+CommitGroup (20000) and LastBatch (20001) are described as kio describes Kafka's messages, so
+that `messages` reads and writes them, flexible. CompactTopic is encoded by hand, not flexible:
 
     CompactTopic (20002), version 0
       request    topic string, is_started boolean (false: only tell)
@@ -14,11 +17,12 @@ nobody else's client meets keys it does not know. All use the plain (not flexibl
 
 import struct
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from millstream.wire import output
 from millstream.wire.cursor import Cursor
 
+KEYS_FROM: Final = 20_000
 CLIENT_SOFTWARE_NAME: Final = "millstream"
 COMPACT_TOPIC: Final = 20002
 # Key and newest version; the oldest is 0.
@@ -112,3 +116,59 @@ def read_compact_topic_response(cursor: Cursor) -> CompactTopicResponse:
         for _ in range(cursor.array_count())
     ]
     return CompactTopicResponse(code, message, partitions)
+
+
+def _of(kafka_type: str) -> dict[str, str]:
+    return {"kafka_type": kafka_type}
+
+
+@dataclass(frozen=True)
+class CommitGroupMember:
+    __flexible__: ClassVar[bool] = True
+    transactional_id: str = field(metadata=_of("string"))
+    producer_id: int = field(metadata=_of("int64"))
+    producer_epoch: int = field(metadata=_of("int16"))
+
+
+@dataclass(frozen=True)
+class CommitGroupRequest:
+    """Commit the transactions of these members, abort those of the others, as batch `batch`."""
+
+    __flexible__: ClassVar[bool] = True
+    group: str = field(metadata=_of("string"))
+    batch: int = field(metadata=_of("int64"))
+    members: tuple[CommitGroupMember, ...]
+
+
+@dataclass(frozen=True)
+class CommitGroupResponse:
+    """`already_committed`: the batch, or a later one, was committed before; nothing was done."""
+
+    __flexible__: ClassVar[bool] = True
+    error_code: int = field(metadata=_of("error_code"))
+    error_message: str | None = field(metadata=_of("string"))
+    already_committed: bool = field(metadata=_of("bool"))
+    last_batch: int = field(metadata=_of("int64"))
+
+
+@dataclass(frozen=True)
+class LastBatchRequest:
+    __flexible__: ClassVar[bool] = True
+    group: str = field(metadata=_of("string"))
+
+
+@dataclass(frozen=True)
+class LastBatchResponse:
+    """`last_batch` is -1 for a group that has committed none."""
+
+    __flexible__: ClassVar[bool] = True
+    error_code: int = field(metadata=_of("error_code"))
+    error_message: str | None = field(metadata=_of("string"))
+    last_batch: int = field(metadata=_of("int64"))
+
+
+# By API key: the request and the response.
+SCHEMAS: Final[dict[int, tuple[type, type]]] = {
+    20_000: (CommitGroupRequest, CommitGroupResponse),
+    20_001: (LastBatchRequest, LastBatchResponse),
+}

@@ -7,6 +7,7 @@ from millstream.broker.request import Request
 from millstream.errors import KafkaCode
 from millstream.wire.apis import APIS
 from millstream.wire.messages import Struct
+from millstream.wire.vendor import CLIENT_SOFTWARE_NAME, KEYS_FROM, VENDOR_APIS
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -16,15 +17,22 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     code = KafkaCode.NONE
+    api_keys = listed_versions()
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
         if all(_SOFTWARE.fullmatch(name) for name in names):
             request.connection.client_software = " ".join(names)
         else:
             code = KafkaCode.INVALID_REQUEST
+        if names[0] == CLIENT_SOFTWARE_NAME:
+            # Other clients never see keys that Kafka does not have.
+            api_keys = listed_versions(with_ours=True) + [
+                Struct(api_key=key, min_version=0, max_version=newest)
+                for key, newest in VENDOR_APIS.items()
+            ]
     return Struct(
         error_code=code,
-        api_keys=listed_versions(),
+        api_keys=api_keys,
         finalized_features_epoch=0,
         **features(),
     )
@@ -48,8 +56,9 @@ def features() -> dict[str, list[Struct]]:
     }
 
 
-def listed_versions() -> list[Struct]:
+def listed_versions(*, with_ours: bool = False) -> list[Struct]:
     return [
         Struct(api_key=api.key, min_version=api.lowest_listed, max_version=api.max_version)
         for api in APIS.values()
+        if with_ours or api.key < KEYS_FROM
     ]

@@ -1,0 +1,58 @@
+"""CommitGroup (20000), version 0: one commit for the transactions of many producers.
+
+Their transactional ids are `millstream:<group>:<member>`. A batch number is committed once;
+who repeats it is told so. Members that are not named are aborted.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.broker.shards import shown
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.transaction_groups import (
+    NO_BATCH,
+    GroupReply,
+    Member,
+    commit_group,
+)
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    members = [
+        Member(one.transactional_id, ProducerEpoch(one.producer_id, one.producer_epoch))
+        for one in body.members
+    ]
+    try:
+        answer = broker.transactions.shards.submit(
+            body.group,
+            lambda state, env: commit_group(state, body.group, body.batch, members, env),
+        )
+    except KafkaError as error:
+        return _refuse(error)
+    return shown(answer, _show, _refuse)
+
+
+def _show(reply: GroupReply) -> Struct:
+    return Struct(
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        already_committed=reply.is_repeated,
+        last_batch=reply.last_batch,
+    )
+
+
+def _refuse(error: KafkaError) -> Struct:
+    return Struct(
+        error_code=error.code,
+        error_message=error.message,
+        already_committed=False,
+        last_batch=NO_BATCH,
+    )

@@ -1,0 +1,33 @@
+"""LastBatch (20001), version 0: the last batch that was committed for a group of producers."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.request import Request
+from millstream.broker.shards import shown
+from millstream.coordinators.transaction_groups import NO_BATCH, last_batch
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+
+def handle(
+    broker: "Broker", request: Request, body: Struct
+) -> Struct | Coroutine[Any, Any, Struct]:
+    try:
+        answer = broker.transactions.shards.submit(
+            body.group, lambda state, env: last_batch(state, body.group)
+        )
+    except KafkaError as error:
+        return _refuse(error)
+    return shown(answer, _show, _refuse)
+
+
+def _show(number: int) -> Struct:
+    return Struct(error_code=KafkaCode.NONE, error_message=None, last_batch=number)
+
+
+def _refuse(error: KafkaError) -> Struct:
+    return Struct(error_code=error.code, error_message=error.message, last_batch=NO_BATCH)
