@@ -24,6 +24,9 @@ _COMMANDS = {
     "storage": LazyCommand(
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
+    "doctor": LazyCommand(
+        "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
+    ),
 }
 
 _ALIASES = {"topics": "topic"}

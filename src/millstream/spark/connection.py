@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.errors import ProtocolError
+from millstream import __version__
+from millstream.errors import KafkaCode, ProtocolError
 from millstream.spark.security import Security, log_in, wrap_tls
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
@@ -70,12 +71,30 @@ class Connection:
             raise
 
     def _ask_versions(self) -> None:
-        body = bytearray()
-        write_request_header(body, self._next_header(ApiKey.API_VERSIONS, 0))
-        self._send(body)
-        answer = response_reader(ApiKey.API_VERSIONS, 0)(self._receive())
+        # By this name a Millstream node knows who may be told of its own requests.
+        names = Struct(client_software_name="millstream", client_software_version=__version__)
+        answer = self._versions_answer(3, names)
+        if answer is None:
+            answer = self._versions_answer(0, Struct())
+        assert answer is not None
         for row in answer.api_keys:
             self._versions[row.api_key] = (row.min_version, row.max_version)
+
+    def _versions_answer(self, version: int, request: Struct) -> Struct | None:
+        """None when the broker does not know this version; then it answers as version 0."""
+        body = bytearray()
+        write_request_header(body, self._next_header(ApiKey.API_VERSIONS, version))
+        request_writer(ApiKey.API_VERSIONS, version)(body, request)
+        self._send(body)
+        cursor = self._receive()
+        code = int.from_bytes(cursor.data[cursor.position : cursor.position + 2], "big")
+        if version > 0 and code == KafkaCode.UNSUPPORTED_VERSION:
+            return None
+        return response_reader(ApiKey.API_VERSIONS, version)(cursor)
+
+    def offers(self, api_key: int) -> bool:
+        """Whether the broker lists a request, its own ones included."""
+        return api_key in self._versions
 
     def version_of(self, api: ApiKey, newest: int = 32767) -> int:
         """The newest version both sides know, or -1."""

@@ -73,7 +73,8 @@ def batch_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceArrowWriter:
     from millstream.spark.write_options import parse_write_options
-    from millstream.spark.writer import BatchWriter, check_topic
+    from millstream.spark.writer import BatchWriter
+    from millstream.spark.writing import check_topic
 
     if overwrite:
         raise SourceError(
@@ -86,7 +87,8 @@ def batch_writer(
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
     from millstream.spark.write_options import parse_write_options
-    from millstream.spark.writer import StreamWriter, check_topic
+    from millstream.spark.writer import StreamWriter
+    from millstream.spark.writing import check_topic
 
     parsed = parse_write_options(options, schema, Use.STREAM_WRITE)
     check_topic(parsed)

@@ -1,12 +1,11 @@
-"""Writing rows to topics: what a task does, and what the driver does when all are done.
+"""What Spark calls when rows are written: in tasks `write`, on the driver the rest.
 
-At least once: a task writes its rows as they come and the driver has nothing to add. A
-task that Spark repeats writes its rows again.
+`abort` is left empty on purpose. Spark calls it with all messages when `commit` raised,
+also when it raised after it took effect; what is to be undone is undone by the next run,
+which takes the same transactional names over.
 """
 
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -15,72 +14,15 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from millstream.records.rows import Producer
-from millstream.spark.cluster import Cluster
-from millstream.spark.failure import SourceError
-from millstream.spark.producing import BatchProducer
-from millstream.spark.routing import Router
+from millstream.spark.exactly_once import commit_exactly_once, write_exactly_once
 from millstream.spark.write_options import WriteOptions
+from millstream.spark.writing import write_at_least_once
 
 
-@dataclass
-class RowsWritten(WriterCommitMessage):
-    count: int
-
-
-def check_topic(options: WriteOptions) -> None:
-    """Refuse a topic that does not exist before any row moves."""
-    if options.topic is not None:
-        count_partitions(Cluster(options.client), options.topic)
-
-
-def count_partitions(cluster: Cluster, topic: str) -> int:
-    found = cluster.describe_topics([topic]).get(topic)
-    if found is None:
-        raise SourceError(
-            "UNKNOWN_TOPIC",
-            f"There is no topic {topic} to write to. Create it first (`millstream topic create "
-            f"{topic}`)",
-        )
-    return len(found.leaders)
-
-
-def make_router(cluster: Cluster, options: WriteOptions) -> Router:
-    known: dict[str, int] = {}
-
-    def count(topic: str) -> int:
-        if topic not in known:
-            known[topic] = count_partitions(cluster, topic)
-        return known[topic]
-
-    return Router(
-        count,
-        topic=options.topic,
-        has_headers=options.has_headers,
-        # Tasks that all began with partition 0 would make it the fullest.
-        first_partition=random.randrange(1 << 16),
-    )
-
-
-def write_at_least_once(
-    options: WriteOptions, batches: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
-    cluster = Cluster(options.client)
-    router = make_router(cluster, options)
-    producer = Producer()
-    if options.is_idempotent:
-        identity = cluster.new_producer()
-        producer = Producer(identity.producer_id, identity.epoch)
-    writing = BatchProducer(cluster, options.produce, producer)
-    try:
-        for batch in batches:
-            if batch.num_rows:
-                for routed in router.route(batch):
-                    writing.add(routed)
-        writing.flush()
-    finally:
-        writing.close()
-    return RowsWritten(writing.rows_written)
+def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    if options.is_exactly_once:
+        return write_exactly_once(options, batches)
+    return write_at_least_once(options, batches)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -88,7 +30,14 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_at_least_once(self._options, iterator)
+        return _write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._options.is_exactly_once:
+            commit_exactly_once(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        pass
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -96,4 +45,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_at_least_once(self._options, iterator)
+        return _write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._options.is_exactly_once:
+            commit_exactly_once(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        pass

@@ -1,0 +1,182 @@
+"""`millstream doctor`: whether Spark can find and use the data source on this machine.
+
+Most of what goes wrong with a Python data source has no message of its own: a worker that
+runs another Python, a neighbour module that hides ours, a library that Spark needs and
+does not name. Each is one check here, with what to do about it.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import click
+
+from millstream.cli.cluster import json_option
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import print_json, print_table
+
+_JAVA_MIN = 17
+_PROTOBUF_MIN = (6, 33, 5)
+_SECONDS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    is_good: bool
+    # What was found, and for a problem what to do.
+    text: str
+
+
+@click.command("doctor")
+@json_option
+def doctor(as_json: bool) -> None:
+    """Check that Spark can read and write topics from here.
+
+    Exits with 1 when something is missing; each line says what to do about it.
+    """
+    findings = [finding for check in CHECKS for finding in check()]
+    if as_json:
+        print_json([{"check": f.what, "ok": f.is_good, "text": f.text} for f in findings])
+    else:
+        rows = [("ok" if f.is_good else "PROBLEM", f.what, f.text) for f in findings]
+        print_table(["STATE", "CHECK", "FOUND"], rows)
+    problems = sum(not finding.is_good for finding in findings)
+    if problems:
+        raise CommandFailed(f"{problems} of {len(findings)} checks found a problem")
+
+
+def check_java() -> list[Finding]:
+    """Spark 4 needs Java 17; it takes JAVA_HOME before the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    remedy = f"install Java {_JAVA_MIN} or later, or point JAVA_HOME to it"
+    if java is None or not os.access(java, os.X_OK):
+        return [Finding("java", False, f"not found at {java or 'any place in PATH'}; {remedy}")]
+    said = _output([java, "-version"])
+    number = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if number is None:
+        return [Finding("java", False, f"{java} does not tell its version; {remedy}")]
+    major = int(number[2] or 0) if number[1] == "1" else int(number[1])
+    if major < _JAVA_MIN:
+        return [Finding("java", False, f"{java} is Java {major}; {remedy}")]
+    return [Finding("java", True, f"{major} ({java})")]
+
+
+def check_pyspark() -> list[Finding]:
+    version = _version("pyspark")
+    if version is None:
+        return [Finding("pyspark", False, "not installed; pip install 'millstream[spark]'")]
+    is_right = version.startswith("4.3.")
+    text = version if is_right else f"{version}; the source needs 4.3: pip install pyspark==4.3.0"
+    return [Finding("pyspark", is_right, text)]
+
+
+def check_libraries() -> list[Finding]:
+    return [
+        _library("pyarrow", lambda numbers: True, ""),
+        _library("pandas", lambda numbers: (2, 2) <= numbers < (3,), "needs >=2.2,<3"),
+        _library(
+            "protobuf",
+            lambda numbers: numbers >= _PROTOBUF_MIN,
+            "transformWithState needs >=6.33.5 and dies without a word",
+        ),
+    ]
+
+
+def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) -> Finding:
+    version = _version(name)
+    remedy = "pip install 'millstream[spark]'"
+    if version is None:
+        return Finding(name, False, f"not installed; {remedy}")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if not is_right(numbers):
+        return Finding(name, False, f"{version}; {need}; {remedy}")
+    return Finding(name, True, version)
+
+
+def check_compiled() -> list[Finding]:
+    from millstream.records import columns, rows
+
+    found = []
+    for what, implementation in (
+        ("reading", columns.IMPLEMENTATION),
+        ("writing", rows.IMPLEMENTATION),
+    ):
+        is_compiled = implementation.NAME == "compiled"
+        remedy = "" if is_compiled else "; ten times slower: install a C compiler, then reinstall"
+        found.append(Finding(f"record loops ({what})", is_compiled, implementation.NAME + remedy))
+    return found
+
+
+def check_worker_python() -> list[Finding]:
+    """Spark starts workers with PYSPARK_PYTHON, else with `python3` from the PATH."""
+    name = os.environ.get("PYSPARK_PYTHON", "python3")
+    path = shutil.which(name)
+    remedy = f"set PYSPARK_PYTHON={sys.executable}"
+    if path is None:
+        return [Finding("python of the workers", False, f"{name} is not there; {remedy}")]
+    program = "import sys, pyarrow, millstream; print('%d.%d' % sys.version_info[:2])"
+    said = _output([path, "-c", program]).strip().splitlines() or ["no answer"]
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if said[-1] != ours:
+        return [Finding("python of the workers", False, f"{path}: {said[-1]}; {remedy}")]
+    return [Finding("python of the workers", True, f"{ours} ({path})")]
+
+
+def check_neighbours() -> list[Finding]:
+    """Spark imports every `pyspark_*` module it finds; one that fails hides all sources."""
+    found = []
+    for module in pkgutil.iter_modules():
+        if not module.name.startswith("pyspark_"):
+            continue
+        try:
+            importlib.import_module(module.name)
+        except Exception as failed:  # whatever it is, it is what Spark will meet
+            text = (
+                f"import fails ({type(failed).__name__}: {failed}), and hides every Python data "
+                "source; repair or uninstall it"
+            )
+            found.append(Finding(module.name, False, text))
+        else:
+            found.append(Finding(module.name, True, "imports"))
+    return found
+
+
+CHECKS = (
+    check_java,
+    check_pyspark,
+    check_libraries,
+    check_compiled,
+    check_worker_python,
+    check_neighbours,
+)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_SECONDS_MAX,
+            check=False,
+            text=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as failed:
+        return str(failed)
+    return done.stdout

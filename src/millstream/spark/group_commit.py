@@ -1,0 +1,80 @@
+"""One commit for the transactions of many tasks: requests that only Millstream answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from millstream.spark.cluster import Cluster, raise_for
+from millstream.spark.connection import Connection
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+
+_TRANSACTION = 1
+
+_Ask = Callable[[Connection], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A transaction that someone left open."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def member_name(group: str, member: str) -> str:
+    """A transactional id by which the coordinator knows the member's group."""
+    return f"millstream:{group}:{member}"
+
+
+def offers_group_commit(cluster: Cluster) -> bool:
+    return cluster.retry(
+        "asking what the broker offers",
+        lambda: cluster.on_any(lambda connection: connection.offers(ApiKey.COMMIT_GROUP)),
+    )
+
+
+def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[Member]) -> None:
+    """Commit the members' transactions as this batch, abort the group's others.
+
+    A batch that was committed before stays as it is: an answer may have been lost.
+    """
+
+    def ask(connection: Connection) -> None:
+        answer = connection.ask(
+            ApiKey.COMMIT_GROUP,
+            group=group,
+            batch=batch_id,
+            members=[
+                Struct(
+                    transactional_id=member.transactional_id,
+                    producer_id=member.producer_id,
+                    producer_epoch=member.epoch,
+                )
+                for member in members
+            ],
+        )
+        raise_for(answer.error_code, f"{group}, batch {batch_id}: {answer.error_message}")
+
+    _at_coordinator(cluster, group, f"committing batch {batch_id} of {group}", ask)
+
+
+def last_batch(cluster: Cluster, group: str) -> int:
+    """The last batch that was committed; -1 for none."""
+    last = -1
+
+    def ask(connection: Connection) -> None:
+        nonlocal last
+        answer = connection.ask(ApiKey.LAST_BATCH, group=group)
+        raise_for(answer.error_code, f"{group}: {answer.error_message}")
+        last = answer.last_batch
+
+    _at_coordinator(cluster, group, f"asking for the last batch of {group}", ask)
+    return last
+
+
+def _at_coordinator(cluster: Cluster, group: str, what: str, ask: _Ask) -> None:
+    name = member_name(group, "any")
+    cluster.retry(
+        what, lambda: cluster.on(cluster.coordinator_of(name, key_type=_TRANSACTION), ask)
+    )

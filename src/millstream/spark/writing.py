@@ -1,0 +1,78 @@
+"""Writing at least once: a task writes its rows as they come, the driver adds nothing.
+
+A task that Spark repeats writes its rows again.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from millstream.records.rows import Producer
+from millstream.spark.cluster import Cluster
+from millstream.spark.failure import SourceError
+from millstream.spark.producing import BatchProducer
+from millstream.spark.routing import Router
+from millstream.spark.write_options import WriteOptions
+
+
+@dataclass
+class RowsWritten(WriterCommitMessage):
+    count: int
+
+
+def check_topic(options: WriteOptions) -> None:
+    """Refuse a topic that does not exist before any row moves."""
+    if options.topic is not None:
+        count_partitions(Cluster(options.client), options.topic)
+
+
+def count_partitions(cluster: Cluster, topic: str) -> int:
+    found = cluster.describe_topics([topic]).get(topic)
+    if found is None:
+        raise SourceError(
+            "UNKNOWN_TOPIC",
+            f"There is no topic {topic} to write to. Create it first (`millstream topic create "
+            f"{topic}`)",
+        )
+    return len(found.leaders)
+
+
+def make_router(cluster: Cluster, options: WriteOptions) -> Router:
+    known: dict[str, int] = {}
+
+    def count(topic: str) -> int:
+        if topic not in known:
+            known[topic] = count_partitions(cluster, topic)
+        return known[topic]
+
+    return Router(
+        count,
+        topic=options.topic,
+        has_headers=options.has_headers,
+        # Tasks that all began with partition 0 would make it the fullest.
+        first_partition=random.randrange(1 << 16),
+    )
+
+
+def write_at_least_once(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch]
+) -> WriterCommitMessage:
+    cluster = Cluster(options.client)
+    router = make_router(cluster, options)
+    producer = Producer()
+    if options.is_idempotent:
+        identity = cluster.new_producer()
+        producer = Producer(identity.producer_id, identity.epoch)
+    writing = BatchProducer(cluster, options.produce, producer)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                for routed in router.route(batch):
+                    writing.add(routed)
+        writing.flush()
+    finally:
+        writing.close()
+    return RowsWritten(writing.rows_written)
