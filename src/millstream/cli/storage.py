@@ -1,6 +1,7 @@
 """`millstream storage`: look into the files of any data directory, Apache Kafka's too.
 
-It only reads and takes no lock, so it may look at a directory that a broker is using.
+All but `compact` only read and take no lock, so they may look at a directory that a broker
+is using.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 
 from millstream.cli.cluster import json_option
+from millstream.cli.compacting import compact
 from millstream.cli.failure import CommandFailed
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import counted, print_json, print_table
@@ -24,7 +26,10 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @click.group(cls=AliasGroup)
 def storage() -> None:
-    """Look into the files of a data directory; nothing is changed or locked."""
+    """Look into the files of a data directory, and compact topics."""
+
+
+storage.add_command(compact)
 
 
 @storage.command()

@@ -1,0 +1,126 @@
+"""`millstream storage compact`: on a running node, or offline on its directory."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.errors import KafkaCode
+
+_POLL_SECONDS: Final = 0.2
+_WORKING: Final = (1, 2)
+_FAILED: Final = 3
+_HEADINGS: Final = (
+    "PARTITION",
+    "DIRTY-RATIO",
+    "BYTES-BEFORE",
+    "BYTES-AFTER",
+    "RECORDS-BEFORE",
+    "RECORDS-AFTER",
+    "KEYS",
+    "MS",
+)
+Row = dict[str, JsonValue]
+
+
+@click.command()
+@click.argument("target", metavar="TOPIC|DIR")
+@json_option
+@bootstrap_option
+def compact(target: str, as_json: bool, bootstrap: str) -> None:
+    """Compact a topic now, and wait for it.
+
+    TOPIC is compacted by the node that serves it. With a directory in its place (a data
+    directory, or one partition of it) no node may be running there.
+    """
+    rows = _compact_offline(Path(target)) if Path(target).is_dir() else _ask(target, bootstrap)
+    if as_json:
+        print_json(rows)
+        return
+    print_table(_HEADINGS, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> Sequence[object]:
+    names = [heading.lower().replace("-", "_") for heading in _HEADINGS]
+    cells = [row[name] for name in names]
+    cells[1] = f"{row['dirty_ratio']:.2f}"
+    return cells
+
+
+def _ask(topic: str, bootstrap: str) -> list[Row]:
+    """Start it, and look how it goes until it is done."""
+    from millstream.cli.vendor import VendorConnection
+    from millstream.wire.vendor import CompactTopicRequest, CompactTopicResponse
+
+    def checked(answer: CompactTopicResponse) -> CompactTopicResponse:
+        if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(f"topic {topic} does not exist")
+        if answer.error_code:
+            code = KafkaCode(answer.error_code).name
+            raise CommandFailed(f"topic {topic}: {answer.message or code} ({code})")
+        return answer
+
+    with VendorConnection(bootstrap) as connection:
+        before = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=False)))
+        ratios = {each.partition: each.dirty_ratio for each in before.partitions}
+        answer = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=True)))
+        while any(each.state in _WORKING for each in answer.partitions):
+            moved = sum(each.moved_bytes for each in answer.partitions)
+            done = sum(each.state not in _WORKING for each in answer.partitions)
+            click.echo(
+                f"\r{done} of {len(answer.partitions)} partitions, {moved / 1e6:,.0f} MB moved",
+                nl=False,
+                err=True,
+            )
+            time.sleep(_POLL_SECONDS)
+            answer = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=False)))
+        click.echo("", err=True)
+    for each in answer.partitions:
+        if each.state == _FAILED:
+            raise CommandFailed(f"cannot compact {topic}-{each.partition}: {each.problem}")
+    return [
+        _row(f"{topic}-{each.partition}", ratios[each.partition], each)
+        for each in answer.partitions
+    ]
+
+
+def _compact_offline(path: Path) -> list[Row]:
+    from millstream.broker.offline_cleaning import compact_directory
+    from millstream.clock import SystemClock
+    from millstream.config import load_config
+    from millstream.storage import layout
+    from millstream.storage.cleaning import CannotClean
+
+    only = layout.parse_directory(path.resolve().name)
+    data_dir = path if only is None else path.resolve().parent
+    config = load_config(file=None, sets=[])
+    rows: list[Row] = []
+    try:
+        for outcome in compact_directory(
+            data_dir,
+            config,
+            SystemClock(),
+            only=only,
+            report=lambda text: click.echo(text, err=True),
+        ):
+            rows.append(_row(str(outcome.partition), outcome.dirty_ratio, outcome))
+            click.echo(f"compacted {outcome.partition}", err=True)
+    except CannotClean as error:
+        raise CommandFailed(str(error)) from None
+    except OSError as error:
+        raise CommandFailed(f"{error.filename or path}: {error.strerror}") from None
+    return rows
+
+
+def _row(partition: str, dirty_ratio: float, done: object) -> Row:
+    """From the node's answer or from our own work: both have the same names."""
+    row: Row = {"partition": partition, "dirty_ratio": dirty_ratio}
+    for name in ("bytes_before", "bytes_after", "records_before", "records_after", "keys"):
+        row[name] = getattr(done, name)
+    row["ms"] = getattr(done, "elapsed_ms", 0)
+    return row

@@ -1,0 +1,103 @@
+"""Requests of ours to a node, for which no client library has a call."""
+
+import socket
+import struct
+from types import TracebackType
+from typing import Final
+
+from millstream import __version__
+from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable, parse_address
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.errors import ProtocolError
+from millstream.wire.apis import ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import RequestHeader, write_request_header
+from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.vendor import (
+    CLIENT_SOFTWARE_NAME,
+    CompactTopicRequest,
+    CompactTopicResponse,
+    compact_topic_frame,
+    read_compact_topic_response,
+)
+
+_SIZE: Final = struct.Struct(">i")
+_RESPONSE_BYTES_MAX: Final = 1 << 26
+_VERSIONS_VERSION: Final = 3
+_CLIENT_ID: Final = f"millstream/{__version__}"
+
+
+class VendorConnection:
+    """`with VendorConnection(bootstrap) as connection:`; failures are CommandFailed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        check_reachable(bootstrap)
+        self._address = bootstrap.split(",")[0].strip()
+        host, port = parse_address(self._address)
+        self._sock = socket.create_connection((host, port), timeout=REQUEST_SECONDS_MAX)
+        self._keys = self._listed_keys()
+
+    def __enter__(self) -> "VendorConnection":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._sock.close()
+
+    def compact_topic(self, request: CompactTopicRequest) -> CompactTopicResponse:
+        frame = compact_topic_frame(request, correlation_id=1, client_id=_CLIENT_ID)
+        self._require(struct.unpack_from(">h", frame)[0])
+        try:
+            return read_compact_topic_response(self._exchange(frame))
+        except ProtocolError as error:
+            raise self._no_sense(error) from None
+
+    def _require(self, api_key: int) -> None:
+        if api_key not in self._keys:
+            raise CommandFailed(
+                f"{self._address} does not offer this: it is no Millstream node, or an older one"
+            )
+
+    def _listed_keys(self) -> set[int]:
+        body = bytearray()
+        header = RequestHeader(ApiKey.API_VERSIONS, _VERSIONS_VERSION, 0, _CLIENT_ID)
+        write_request_header(body, header)
+        wanted = Struct(
+            client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
+        )
+        request_writer(ApiKey.API_VERSIONS, _VERSIONS_VERSION)(body, wanted)
+        read = response_reader(ApiKey.API_VERSIONS, _VERSIONS_VERSION)
+        try:
+            answer = read(self._exchange(body))
+        except ProtocolError as error:
+            raise self._no_sense(error) from None
+        return {row.api_key for row in answer.api_keys}
+
+    def _exchange(self, frame: bytearray) -> Cursor:
+        """Send a request, and what follows the header of its response."""
+        try:
+            self._sock.sendall(_SIZE.pack(len(frame)) + frame)
+            (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+            if not 4 <= size <= _RESPONSE_BYTES_MAX:
+                raise ProtocolError(f"response of {size} bytes")
+            return Cursor(memoryview(self._receive(size)), 4)
+        except OSError as error:
+            raise CommandFailed(
+                f"{self._address}: connection lost ({error})", exit_code=ExitCode.UNREACHABLE
+            ) from None
+
+    def _receive(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._sock.recv(size - len(parts))
+            if not part:
+                raise ConnectionError("closed by the node")
+            parts += part
+        return bytes(parts)
+
+    def _no_sense(self, error: ProtocolError) -> CommandFailed:
+        return CommandFailed(f"{self._address} answered what makes no sense: {error}")

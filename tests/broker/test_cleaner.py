@@ -1,0 +1,265 @@
+"""The cleaner of a running node, seen through its files and by its clients."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from millstream.broker import cleaning_worker
+from millstream.errors import KafkaCode
+from millstream.records.columns import PURE
+from millstream.storage.checkpoints import parse_offsets
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.vendor import COMPACT_TOPIC, CompactTopicRequest
+from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
+
+QUICK = {"log.cleaner.backoff.ms": "20", "log.segment.delete.delay.ms": "0"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+KEYS = 50
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def broker(data_dir: Path) -> Iterator[Broker]:
+    with Broker(settings=QUICK, data_dir=data_dir) as running:
+        yield running
+
+
+def create(broker: Broker, **configs: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, configs={**COMPACTED, **configs})
+    return name
+
+
+def produce(broker: Broker, topic: str, rounds: range) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1, "log_level": 0})
+    for number in rounds:
+        for key in range(KEYS):
+            producer.produce(topic, b"%d " % number + b"x" * 50, key=b"k%d" % key)
+        producer.flush(20)
+
+
+def consume(broker: Broker, topic: str, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    found = []
+    try:
+        while True:
+            message = consumer.poll(20)
+            assert message is not None, "the consumer stopped"
+            if message.error() is not None:
+                return found
+            found.append((message.offset(), message.key(), message.value()))
+    finally:
+        consumer.close()
+
+
+def log_bytes(data_dir: Path, topic: str) -> int:
+    size_bytes = 0
+    for path in (data_dir / f"{topic}-0").glob("*.log"):
+        try:
+            size_bytes += path.stat().st_size
+        except FileNotFoundError:
+            # Renamed between the look at the directory and this one: look again.
+            return log_bytes(data_dir, topic)
+    return size_bytes
+
+
+def wait_until_compacted(data_dir: Path, topic: str) -> None:
+    """All but the active segment: then far less is left than was produced."""
+    wait_until(lambda: log_bytes(data_dir, topic) < 40_000, f"{topic} is compacted")
+
+
+def check_newest(found: list[tuple[int, bytes, bytes]], newest: int) -> None:
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    values = {key: value for _, key, value in found}
+    assert len(values) == KEYS
+    assert {value.split()[0] for value in values.values()} == {b"%d" % newest}
+
+
+def test_a_compacted_topic_is_compacted_by_itself(broker: Broker, data_dir: Path) -> None:
+    topic = create(broker)
+    produce(broker, topic, range(60))
+    wait_until_compacted(data_dir, topic)
+    found = consume(broker, topic)
+    check_newest(found, 59)
+    assert len(found) < 20 * KEYS
+    stored = parse_offsets((data_dir / "cleaner-offset-checkpoint").read_bytes())
+    assert {str(where) for where in stored} >= {f"{topic}-0"}
+    wait_until(
+        lambda: (
+            not [
+                *(data_dir / f"{topic}-0").glob("*.deleted"),
+                *(data_dir / f"{topic}-0").glob("*.swap"),
+            ]
+        ),
+        "the old files are gone",
+    )
+
+
+def test_a_topic_that_is_not_compacted_is_left_alone(broker: Broker, data_dir: Path) -> None:
+    other, compacted = create(broker, **{"cleanup.policy": "delete"}), create(broker)
+    for topic in (other, compacted):
+        produce(broker, topic, range(40))
+    wait_until_compacted(data_dir, compacted)
+    assert len(consume(broker, other)) == 40 * KEYS
+
+
+def test_python_loops_compact_in_a_child_process(
+    broker: Broker, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", PURE)
+    topic = create(broker)
+    produce(broker, topic, range(60))
+    wait_until_compacted(data_dir, topic)
+    check_newest(consume(broker, topic), 59)
+
+
+def test_a_consumer_in_the_middle_reads_on(broker: Broker, data_dir: Path) -> None:
+    topic = create(broker)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 3000,
+            "queued.max.messages.kbytes": 1,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    seen: dict[bytes, bytes] = {}
+    last_offset = -1
+    for step in range(12):
+        produce(broker, topic, range(step * 5, step * 5 + 5))
+        for message in consumer.consume(40, timeout=1):
+            assert message.error() is None, message.error()
+            assert message.offset() > last_offset
+            last_offset = message.offset()
+            seen[message.key()] = message.value()
+    wait_until_compacted(data_dir, topic)
+    end = time.monotonic() + 30
+    while last_offset < 60 * KEYS - 1:
+        assert time.monotonic() < end, f"the consumer stopped at {last_offset}"
+        for message in consumer.consume(500, timeout=0.5):
+            assert message.error() is None, message.error()
+            assert message.offset() > last_offset
+            last_offset = message.offset()
+            seen[message.key()] = message.value()
+    consumer.close()
+    assert {value.split()[0] for value in seen.values()} == {b"59"}
+
+
+def test_a_damaged_partition_is_left_alone_and_others_go_on(
+    broker: Broker, data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = create(broker, **{"min.cleanable.dirty.ratio": "1.0"})
+    produce(broker, damaged, range(30))
+    first = data_dir / f"{damaged}-0" / f"{0:020d}.log"
+    with open(first, "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff\xff\xff")
+    other = create(broker)
+    produce(broker, other, range(60))
+    with RawVendor(broker.bootstrap) as vendor:
+        vendor.compact(damaged, is_started=True)
+        wait_until(lambda: vendor.state(damaged) == 3, "the damage is found")
+        wait_until_compacted(data_dir, other)
+        told = vendor.compact(damaged, is_started=False).partitions[0]
+    assert told.problem is not None
+    assert str(first) in told.problem
+    assert f"cannot compact {damaged}-0" in caplog.text
+    assert not list((data_dir / f"{damaged}-0").glob("*.cleaned"))
+
+
+class RawVendor:
+    """The connection that the command line uses."""
+
+    def __init__(self, bootstrap: str) -> None:
+        from millstream.cli.vendor import VendorConnection
+
+        self._connection = VendorConnection(bootstrap)
+
+    def __enter__(self) -> "RawVendor":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.__exit__(None, None, None)
+
+    def compact(self, topic: str, *, is_started: bool):  # type: ignore[no-untyped-def]
+        return self._connection.compact_topic(CompactTopicRequest(topic, is_started))
+
+    def state(self, topic: str) -> int:
+        return self.compact(topic, is_started=False).partitions[0].state  # type: ignore[no-any-return]
+
+
+class TestVendorApi:
+    def listed(self, client: RawClient, name: str) -> set[int]:
+        answer = client.ask(
+            ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1"
+        )
+        return {row.api_key for row in answer.api_keys}
+
+    def test_the_key_is_shown_to_our_own_clients_only(self, broker: Broker) -> None:
+        with RawClient(broker.bootstrap) as client:
+            assert COMPACT_TOPIC in self.listed(client, "millstream")
+            assert COMPACT_TOPIC not in self.listed(client, "librdkafka")
+
+    def test_what_cannot_be_compacted_gets_a_code(self, broker: Broker) -> None:
+        other = create(broker, **{"cleanup.policy": "delete"})
+        with RawVendor(broker.bootstrap) as vendor:
+            unknown = vendor.compact("nobody-made-this", is_started=True)
+            refused = vendor.compact(other, is_started=True)
+        assert unknown.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refused.error_code == KafkaCode.POLICY_VIOLATION
+
+    def test_asking_compacts_everything_the_active_segment_too(self, broker: Broker) -> None:
+        topic = create(
+            broker, **{"internal.segment.bytes": "1048576", "min.cleanable.dirty.ratio": "1.0"}
+        )
+        produce(broker, topic, range(10))
+        with RawVendor(broker.bootstrap) as vendor:
+            vendor.compact(topic, is_started=True)
+            wait_until(lambda: vendor.state(topic) == 0, "it is done")
+            told = vendor.compact(topic, is_started=False).partitions[0]
+        assert (told.records_before, told.records_after, told.keys) == (10 * KEYS, KEYS, KEYS)
+        assert told.bytes_after < told.bytes_before
+        assert told.dirty_ratio == 0
+        check_newest(consume(broker, topic), 9)
+        assert len(consume(broker, topic)) == KEYS
+
+
+def test_a_node_that_stops_in_the_middle_of_a_round_leaves_nothing_behind(data_dir: Path) -> None:
+    slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "50000"}
+    with Broker(settings=slow, data_dir=data_dir) as broker:
+        topic = create(broker)
+        produce(broker, topic, range(40))
+        wait_until(
+            lambda: bool(list((data_dir / f"{topic}-0").glob("*.cleaned"))), "a round has begun"
+        )
+    assert not list((data_dir / f"{topic}-0").glob("*.swap"))
+    with Broker(settings=QUICK, data_dir=data_dir) as broker:
+        wait_until_compacted(data_dir, topic)
+        check_newest(consume(broker, topic), 39)

@@ -1,0 +1,94 @@
+"""`millstream storage compact`, on a running node and on its directory."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from millstream.testing import Broker
+from tests.support.command_line import run_millstream
+
+CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(300):
+        producer.produce(topic, b"value %d" % number, key=b"k%d" % (number % 10), partition=0)
+    assert producer.flush(20) == 0
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A stopped node's directory with a compacted topic and another one."""
+    directory = tmp_path / "data"
+    with Broker(data_dir=directory) as broker:
+        broker.create_topic("table", configs=CONFIGS)
+        broker.create_topic("stream")
+        fill(broker.bootstrap, "table")
+        fill(broker.bootstrap, "stream")
+    return directory
+
+
+def test_a_running_node_compacts_a_topic_and_tells_what_that_brought() -> None:
+    with Broker() as broker:
+        broker.create_topic("table", partitions=2, configs=CONFIGS)
+        fill(broker.bootstrap, "table")
+        ran = run_millstream("storage", "compact", "table", "-b", broker.bootstrap)
+        assert ran.exit_code == 0, ran.errors
+        first, second = ran.output.splitlines()[1:]
+        assert first.split()[0] == "table-0"
+        assert first.split()[4:7] == ["300", "10", "10"]
+        assert second.split()[0] == "table-1"
+        again = run_millstream("storage", "compact", "table", "--json", "-b", broker.bootstrap)
+        [told, _] = json.loads(again.output)
+        assert told["records_before"] == told["records_after"] == 0
+
+
+def test_a_topic_that_cannot_be_compacted_is_refused_in_plain_words() -> None:
+    with Broker(topics={"stream": 1}) as broker:
+        ran = run_millstream("storage", "compact", "stream", "-b", broker.bootstrap)
+        assert ran.exit_code == 1
+        assert "cleanup.policy" in ran.errors
+        ran = run_millstream("storage", "compact", "nothing", "-b", broker.bootstrap)
+        assert ran.exit_code == 1
+        assert "does not exist" in ran.errors
+
+
+def test_a_directory_is_compacted_offline(data_dir: Path) -> None:
+    ran = run_millstream("storage", "compact", str(data_dir), "--json")
+    assert ran.exit_code == 0, ran.errors
+    [told] = json.loads(ran.output)
+    assert told["partition"] == "table-0"
+    assert (told["records_before"], told["records_after"], told["keys"]) == (300, 10, 10)
+    assert told["bytes_after"] < told["bytes_before"]
+    assert not list(data_dir.glob("*/*.deleted"))
+    assert run_millstream("storage", "verify", str(data_dir)).exit_code == 0
+    with Broker(data_dir=data_dir) as broker:
+        ran = run_millstream(
+            *("consume", "table", "-o", "beginning", "-n", "10", "-b", broker.bootstrap)
+        )
+        assert ran.output.count("value 29") == 10
+
+
+def test_one_partition_is_compacted_offline(data_dir: Path) -> None:
+    ran = run_millstream("storage", "compact", str(data_dir / "table-0"), "--json")
+    assert [row["partition"] for row in json.loads(ran.output)] == ["table-0"]
+    ran = run_millstream("storage", "compact", str(data_dir / "stream-0"))
+    assert ran.exit_code == 1
+    assert "cleanup.policy" in ran.errors
+
+
+def test_the_directory_of_a_running_node_is_left_to_it(data_dir: Path) -> None:
+    with Broker(data_dir=data_dir):
+        ran = run_millstream("storage", "compact", str(data_dir))
+    assert ran.exit_code == 1
+    assert "in use" in ran.errors
+
+
+def test_a_foreign_directory_is_not_touched(tmp_path: Path) -> None:
+    ran = run_millstream("storage", "compact", str(tmp_path))
+    assert ran.exit_code == 1
+    assert "no data directory" in ran.errors
+    assert list(tmp_path.iterdir()) == []
