@@ -144,6 +144,12 @@ class TransactionCoordinator:
             return False
         return found is not None and all(code is KafkaCode.NONE for code in found.values())
 
+    def check_current(self, transactional_id: str, producer: ProducerEpoch) -> None:
+        """Raises KafkaError unless this is the newest producer with the id."""
+        shard = self.shard_for(transactional_id)
+        shard.require_active()
+        decisions.find(shard.state, transactional_id, producer)
+
     # -- markers ----------------------------------------------------------------------
 
     def _write_markers(self, shard: TransactionShard, transactional_id: str) -> None:

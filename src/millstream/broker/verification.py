@@ -76,11 +76,21 @@ def _first_writes(
             ):
                 continue
             if version >= ADDS_FROM and batch.base_sequence != 0:
-                # With an epoch per transaction, every first write begins to count.
-                refused[topic.name, index] = KafkaError(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                refused[topic.name, index] = _not_the_first(broker, body, producer)
                 continue
             found.setdefault(producer, {}).setdefault(topic.name, set()).add(index)
     return found
+
+
+def _not_the_first(broker: "Broker", body: ProduceRequest, producer: ProducerEpoch) -> KafkaError:
+    """With an epoch per transaction, every first write begins to count; but that a producer
+    is outdated is the more important news."""
+    assert body.transactional_id is not None
+    try:
+        broker.transactions.check_current(body.transactional_id, producer)
+    except KafkaError as error:
+        return KafkaError(produce_code(error.code, ADDS_FROM), error.message)
+    return KafkaError(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 class _Later:

@@ -1,0 +1,529 @@
+"""Transactions over a real socket, by raw frames: what is late, what is old, what is lost."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.broker.transactions import TransactionCoordinator
+from millstream.errors import KafkaCode
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.broker.transactional import RawProducer, fetch, find_coordinator, values_read
+from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": "4",
+    "offsets.topic.num.partitions": "4",
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture
+def new(client: RawClient, topic: str) -> RawProducer:
+    producer = RawProducer(client, f"id-{topic}", topic, is_new=True)
+    producer.take_over()
+    return producer
+
+
+@pytest.fixture
+def old(client: RawClient, topic: str) -> RawProducer:
+    producer = RawProducer(client, f"id-{topic}", topic, is_new=False)
+    producer.take_over()
+    return producer
+
+
+NONE = KafkaCode.NONE
+
+
+def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> Struct:
+    find_coordinator(client, group, 0)
+    answer = client.ask(
+        ApiKey.OFFSET_FETCH,
+        8,
+        groups=[
+            Struct(group_id=group, topics=[Struct(name=topic, partition_indexes=[0])]),
+        ],
+        require_stable=stable,
+    )
+    found = answer.groups[0].topics[0].partitions[0]
+    assert isinstance(found, Struct)
+    return found
+
+
+def end_offset(client: RawClient, topic: str, *, committed: bool) -> int:
+    answer = client.ask(
+        ApiKey.LIST_OFFSETS,
+        4,
+        replica_id=-1,
+        isolation_level=int(committed),
+        topics=[
+            Struct(
+                name=topic,
+                partitions=[
+                    Struct(partition_index=0, current_leader_epoch=-1, timestamp=-1),
+                ],
+            )
+        ],
+    )
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def test_the_ends_that_list_offsets_and_fetch_tell_depend_on_the_isolation(
+    client: RawClient, new: RawProducer
+) -> None:
+    assert new.produce(b"a", b"b") is NONE
+    assert end_offset(client, new.topic, committed=False) == 2
+    assert end_offset(client, new.topic, committed=True) == 0
+    result = fetch(client, new.topic)
+    assert (result.high_watermark, result.last_stable_offset) == (2, 0)
+    assert not result.records
+    assert new.end() is NONE
+    assert end_offset(client, new.topic, committed=True) == 3
+    assert values_read(client, new.topic) == [b"a", b"b"]
+
+
+def test_each_transaction_of_a_new_client_has_its_own_epoch(new: RawProducer) -> None:
+    for epoch in range(3):
+        assert new.epoch == epoch
+        assert new.produce(b"x") is NONE
+        assert new.end(commit=epoch % 2 == 0) is NONE
+
+
+def test_an_abort_without_any_write_gives_a_new_epoch_too(new: RawProducer) -> None:
+    assert new.end(commit=False) is NONE
+    assert new.epoch == 1
+    assert new.produce(b"x") is NONE
+    assert new.end() is NONE
+
+
+def test_late_requests_of_a_new_client_never_touch_the_next_transaction(
+    client: RawClient, new: RawProducer
+) -> None:
+    rounds = 1_000
+    for number in range(rounds):
+        late_epoch = new.epoch
+        assert new.produce(b"first %d" % number) is NONE
+        assert new.end() is NONE
+        assert new.produce(b"second %d" % number) is NONE
+        # The requests that were held back: a write to a partition that the next transaction
+        # has, one to a partition that it has not, and both ends.
+        late = {"epoch": late_epoch, "sequence": 1}
+        assert new.produce(b"late", **late) is KafkaCode.INVALID_PRODUCER_EPOCH
+        late["sequence"] = 0
+        assert new.produce(b"late", partition=1, **late) is KafkaCode.INVALID_PRODUCER_EPOCH
+        assert new.end(commit=number % 2 == 0, epoch=late_epoch) is KafkaCode.PRODUCER_FENCED
+        assert new.end() is NONE
+        assert new.end(epoch=late_epoch) is KafkaCode.PRODUCER_FENCED
+    expected = [b"%s %d" % (word, n) for n in range(rounds) for word in (b"first", b"second")]
+    assert values_read(client, new.topic) == expected
+    assert fetch(client, new.topic, partition=1).high_watermark == 0
+
+
+def test_a_late_write_of_an_old_client_to_another_partition_is_refused(
+    client: RawClient, old: RawProducer
+) -> None:
+    for number in range(1_000):
+        assert old.add(0) is NONE
+        assert old.produce(b"%d" % number) is NONE
+        code = old.produce(b"late", partition=1, sequence=0, version=9 + number % 3)
+        # Produce 11 knows a better word for it.
+        better = KafkaCode.TRANSACTION_ABORTABLE if number % 3 == 2 else None
+        assert code is (better or KafkaCode.INVALID_TXN_STATE)
+        assert old.end() is NONE
+        assert old.produce(b"late", sequence=old.sequence) in (
+            KafkaCode.INVALID_TXN_STATE,
+            KafkaCode.TRANSACTION_ABORTABLE,
+        )
+    assert values_read(client, old.topic) == [b"%d" % number for number in range(1_000)]
+    for partition in (0, 1):
+        result = fetch(client, old.topic, partition=partition)
+        assert result.last_stable_offset == result.high_watermark, "a transaction hangs"
+
+
+def test_a_transactional_batch_without_a_transactional_id_is_refused(
+    client: RawClient, new: RawProducer
+) -> None:
+    answer = client.ask(
+        ApiKey.PRODUCE,
+        11,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[
+            Struct(
+                name=new.topic,
+                partition_data=[Struct(index=0, records=new.batch(b"x", sequence=0))],
+            )
+        ],
+    )
+    code = answer.responses[0].partition_responses[0].error_code
+    assert code == KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert fetch(client, new.topic).high_watermark == 0
+
+
+def test_the_first_write_of_a_new_client_begins_to_count(new: RawProducer) -> None:
+    assert new.produce(b"x", sequence=7) is KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert new.produce(b"x") is NONE
+    assert new.end() is NONE
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_older_producer_is_fenced_on_data_offsets_and_end(
+    client: RawClient, topic: str, is_new: bool
+) -> None:
+    older = RawProducer(client, f"id-{topic}", topic, is_new=is_new)
+    older.take_over()
+    find_coordinator(client, "some-group", 0)
+    if not is_new:
+        assert older.add() is NONE
+    assert older.produce(b"lost") is NONE
+    newer = RawProducer(client, f"id-{topic}", topic, is_new=is_new)
+    newer.take_over()
+    assert older.produce(b"lost too") is KafkaCode.INVALID_PRODUCER_EPOCH
+    assert older.produce(b"lost", partition=1) is KafkaCode.INVALID_PRODUCER_EPOCH
+    assert older.commit_offset("some-group", 5) is KafkaCode.INVALID_PRODUCER_EPOCH
+    assert older.end() is KafkaCode.PRODUCER_FENCED
+    assert older.init(resume=True) is KafkaCode.PRODUCER_FENCED
+    if not is_new:
+        assert newer.add() is NONE
+    assert newer.produce(b"kept") is NONE
+    assert newer.end() is NONE
+    assert values_read(client, topic) == [b"kept"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_in_a_transaction_wait_for_its_end(
+    client: RawClient, new: RawProducer, commit: bool
+) -> None:
+    group = f"group-{new.topic}"
+    find_coordinator(client, group, 0)
+    assert new.commit_offset(group, 42) is NONE
+    assert committed_offset(client, group, new.topic).committed_offset == -1
+    unstable = committed_offset(client, group, new.topic, stable=True)
+    assert unstable.error_code == KafkaCode.UNSTABLE_OFFSET_COMMIT
+    assert new.end(commit=commit) is NONE
+    found = committed_offset(client, group, new.topic, stable=True)
+    assert found.error_code == NONE
+    assert found.committed_offset == (42 if commit else -1)
+
+
+def test_offsets_of_an_old_client_need_the_group_in_the_transaction(
+    client: RawClient, old: RawProducer
+) -> None:
+    group = f"group-{old.topic}"
+    find_coordinator(client, group, 0)
+    assert old.commit_offset(group, 1) is KafkaCode.INVALID_TXN_STATE
+    answer = client.ask(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        0,
+        transactional_id=old.transactional_id,
+        producer_id=old.producer_id,
+        producer_epoch=old.epoch,
+        group_id=group,
+    )
+    assert answer.error_code == NONE
+    assert old.commit_offset(group, 1) is NONE
+    assert old.end() is NONE
+    assert committed_offset(client, group, old.topic).committed_offset == 1
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(client: RawClient, topic: str) -> None:
+    producer = RawProducer(client, f"id-{topic}", topic)
+    producer.take_over()
+    assert producer.init(timeout_ms=50) is NONE
+    assert producer.produce(b"slow") is NONE
+    wait_until(
+        lambda: fetch(client, topic).last_stable_offset == 2, "the marker is there", seconds_max=10
+    )
+    assert values_read(client, topic) == []
+    assert producer.produce(b"slower") is KafkaCode.INVALID_PRODUCER_EPOCH
+
+
+def test_unknown_partitions_are_refused_and_the_others_not_tried(
+    client: RawClient, old: RawProducer
+) -> None:
+    answer = client.ask(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        v3_and_below_transactional_id=old.transactional_id,
+        v3_and_below_producer_id=old.producer_id,
+        v3_and_below_producer_epoch=old.epoch,
+        v3_and_below_topics=[Struct(name=old.topic, partitions=[0, 9])],
+    )
+    [topic] = answer.results_by_topic_v3_and_below
+    assert [one.partition_error_code for one in topic.results_by_partition] == [
+        KafkaCode.OPERATION_NOT_ATTEMPTED,
+        KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_nodes_add_and_verify_many_at_once(client: RawClient, old: RawProducer) -> None:
+    def ask(verify_only: bool) -> list[int]:
+        answer = client.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            5,
+            transactions=[
+                Struct(
+                    transactional_id=old.transactional_id,
+                    producer_id=old.producer_id,
+                    producer_epoch=old.epoch,
+                    verify_only=verify_only,
+                    topics=[Struct(name=old.topic, partitions=[0])],
+                )
+            ],
+        )
+        [one] = answer.results_by_transaction
+        [topic] = one.topic_results
+        return [result.partition_error_code for result in topic.results_by_partition]
+
+    assert ask(verify_only=True) == [KafkaCode.TRANSACTION_ABORTABLE]
+    assert ask(verify_only=False) == [NONE]
+    assert ask(verify_only=True) == [NONE]
+
+
+def test_a_hanging_transaction_is_ended_by_a_marker_from_outside(
+    client: RawClient, old: RawProducer
+) -> None:
+    assert old.add() is NONE
+    assert old.produce(b"x") is NONE
+    found = client.ask(
+        ApiKey.DESCRIBE_PRODUCERS, 0, topics=[Struct(name=old.topic, partition_indexes=[0])]
+    )
+    [producer] = found.topics[0].partitions[0].active_producers
+    assert (producer.producer_id, producer.current_txn_start_offset) == (old.producer_id, 0)
+    answer = client.ask(
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        markers=[
+            Struct(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transaction_result=False,
+                topics=[Struct(name=old.topic, partition_indexes=[0, 9])],
+                coordinator_epoch=producer.coordinator_epoch,
+            )
+        ],
+    )
+    codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
+    assert codes == [NONE, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert end_offset(client, old.topic, committed=True) == 2
+
+
+def test_transactions_are_listed_and_described(client: RawClient, new: RawProducer) -> None:
+    assert new.produce(b"x") is NONE
+
+    def listed(**filters: object) -> dict[str, str]:
+        wanted = {
+            "state_filters": [],
+            "producer_id_filters": [new.producer_id],
+            "duration_filter": -1,
+            "transactional_id_pattern": None,
+            **filters,
+        }
+        answer = client.ask(ApiKey.LIST_TRANSACTIONS, 2, **wanted)
+        return {one.transactional_id: one.transaction_state for one in answer.transaction_states}
+
+    name = new.transactional_id
+    assert listed() == {name: "Ongoing"}
+    assert listed(state_filters=["Ongoing"]) == {name: "Ongoing"}
+    assert listed(state_filters=["CompleteCommit"]) == {}
+    assert listed(duration_filter=600_000) == {}
+    assert listed(transactional_id_pattern="id-.*") == {name: "Ongoing"}
+    assert listed(transactional_id_pattern="other") == {}
+    answer = client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[name, "nobody"])
+    known, unknown = answer.transaction_states
+    assert (known.transaction_state, known.transaction_timeout_ms) == ("Ongoing", 60_000)
+    assert [(one.topic, one.partitions) for one in known.topics] == [(new.topic, [0])]
+    assert unknown.error_code == KafkaCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert new.end() is NONE
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_that_was_not_carried_out_is_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    with monkeypatch.context() as patched:
+        # As if the node had died right after the decision was in the log.
+        patched.setattr(TransactionCoordinator, "_write_markers", lambda *arguments: None)
+        with (
+            Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+            RawClient(broker.bootstrap) as client,
+        ):
+            producer = RawProducer(client, "mill", "t")
+            producer.take_over()
+            find_coordinator(client, "readers", 0)
+            assert producer.produce(b"x") is NONE
+            assert producer.commit_offset("readers", 3) is NONE
+            client.send(
+                ApiKey.END_TXN,
+                5,
+                transactional_id="mill",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                committed=commit,
+            )
+            wait_until(lambda: _is_prepared(broker.bootstrap), "the end is decided")
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        wait_until(lambda: fetch(client, "t").last_stable_offset == 2, "the marker is there")
+        assert values_read(client, "t") == ([b"x"] if commit else [])
+        found = committed_offset(client, "readers", "t", stable=True)
+        assert found.committed_offset == (3 if commit else -1)
+
+
+def _is_prepared(bootstrap: str) -> bool:
+    with RawClient(bootstrap) as client:
+        answer = client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=["mill"])
+        return bool(answer.transaction_states[0].transaction_state.startswith("Prepare"))
+
+
+def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        producer = RawProducer(client, "mill", "t")
+        producer.take_over()
+        assert producer.produce(b"before") is NONE
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        producer.client = client
+        assert fetch(client, "t").last_stable_offset == 0
+        assert producer.produce(b"after") is NONE
+        assert producer.end() is NONE
+        assert values_read(client, "t") == [b"before", b"after"]
+
+
+# -- one commit for many producers ---------------------------------------------------------
+
+
+def commit_group(client: RawClient, group: str, batch: int, members: list[RawProducer]) -> Struct:
+    find_coordinator(client, group, 1)
+    return client.ask(
+        ApiKey.COMMIT_GROUP,
+        0,
+        group=group,
+        batch=batch,
+        members=[
+            Struct(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+            )
+            for one in members
+        ],
+    )
+
+
+def last_batch(client: RawClient, group: str) -> int:
+    answer = client.ask(ApiKey.LAST_BATCH, 0, group=group)
+    assert answer.error_code == NONE
+    return int(answer.last_batch)
+
+
+def member(client: RawClient, group: str, name: str, topic: str) -> RawProducer:
+    producer = RawProducer(client, f"millstream:{group}:{name}", topic)
+    producer.take_over()
+    return producer
+
+
+def test_many_producers_are_committed_as_one_batch_and_only_once(
+    client: RawClient, topic: str
+) -> None:
+    group = f"query/{topic}"
+    members = [member(client, group, str(n), topic) for n in range(5)]
+    for number, one in enumerate(members):
+        assert one.produce(b"%d" % number, partition=0) is NONE
+    assert last_batch(client, group) == -1
+    assert values_read(client, topic) == []
+    answer = commit_group(client, group, 7, members[:4])
+    assert (answer.error_code, answer.already_committed, answer.last_batch) == (NONE, False, 7)
+    wait_until(lambda: fetch(client, topic).last_stable_offset == 10, "all markers are there")
+    assert values_read(client, topic) == [b"0", b"1", b"2", b"3"], "the one left out is aborted"
+    for batch in (7, 6):
+        again = commit_group(client, group, batch, members)
+        assert (again.error_code, again.already_committed, again.last_batch) == (NONE, True, 7)
+    assert last_batch(client, group) == 7
+    assert members[0].produce(b"late") is KafkaCode.INVALID_PRODUCER_EPOCH
+    assert members[4].produce(b"late") is KafkaCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_group_is_committed_wholly_or_not_at_all(client: RawClient, topic: str) -> None:
+    group = f"query/{topic}"
+    ready, idle = member(client, group, "a", topic), member(client, group, "b", topic)
+    assert ready.produce(b"x") is NONE
+    assert commit_group(client, group, 1, [ready, idle]).error_code == KafkaCode.INVALID_TXN_STATE
+    stranger = RawProducer(client, f"id-{topic}", topic)
+    stranger.take_over()
+    refused = commit_group(client, group, 1, [ready, stranger])
+    assert refused.error_code == KafkaCode.INVALID_REQUEST
+    stale = RawProducer(client, ready.transactional_id, topic, producer_id=ready.producer_id)
+    stale.epoch = ready.epoch + 5
+    assert commit_group(client, group, 1, [stale]).error_code == KafkaCode.PRODUCER_FENCED
+    assert last_batch(client, group) == -1
+    assert values_read(client, topic) == []
+    assert commit_group(client, group, 1, [ready]).error_code == NONE
+    assert values_read(client, topic) == [b"x"]
+
+
+def test_the_last_batch_is_known_after_a_restart(tmp_path: Path) -> None:
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        one = member(client, "query", "0", "t")
+        assert one.produce(b"x") is NONE
+        assert commit_group(client, "query", 3, [one]).error_code == NONE
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        find_coordinator(client, "query", 1)
+        assert last_batch(client, "query") == 3
+        assert commit_group(client, "query", 3, []).already_committed
+        assert values_read(client, "t") == [b"x"]
+
+
+def test_our_own_requests_are_listed_to_our_own_clients_only(client: RawClient) -> None:
+    def keys(name: str) -> set[int]:
+        answer = client.ask(
+            ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1"
+        )
+        return {one.api_key for one in answer.api_keys}
+
+    assert {20_000, 20_001} <= keys("millstream")
+    assert max(keys("apache-kafka-java")) < 20_000
+
+
+def test_an_epoch_per_transaction_is_advertised(client: RawClient) -> None:
+    answer = client.ask(
+        ApiKey.API_VERSIONS, 4, client_software_name="x", client_software_version="1"
+    )
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert levels["transaction.version"] == 2
