@@ -1,0 +1,142 @@
+"""A copy in transactions, with kill -9 of the node and of the copier all along.
+
+Afterwards a reader of committed records must find the input: all of it, in order, once. A
+reader of everything also finds what was aborted, and nothing that was never input.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.faults.copier import SOURCE, TARGET
+from tests.faults.kills import Round
+from tests.support.node import MillstreamNode
+
+RECORDS = 100_000
+_PASS_SECONDS_MAX = 300
+
+
+def copy_passes(folder: Path, seeds: list[int], records: int = RECORDS) -> Iterator[Round]:
+    for seed in seeds:
+        yield copy_pass(folder / f"copy-{seed}", seed, records)
+
+
+def copy_pass(data_dir: Path, seed: int, records: int) -> Round:
+    chance = random.Random(seed)
+    node = MillstreamNode(data_dir, "--set", "log.segment.bytes=1048576")
+    node.start()
+    node.fix_port()
+    copier: subprocess.Popen[bytes] | None = None
+    kills = {"node": 0, "copier": 0}
+    try:
+        write_input(node.bootstrap, records)
+        copier = start_copier(node.bootstrap, records)
+        deadline = time.monotonic() + _PASS_SECONDS_MAX
+        while (code := wait_a_while(copier, chance)) != 0:
+            if time.monotonic() > deadline:
+                return Round(seed, 0, _told(kills), ["the copy does not get on"])
+            if code is None and chance.random() < 0.5:
+                node.kill()
+                node.start()
+                kills["node"] += 1
+                continue
+            if code is None:
+                copier.kill()
+                copier.wait()
+                kills["copier"] += 1
+            copier = start_copier(node.bootstrap, records)
+        # What the last kill left of an open transaction is ended by the copier that came after.
+        committed = read(node.bootstrap, "read_committed")
+        everything = read(node.bootstrap, "read_uncommitted")
+    finally:
+        if copier is not None and copier.poll() is None:
+            copier.kill()
+            copier.wait()
+        node.kill()
+    return Round(seed, len(committed), _told(kills), problems(committed, everything, records))
+
+
+def _told(kills: dict[str, int]) -> str:
+    return f"SIGKILL of the node {kills['node']} times, of the copier {kills['copier']} times"
+
+
+def wait_a_while(copier: "subprocess.Popen[bytes]", chance: random.Random) -> int | None:
+    """Some time between two faults; the copier's exit code if it ended by itself."""
+    try:
+        return copier.wait(0.3 + chance.random() * 1.2)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def start_copier(bootstrap: str, records: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.copier", bootstrap, str(records)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def value_of(number: int) -> bytes:
+    return b"%d" % number
+
+
+def write_input(bootstrap: str, records: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic(SOURCE, 1, 1), NewTopic(TARGET, 1, 1)]
+    for future in admin.create_topics(wanted).values():
+        future.result(20)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+    )
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(SOURCE, value_of(number), partition=0)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0
+
+
+def read(bootstrap: str, isolation: str) -> list[int]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "checker",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(TARGET, 0, 0)])
+    numbers: list[int] = []
+    while True:
+        for message in consumer.consume(1000, timeout=30):
+            if message.error() is not None:
+                consumer.close()
+                return numbers
+            numbers.append(int(message.value()))
+
+
+def problems(committed: list[int], everything: list[int], records: int) -> list[str]:
+    found = []
+    if committed != list(range(records)):
+        duplicates = len(committed) - len(set(committed))
+        missing = records - len(set(committed) & set(range(records)))
+        is_sorted = committed == sorted(committed)
+        found.append(
+            f"committed: {len(committed)} records, {duplicates} twice, {missing} missing,"
+            f" {'in order' if is_sorted else 'out of order'}"
+        )
+    if not set(committed) <= set(everything) or len(everything) < len(committed):
+        found.append(f"uncommitted: only {len(everything)} records")
+    if not set(everything) <= set(range(records)):
+        found.append("uncommitted: records that were never written")
+    return found
