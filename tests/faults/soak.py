@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.faults.copy_job import copy_passes
+from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 
@@ -30,6 +31,7 @@ class Soak:
 SOAKS = {
     "kills": Soak(200, lambda folder, seeds: kill_rounds(folder / "data", seeds), 1_000),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
+    "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
     "transaction_copies": Soak(20, copy_passes, 3_000),
 }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 KILLS = 10
 POWER_CUTS = 10
+COMPACTION_CUTS = 10
 
 
 def check(rounds: list[Round], count: int) -> None:
@@ -29,3 +31,9 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
 def test_nothing_acknowledged_by_acks_all_is_lost_by_a_power_cut(tmp_path: Path) -> None:
     check(list(power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+def test_compaction_loses_nothing_by_a_power_cut(tmp_path: Path) -> None:
+    check(list(compaction_cut_rounds(tmp_path, list(range(COMPACTION_CUTS)))), COMPACTION_CUTS)
