@@ -28,7 +28,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None
     world.beat("m1", 0)
     second = world.beat("m2", 0)
     assert (second.epoch, second.assignment) == (2, {})
-    told = world.beat("m1", 1)
+    told = world.beat("m1", 1, owned=all_of(4))
     # It stays in its epoch until it says that the partitions are gone.
     assert told.epoch == 1
     kept = told.assignment
@@ -85,11 +85,23 @@ def test_a_silent_members_partitions_go_to_the_others() -> None:
     assert refused(lambda: world.beat("m1", 1)) is KafkaCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_never_gives_up_partitions_is_out_after_its_rebalance_timeout() -> None:
+def test_a_member_is_asked_for_partitions_only_when_it_has_said_that_it_has_them() -> None:
     world = World()
     world.beat("m1", 0)
     world.beat("m2", 0)
-    world.beat("m1", 1)
+    # Told now to have two of the four it has not taken in yet, it might find nothing to do.
+    assert world.beat("m1", 1).assignment is None
+    assert world.beat("m1", 1, owned=all_of(4)).assignment == {ORDERS: (0, 1)}
+
+
+@pytest.mark.parametrize("acknowledges", [True, False])
+def test_a_member_that_never_gives_up_partitions_is_out_after_its_rebalance_timeout(
+    acknowledges: bool,
+) -> None:
+    world = World()
+    world.beat("m1", 0)
+    world.beat("m2", 0)
+    world.beat("m1", 1, owned=all_of(4) if acknowledges else None)
     for _ in range(REBALANCE_MS // 1000 + 1):
         world.pass_time(1_000)
         if "m1" in world.consumers().members:
@@ -143,7 +155,7 @@ def test_a_change_of_subscription_moves_the_member() -> None:
     world = World()
     world.set_topics(orders=4, payments=2)
     world.beat("m1", 0)
-    told = world.beat("m1", 1, topics=("payments",))
+    told = world.beat("m1", 1, topics=("payments",), owned=all_of(4))
     assert told.assignment == {}
     reply = world.beat("m1", 1, owned={})
     assert reply.assignment == {PAYMENTS: (0, 1)}
@@ -260,7 +272,7 @@ def test_after_a_restart_everyone_goes_on_in_their_epoch() -> None:
     world = World()
     world.beat("m1", 0)
     world.beat("m2", 0)
-    world.beat("m1", 1)
+    world.beat("m1", 1, owned=all_of(4))
     world.restart()
     assert world.consumers().members["m1"].current.state is MemberState.UNREVOKED_PARTITIONS
     assert world.beat("m1", 1, owned={ORDERS: (0, 1)}).epoch == 2

@@ -55,8 +55,10 @@ class ConsumerGroup:
     patterns: dict[str, MatchedTopics] = field(default_factory=dict)
     # Which epoch a partition is owned in, by topic id; a partition has one owner at most.
     owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
-    # Not in records: the version of the topics that this group has been held against.
+    # Not in records: the version of the topics that this group has been held against, and
+    # the members that have not said yet that they have what they were given last.
     topics_version_seen: int = -1
+    unacknowledged: set[str] = field(default_factory=set)
 
     @property
     def state_name(self) -> str:
@@ -100,6 +102,7 @@ class ConsumerGroup:
         if member is None:
             return
         self._release(member.current)
+        self.unacknowledged.discard(member_id)
         instance_id = member.stored.instance_id
         # The instance may have come back under another id already.
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
@@ -140,6 +143,14 @@ def topics_of(group: ConsumerGroup, stored: StoredConsumerMember) -> set[str]:
         if matched is not None:
             topics.update(matched.topics)
     return topics
+
+
+def covers(assignment: Assignment, other: Assignment) -> bool:
+    """Whether all of `other` is in `assignment`."""
+    return all(
+        set(partitions) <= set(assignment.get(topic_id, ()))
+        for topic_id, partitions in other.items()
+    )
 
 
 def sorted_assignment(partitions: Mapping[UUID, Iterable[int]]) -> Assignment:

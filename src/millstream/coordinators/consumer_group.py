@@ -21,6 +21,7 @@ from millstream.coordinators.consumer import (
     STATIC_LEAVING_EPOCH,
     ConsumerGroup,
     ConsumerMember,
+    covers,
     no_assignment,
 )
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
@@ -204,10 +205,7 @@ def _check_epoch(current: CurrentAssignment, request: HeartbeatRequest) -> None:
         return
     # The answer with its new epoch may have been lost; then it has no more than it had.
     is_one_behind = request.epoch == current.previous_epoch and request.owned is not None
-    if is_one_behind and all(
-        set(partitions) <= set(current.assigned.get(topic_id, ()))
-        for topic_id, partitions in (request.owned or {}).items()
-    ):
+    if is_one_behind and covers(current.assigned, request.owned or {}):
         return
     raise KafkaError(
         KafkaCode.FENCED_MEMBER_EPOCH,
@@ -271,12 +269,16 @@ def _limit_revocation(
     env: Env,
     decision: Decision[Any],
 ) -> None:
-    if after == news.current:
-        return
+    """Give a member its rebalance timeout to take in, and to give up, what it is told."""
     key = member_key(DeadlineKind.MEMBER_REVOKE, group.group_id, news.member_id)
-    is_revoking = after.state is MemberState.UNREVOKED_PARTITIONS
-    end_ms = env.uptime_ms + news.stored.rebalance_timeout_ms if is_revoking else None
-    decision.deadlines.append(Deadline(key, end_ms))
+    is_late = _keeps_others_waiting(group, news.member_id, after)
+    end_ms = env.uptime_ms + news.stored.rebalance_timeout_ms if is_late else None
+    decision.deadlines.append(Deadline(key, end_ms, is_new_only=after == news.current))
+
+
+def _keeps_others_waiting(group: ConsumerGroup, member_id: str, current: CurrentAssignment) -> bool:
+    is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
+    return is_revoking or member_id in group.unacknowledged
 
 
 def _no_deadlines(group: ConsumerGroup, member_id: str) -> list[Deadline]:
@@ -329,7 +331,7 @@ def must_go(group: ConsumerGroup, key: DeadlineKey) -> bool:
     if member is None:
         return False
     if key.kind is DeadlineKind.MEMBER_REVOKE:
-        return member.current.state is MemberState.UNREVOKED_PARTITIONS
+        return _keeps_others_waiting(group, key.member_id, member.current)
     return True
 
 

@@ -29,7 +29,12 @@ from millstream.coordinators.codecs.changes import (
     TargetChange,
     TargetMemberChange,
 )
-from millstream.coordinators.consumer import ConsumerGroup, ConsumerMember
+from millstream.coordinators.consumer import (
+    JOINING_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    covers,
+)
 from millstream.coordinators.decision import Decision, Env
 from millstream.coordinators.pattern import TopicPattern
 from millstream.coordinators.reconcile import reconcile
@@ -74,13 +79,20 @@ def advance(
     target, target_epoch = group.target, group.target_epoch
     if known is None or not _is_settled(group, known, news, env):
         target, target_epoch = _new_epoch(group, known, news, env, decision)
+    has = news.current.assigned if news.current.epoch != JOINING_EPOCH else {}
+    if news.reported is not None and covers(news.reported, has):
+        group.unacknowledged.discard(news.member_id)
     after = reconcile(
         news.current,
         target=target.get(news.member_id, {}),
         target_epoch=target_epoch,
         owned_epoch=group.owned_epoch,
         reported=news.reported,
+        is_acknowledged=news.member_id not in group.unacknowledged,
     )
+    # Classic members come for every assignment themselves.
+    if news.stored.classic is None and not covers(has, after.assigned):
+        group.unacknowledged.add(news.member_id)
     if known is None or after != known.current:
         decision.records.append(CurrentMemberChange(group.group_id, news.member_id, after))
     return after

@@ -23,8 +23,14 @@ def reconcile(
     target_epoch: int,
     owned_epoch: OwnedEpoch,
     reported: Assignment | None,
+    is_acknowledged: bool = True,
 ) -> CurrentAssignment:
-    """The next step. `reported` is what the member says it has; None: as it last said."""
+    """The next step. `reported` is what the member says it has; None: as it last said.
+
+    Until it has said that it has what it was given last (`is_acknowledged`), nothing is
+    taken away: a client that is told to give back what it has not yet taken finds nothing
+    to do, says nothing, and we would wait for it in vain.
+    """
     match current.state:
         case MemberState.STABLE:
             if current.epoch == target_epoch:
@@ -44,6 +50,8 @@ def reconcile(
                 )
             epoch = target_epoch
     after = _next_step(current, epoch, target, target_epoch, owned_epoch, reported)
+    if after.revoking and not is_acknowledged:
+        return current
     if _is_same_but_for_previous(after, current):
         return current
     return after

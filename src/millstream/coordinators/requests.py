@@ -92,7 +92,10 @@ def consumer_heartbeat(
     if request.epoch != JOINING_EPOCH:
         raise _not_a_consumer_group(request.group_id)
     if found is None:
-        return consumer_group.heartbeat(ConsumerGroup(request.group_id), request, env)
+        new = ConsumerGroup(request.group_id)
+        decision = consumer_group.heartbeat(new, request, env)
+        state.groups[request.group_id] = new
+        return decision
     if admin.is_empty(found):
         return Decision(
             records=admin.group_tombstones(found),

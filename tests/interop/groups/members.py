@@ -1,0 +1,188 @@
+"""Members of a group in a process of their own, told by lines what to do.
+
+    python -m tests.interop.groups.members KIND BOOTSTRAP GROUP TOPIC
+
+Reads `add NAME`, `leave NAME` and `stop`; prints one JSON line when a member gets or gives
+up partitions, with the machine's monotonic time: taken before the client is told that a
+partition is given up, and after it was told that it has one. So the times of different
+processes can be compared.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+SESSION_MS = 3_000
+HEARTBEAT_MS = 300
+_printing = threading.Lock()
+
+
+def report(member: str, event: str, partitions: Iterable[Any]) -> None:
+    line = {
+        "at_ns": time.monotonic_ns(),
+        "member": member,
+        "event": event,
+        "partitions": sorted(each.partition for each in partitions),
+    }
+    with _printing:
+        print(json.dumps(line), flush=True)
+
+
+class Member(Protocol):
+    def leave(self) -> None: ...
+
+
+class ConfluentMember:
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str, **options: Any) -> None:
+        from confluent_kafka import Consumer
+
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            "topic.metadata.refresh.interval.ms": 500,
+            **options,
+        }
+        if settings.get("group.protocol") != "consumer":
+            settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe(
+            [topic],
+            on_assign=lambda consumer, partitions: report(name, "assign", partitions),
+            on_revoke=lambda consumer, partitions: report(name, "revoke", partitions),
+            on_lost=lambda consumer, partitions: report(name, "lost", partitions),
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._consumer.poll(0.1)
+        self._consumer.close()
+
+    def leave(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class KafkaPythonMember:
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
+        from kafka import KafkaConsumer
+        from kafka.consumer.subscription_state import ConsumerRebalanceListener
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+            def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+                report(name, "revoke", revoked)
+
+            def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+                report(name, "assign", assigned)
+
+            def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+                report(name, "lost", lost)
+
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            client_id=name,
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=500,
+        )
+        self._consumer.subscribe([topic], listener=Listener())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._consumer.poll(timeout_ms=100)
+        self._consumer.close()
+
+    def leave(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class AioKafkaMember:
+    """An event loop in a thread: the other members have threads too."""
+
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
+        self._arguments = (name, bootstrap, group, topic)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+
+    async def _run(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.abc import ConsumerRebalanceListener
+
+        name, bootstrap, group, topic = self._arguments
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+            def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+                report(name, "revoke", revoked)
+
+            def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+                report(name, "assign", assigned)
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            client_id=name,
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=500,
+        )
+        consumer.subscribe([topic], listener=Listener())
+        await consumer.start()
+        while not self._stop.is_set():
+            await consumer.getmany(timeout_ms=100)
+        report(name, "revoke", consumer.assignment())
+        await consumer.stop()
+
+    def leave(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def confluent(**options: Any) -> Callable[[str, str, str, str], Member]:
+    return lambda name, bootstrap, group, topic: ConfluentMember(
+        name, bootstrap, group, topic, **options
+    )
+
+
+KINDS: dict[str, Callable[[str, str, str, str], Member]] = {
+    "confluent-eager": confluent(**{"partition.assignment.strategy": "range"}),
+    "confluent-cooperative": confluent(**{"partition.assignment.strategy": "cooperative-sticky"}),
+    "confluent-consumer": confluent(**{"group.protocol": "consumer"}),
+    "kafka-python": KafkaPythonMember,
+    "aiokafka": AioKafkaMember,
+}
+
+
+def main(kind: str, bootstrap: str, group: str, topic: str) -> None:
+    members: dict[str, Member] = {}
+    for line in sys.stdin:
+        command, _, name = line.strip().partition(" ")
+        if command == "add":
+            members[name] = KINDS[kind](name, bootstrap, group, topic)
+        elif command == "leave":
+            members.pop(name).leave()
+        elif command == "stop":
+            break
+    for member in members.values():
+        member.leave()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
