@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.faults.copy_job import copy_passes
 from tests.faults.compaction_cuts import compaction_cut_rounds
+from tests.faults.copy_job import copy_passes
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 
