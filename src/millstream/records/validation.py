@@ -21,7 +21,10 @@ from millstream.records.batch import (
 from millstream.records.records import Record, read_records
 
 INT64_MAX: Final = 2**63 - 1
-_CODEC_MAX: Final = max(Codec)
+# Looked up once: a member of an enum costs as much as a function call.
+_CODEC_MAX: Final = max(Codec).value
+_ZSTD: Final = Codec.ZSTD.value
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 # Batches are compressed at most some thirty times in practice; a bomb stops here.
 DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
 _ERRORS_SHOWN_MAX: Final = 3
@@ -91,7 +94,7 @@ def must_decode(batch: BatchView, rules: BatchRules, now_ms: int) -> bool:
     """Whether the checks need the records, or the header is enough."""
     if rules.is_key_required:
         return True
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if rules.timestamp_type is _LOG_APPEND_TIME:
         return False
     # The header has the largest timestamp but not the smallest.
     return (
@@ -111,7 +114,7 @@ def _check_codec(number: int, rules: BatchRules) -> None:
         raise KafkaError(
             KafkaCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {number}"
         )
-    if number == Codec.ZSTD and not rules.is_zstd_allowed:
+    if number == _ZSTD and not rules.is_zstd_allowed:
         raise KafkaError(
             KafkaCode.UNSUPPORTED_COMPRESSION_TYPE,
             "zstd needs Produce version 7 or newer",

@@ -10,6 +10,7 @@ Knows nothing of clients, replicas and the clock. Synchronous; not for several t
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType, TopicId, TopicPartition
@@ -39,6 +40,9 @@ from millstream.storage.values import (
 )
 
 __all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig", "TimestampOffset"]
+
+# Looked up once: a member of an enum costs as much as a function call.
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class Log:
@@ -178,7 +182,7 @@ class Log:
         if codec is not None and batch.attributes & CODEC_MASK != codec and not batch.is_control:
             batch = recompressed(batch, config)
         append_time_ms = -1
-        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if config.timestamp_type is _LOG_APPEND_TIME:
             batch.stamp_append_time(now_ms)
             append_time_ms = now_ms
         base_offset = self.next_offset
@@ -245,7 +249,7 @@ class Log:
         return Appended(first, next_offset, -1, self.log_start_offset, False)
 
     def _answer_again(self, known: ProducedBatch) -> Appended:
-        is_append_time = self.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_append_time = self.config.timestamp_type is _LOG_APPEND_TIME
         return Appended(
             known.base_offset,
             known.last_offset + 1,

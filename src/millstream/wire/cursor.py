@@ -58,13 +58,23 @@ class Cursor:
         return values
 
     def int16(self) -> int:
-        return int(self.unpack(_INT16)[0])
+        try:
+            value: int = _INT16.unpack_from(self.data, self.position)[0]
+        except struct.error:
+            raise ProtocolError(f"2 bytes wanted, {self.end - self.position} left") from None
+        self.position += 2
+        return value
 
     def uint16(self) -> int:
         return int(self.unpack(_UINT16)[0])
 
     def int32(self) -> int:
-        return int(self.unpack(_INT32)[0])
+        try:
+            value: int = _INT32.unpack_from(self.data, self.position)[0]
+        except struct.error:
+            raise ProtocolError(f"4 bytes wanted, {self.end - self.position} left") from None
+        self.position += 4
+        return value
 
     def int64(self) -> int:
         return int(self.unpack(_INT64)[0])
@@ -103,25 +113,30 @@ class Cursor:
                 return value
         raise ProtocolError("varint is longer than 32 bits")
 
-    def _text(self, size: int) -> str:
+    def text(self, size: int) -> str:
+        """A string of so many bytes."""
+        start = self.position
+        if not 0 <= size <= self.end - start:
+            raise ProtocolError(f"{size} bytes wanted, {self.end - start} left")
+        self.position = end = start + size
         try:
-            return str(self.take(size), "utf-8")
+            return str(self.data[start:end], "utf-8")
         except UnicodeDecodeError:
             raise ProtocolError("string is not UTF-8") from None
 
     def string(self) -> str:
-        return self._text(self.int16())
+        return self.text(self.int16())
 
     def nullable_string(self) -> str | None:
         size = self.int16()
-        return None if size == -1 else self._text(size)
+        return None if size == -1 else self.text(size)
 
     def compact_string(self) -> str:
-        return self._text(self.unsigned_varint() - 1)
+        return self.text(self.unsigned_varint() - 1)
 
     def compact_nullable_string(self) -> str | None:
         size = self.unsigned_varint()
-        return None if size == 0 else self._text(size - 1)
+        return None if size == 0 else self.text(size - 1)
 
     def bytes_(self) -> memoryview:
         return self.take(self.int32())
@@ -146,6 +161,10 @@ class Cursor:
 
     def compact_array_count(self) -> int:
         count = self.unsigned_varint() - 1
+        # One element in a frame that goes on needs no further look.
+        if count == 1 and self.position < self.end and self.elements_left > 0:
+            self.elements_left -= 1
+            return 1
         if count == -1:
             return -1
         return self._checked_count(count)

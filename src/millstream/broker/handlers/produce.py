@@ -94,7 +94,7 @@ def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompressio
     for topic in body.topics:
         for place, (index, data) in enumerate(topic.partitions):
             partition = broker.partitions.find(topic.name, index)
-            if partition is None or data is None:
+            if partition is None or data is None or partition.log.config.compression_type is None:
                 continue
             work = partition.log.recompression_of(data, now_ms=broker.clock.now_ms())
             if work is not None:
@@ -160,7 +160,7 @@ def _append(
 ) -> ProduceResult:
     result = ProduceResult(index)
     try:
-        if topic.topic_id != NO_TOPIC_ID:
+        if topic.topic_id is not NO_TOPIC_ID:
             topic.name = broker.partitions.name_of(topic.topic_id)
         partition = broker.partitions.get(topic.name, index)
         if not data:
