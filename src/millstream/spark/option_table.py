@@ -147,6 +147,18 @@ OPTIONS = (
 
 BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
+# Spark hands its own options of a stream on to the sink.
+ASYNC_PROGRESS = "asyncprogresstrackingenabled"
+SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "outputmode",
+        ASYNC_PROGRESS,
+        "asyncprogresstrackingcheckpointintervalms",
+    }
+)
+
 # Spark's own source refuses these too: they would change what a read returns.
 REFUSED_KAFKA_OPTIONS = {
     "auto.offset.reset": "set 'startingOffsets' to earliest or latest instead; Spark keeps track "

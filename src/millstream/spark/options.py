@@ -14,7 +14,7 @@ from millstream.spark.cluster import EARLIEST, LATEST, ClientSettings
 from millstream.spark.connection import Address
 from millstream.spark.failure import SourceError, option_error
 from millstream.spark.fetching import FetchSettings
-from millstream.spark.option_table import BY_NAME, REFUSED_KAFKA_OPTIONS, Use
+from millstream.spark.option_table import BY_NAME, REFUSED_KAFKA_OPTIONS, SPARKS_OWN, Use
 from millstream.spark.security import read_security
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ def check_names(options: Mapping[str, str], use: Use) -> None:
             why = REFUSED_KAFKA_OPTIONS.get(lower.removeprefix("kafka."))
             if why is not None:
                 raise option_error(name, f"is not supported: {why}")
+        elif lower in SPARKS_OWN:
+            continue
         elif known is None:
             close = [row.name for row in BY_NAME.values() if _is_close(lower, row.name.lower())]
             hint = f" Did you mean {' or '.join(close)}?" if close else ""

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 from millstream.model import Codec, topic_name_problem
 from millstream.spark.cluster import ClientSettings
 from millstream.spark.failure import SourceError, option_error
-from millstream.spark.option_table import Use
+from millstream.spark.option_table import ASYNC_PROGRESS, Use
 from millstream.spark.options import boolean_option, check_names, read_client_settings
 from millstream.spark.producing import BATCH_BYTES_MAX, ProduceSettings
 
@@ -59,6 +59,12 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, use: Use
     if semantics == EXACTLY_ONCE and (produce.acks != -1 or not is_idempotent):
         raise option_error(
             "semantics", "'exactly-once' needs kafka.acks=all and kafka.enable.idempotence=true"
+        )
+    if semantics == EXACTLY_ONCE and options.get(ASYNC_PROGRESS, "false").lower() == "true":
+        raise option_error(
+            "asyncProgressTrackingEnabled",
+            "a batch that is repeated may then be another one, so it cannot be written exactly "
+            "once. Leave it out, or set 'semantics'='at-least-once'",
         )
     batch_id = options.get("batchId")
     if batch_id is not None and not batch_id.isdigit():

@@ -1,0 +1,75 @@
+"""One Spark session for all tests that need one, and small helpers around a broker."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from millstream.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Produce = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    # Spark takes python3 from the PATH for its workers, which need not be this one.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "OFF")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def produce(kafka: Broker) -> Produce:
+    """Sends values to a partition of a topic and waits until they are there."""
+
+    def send(topic: str, values: Sequence[bytes], *, partition: int = 0, **fields: object) -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
+        for value in values:
+            producer.produce(topic, value=value, partition=partition, **fields)
+        assert producer.flush(20) == 0
+
+    return send
+
+
+def consume(bootstrap: str, topic: str, *, partitions: int, isolation: str) -> list[bytes]:
+    """All values of a topic, as a consumer sees them now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values = []
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(10)
+        assert message is not None, "no end of the partition in 10 s"
+        if message.error():
+            ended.add(message.partition())
+        else:
+            values.append(message.value())
+    consumer.close()
+    return values
