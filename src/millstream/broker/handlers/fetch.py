@@ -72,9 +72,12 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
     reads, size_bytes = _read_all(broker, body, partitions)
     if _is_enough(body, reads, size_bytes):
         return _answer(broker, request, session, reads, is_incremental=is_incremental)
+    # Registered now, not when the coroutine first runs: an append in between would wake nobody.
+    wait, watched = _watch(broker, body, partitions, size_bytes)
     return Pending(
         _answer_later(
-            broker, request, body, session, partitions, size_bytes, is_incremental=is_incremental
+            *(broker, request, body, session, partitions, wait, watched),
+            is_incremental=is_incremental,
         )
     )
 
@@ -88,28 +91,30 @@ def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
     )
 
 
+def _watch(
+    broker: "Broker", body: FetchRequest, partitions: list[SessionPartition], size_bytes: int
+) -> tuple[FetchWait, list[Partition]]:
+    """A wait for what is missing, registered with the partitions it is to come from."""
+    wait = FetchWait(
+        body.min_bytes - size_bytes, reads_committed=body.isolation_level == READ_COMMITTED
+    )
+    watched = [_locate(broker, partition) for partition in partitions]
+    for found in watched:
+        found.add_fetch_wait(wait)
+    return wait, watched
+
+
 async def _answer_later(
     broker: "Broker",
     request: Request,
     body: FetchRequest,
     session: FetchSession | None,
     partitions: list[SessionPartition],
-    size_bytes: int,
+    wait: FetchWait,
+    watched: list[Partition],
     *,
     is_incremental: bool,
 ) -> Pieces:
-    wait = FetchWait(
-        body.min_bytes - size_bytes, reads_committed=body.isolation_level == READ_COMMITTED
-    )
-    watched: list[Partition] = []
-    for partition in partitions:
-        try:
-            watched.append(_locate(broker, partition))
-        except KafkaError:
-            # Gone since we looked: answer that at once.
-            wait.wake()
-            continue
-        watched[-1].add_fetch_wait(wait)
     try:
         await asyncio.wait([wait.future], timeout=body.max_wait_ms / 1000)
     finally:
