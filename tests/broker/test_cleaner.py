@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from millstream.broker import cleaning_worker
 from millstream.errors import KafkaCode
@@ -69,6 +69,7 @@ def consume(broker: Broker, topic: str, offset: int = 0) -> list[tuple[int, byte
             message = consumer.poll(20)
             assert message is not None, "the consumer stopped"
             if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                 return found
             found.append((message.offset(), message.key(), message.value()))
     finally:
@@ -144,7 +145,6 @@ def test_a_consumer_in_the_middle_reads_on(broker: Broker, data_dir: Path) -> No
             "group.id": "unused",
             "auto.offset.reset": "error",
             "enable.auto.commit": False,
-            "fetch.message.max.bytes": 3000,
             "queued.max.messages.kbytes": 1,
             "log_level": 0,
         }

@@ -117,6 +117,26 @@ def read_first(log: Log, offset: int) -> int:
             offset = max(offset, batch.next_offset)
 
 
+def test_a_read_never_answers_with_empty_batches_only_but_at_the_end() -> None:
+    disk, log = new_log()
+    fill(log, 40)
+    run_round(log, disk)
+    sizes = {s.base_offset: s.size_bytes for s in log.segments[:-1]}
+    assert 61 in sizes.values(), "the test wants a segment that is one empty batch"
+    end = log.next_offset
+    for offset in range(end):
+        found = log.read(offset, max_bytes=1 << 20, upto_offset=end, at_least_one=True)
+        assert found is not None
+        assert BatchView(memoryview(log.read_bytes(found))).record_count > 0
+    # Where nothing but empty batches may be read, they take the reader on.
+    base = next(base for base, size in sizes.items() if size == 61)
+    following = next(s.base_offset for s in log.segments if s.base_offset > base)
+    found = log.read(base, max_bytes=1 << 20, upto_offset=following, at_least_one=True)
+    assert found is not None
+    last = BatchView(memoryview(log.read_bytes(found)))
+    assert (last.record_count, last.next_offset) == (0, following)
+
+
 def test_a_compacted_segment_ends_where_the_old_ones_did() -> None:
     disk, log = new_log()
     fill(log, 40)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from millstream.records.batch import BatchView
+from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.records import iterate_records
 from millstream.records.validation import DECODED_BYTES_MAX
 from millstream.storage.segment import Segment
@@ -20,8 +20,60 @@ def find_range(
     next_offset: int,
     at_least_one: bool,
 ) -> FileRange | None:
-    """The bytes from the batch that holds `offset` on, of one segment, starting to look in
-    segment `number`. Compaction may have left it nothing there; then the next one answers."""
+    """The bytes that a consumer at `offset` should get next, all of them of one segment.
+
+    Compaction leaves batches without records, for the sake of producers. librdkafka takes
+    an answer of nothing else for a record that is too large, so they are passed over; at
+    the end of what may be read they are sent, or the consumer would never get there.
+    """
+    first = None
+    while True:
+        found = _locate(
+            segments,
+            number,
+            offset,
+            max_bytes=max_bytes,
+            upto_offset=upto_offset,
+            next_offset=next_offset,
+            at_least_one=at_least_one,
+        )
+        if found is None:
+            return first
+        number, position, first_bytes, length = found
+        segment = segments[number]
+        file_range = FileRange(segment.file, position, length)
+        # No bytes behind the header: no records.
+        if first_bytes > HEADER_BYTES:
+            return file_range
+        first = first or file_range
+        offset = _offset_behind_empty(segment, position)
+        if offset >= upto_offset:
+            return first
+
+
+def _offset_behind_empty(segment: Segment, position: int) -> int:
+    """Where the run of empty batches at `position` ends."""
+    behind = segment.base_offset
+    for _, batch in segment.headers(position):
+        if batch.size_bytes > HEADER_BYTES:
+            break
+        behind = batch.next_offset
+    return behind
+
+
+def _locate(
+    segments: Sequence[Segment],
+    number: int,
+    offset: int,
+    *,
+    max_bytes: int,
+    upto_offset: int,
+    next_offset: int,
+    at_least_one: bool,
+) -> tuple[int, int, int, int] | None:
+    """Segment number, position, size of the first batch and length of the bytes from the
+    batch that holds `offset` on. Compaction may have left nothing there; then a later
+    segment answers."""
     for index, segment in enumerate(islice(segments, number, None), number):
         found = segment.find(offset)
         if found is None:
@@ -40,7 +92,7 @@ def find_range(
             if not at_least_one:
                 return None
             length = size_bytes
-        return FileRange(segment.file, position, length)
+        return index, position, size_bytes, length
     return None
 
 
