@@ -118,7 +118,7 @@ def read(bootstrap: str, isolation: str) -> list[int]:
     consumer.assign([TopicPartition(TARGET, 0, 0)])
     numbers: list[int] = []
     while True:
-        for message in consumer.consume(1000, timeout=30):
+        for message in consumer.consume(1000, timeout=0.5):
             if message.error() is not None:
                 consumer.close()
                 return numbers
