@@ -3,7 +3,7 @@
 from typing import Final
 
 from millstream.config.option import INT_MAX, Option
-from millstream.config.words import BOOLEAN, INT, LIST, LONG, SHORT, STRING
+from millstream.config.words import BOOLEAN, INT, LIST, LONG, SHORT, STRING, WORKS
 
 TITLE: Final = "Consumer groups, offsets and transactions"
 
@@ -13,6 +13,7 @@ OPTIONS: Final = (
         LIST,
         ("classic", "consumer", "streams"),
         "Which kinds of group are served.",
+        WORKS,
         choices=("consumer", "classic", "share", "streams"),
     ),
     Option(
@@ -48,26 +49,33 @@ OPTIONS: Final = (
         "group.initial.rebalance.delay.ms",
         INT,
         3000,
-        "How long a new group waits for further members before its first assignment.",
+        "How long a new group waits for further members before its first assignment; on a single "
+        "node, where it is not set, 20 ms.",
+        WORKS,
     ),
     Option(
         "group.min.session.timeout.ms",
         INT,
         6000,
         "The shortest session timeout a classic member may ask for.",
+        WORKS,
     ),
     Option(
         "group.max.session.timeout.ms",
         INT,
         1800000,
         "The longest session timeout a classic member may ask for.",
+        WORKS,
     ),
-    Option("group.max.size", INT, INT_MAX, "The most members of a classic group.", minimum=1),
+    Option(
+        "group.max.size", INT, INT_MAX, "The most members of a classic group.", WORKS, minimum=1
+    ),
     Option(
         "group.consumer.session.timeout.ms",
         INT,
         45000,
         "A member of a consumer group is gone after this much silence.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -89,6 +97,7 @@ OPTIONS: Final = (
         INT,
         5000,
         "How often members of a consumer group report.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -128,19 +137,26 @@ OPTIONS: Final = (
         minimum=0,
     ),
     Option(
-        "group.consumer.max.size", INT, INT_MAX, "The most members of a consumer group.", minimum=1
+        "group.consumer.max.size",
+        INT,
+        INT_MAX,
+        "The most members of a consumer group.",
+        WORKS,
+        minimum=1,
     ),
     Option(
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
         "The assignors offered to consumer groups; the first is the default.",
+        WORKS,
     ),
     Option(
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
         "Whether classic groups may become consumer groups and back.",
+        WORKS,
         choices=(
             "BIDIRECTIONAL",
             "DISABLED",
@@ -164,6 +180,7 @@ OPTIONS: Final = (
         INT,
         4096,
         "The longest note a client may store beside a committed offset.",
+        WORKS,
     ),
     Option(
         "offsets.commit.timeout.ms", INT, 5000, "How long a commit of offsets may take.", minimum=1
@@ -183,6 +200,7 @@ OPTIONS: Final = (
         INT,
         10080,
         "Offsets of a group without members are forgotten after this long.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -190,15 +208,24 @@ OPTIONS: Final = (
         LONG,
         600000,
         "How often offsets to forget are looked for.",
+        WORKS,
         minimum=1,
     ),
     Option("offsets.topic.compression.codec", INT, 0, "The codec of the offsets topic."),
-    Option("offsets.topic.num.partitions", INT, 50, "Partitions of the offsets topic.", minimum=1),
+    Option(
+        "offsets.topic.num.partitions",
+        INT,
+        50,
+        "Partitions of the offsets topic.",
+        WORKS,
+        minimum=1,
+    ),
     Option(
         "offsets.topic.replication.factor",
         SHORT,
         3,
         "Replicas of the offsets topic, never more than there are nodes.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -206,6 +233,7 @@ OPTIONS: Final = (
         INT,
         104857600,
         "Segment size of the offsets topic.",
+        WORKS,
         minimum=1,
     ),
     Option(

@@ -6,11 +6,11 @@ Python's own `re` tries alternatives one after the other, and a client could mak
 think for hours.
 
 What is understood: literals, `.`, classes, `\\d \\w \\s` and their opposites, groups, `|`,
-`* + ? {n,m}`, `^` and `$` at the ends, and `(?i)` at the start.
+`* + ? {n,m}`, `^` and `$`, and `(?i)` at the start.
 """
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
@@ -31,11 +31,15 @@ _CLASSES: Final = {
 
 
 class _Node:
-    """A state: it takes one of `characters` to `follow`, or goes on to `empty` for free."""
+    """A state: it takes one of `characters` to `follow`, or goes on to `empty` for free.
 
-    __slots__ = ("characters", "empty", "follow")
+    With an `anchor` it goes on for free only at the start, or at the end, of the name.
+    """
+
+    __slots__ = ("anchor", "characters", "empty", "follow")
 
     def __init__(self) -> None:
+        self.anchor = ""
         self.characters: frozenset[str] = frozenset()
         self.follow: _Node | None = None
         self.empty: list[_Node] = []
@@ -49,7 +53,7 @@ class TopicPattern:
         """Raises KafkaError where the pattern cannot be understood."""
         parser = _Parser(text)
         start, self._end = parser.parse()
-        self._start = _closure([start])
+        self._start = _closure([start], passable="^")
         self._table: dict[frozenset[_Node], dict[str, frozenset[_Node]]] = {}
 
     def matches(self, name: str) -> bool:
@@ -66,7 +70,7 @@ class TopicPattern:
             if following is None:
                 following = row[character] = _step(states, character)
             states = following
-        return self._end in states
+        return self._end in _closure(states, passable="$" if name else "^$")
 
 
 def _step(states: frozenset[_Node], character: str) -> frozenset[_Node]:
@@ -75,14 +79,16 @@ def _step(states: frozenset[_Node], character: str) -> frozenset[_Node]:
     )
 
 
-def _closure(nodes: list[_Node]) -> frozenset[_Node]:
+def _closure(nodes: Iterable[_Node], *, passable: str = "") -> frozenset[_Node]:
+    """Where one can be without another character; `passable` are the anchors that hold."""
     found: set[_Node] = set()
     left = list(nodes)
     while left:
         node = left.pop()
         if node not in found:
             found.add(node)
-            left.extend(node.empty)
+            if node.anchor in passable:
+                left.extend(node.empty)
     return frozenset(found)
 
 
@@ -96,8 +102,6 @@ class _Parser:
         self._states = 0
 
     def parse(self) -> _Fragment:
-        if self._peek() == "^":
-            self._position += 1
         fragment = self._alternatives(depth=0)
         if self._position < len(self._text):
             raise _invalid(f"unexpected {self._text[self._position]!r}")
@@ -134,9 +138,6 @@ class _Parser:
     def _sequence(self, depth: int) -> _Fragment:
         start = end = self._node()
         while self._peek() not in ("", "|", ")"):
-            if self._peek() == "$" and self._position == len(self._text) - 1:
-                self._position += 1
-                break
             begin = self._position
             fragment = self._atom(depth)
             for first, last in self._repeated(fragment, begin, depth):
@@ -158,7 +159,7 @@ class _Parser:
         if character in "*+?{":
             raise _invalid(f"nothing to repeat before {character!r}")
         if character in "^$":
-            raise _invalid(f"{character!r} is understood at the ends only")
+            return self._anchor(character)
         if character == ".":
             return self._one_of(None)
         if character == "[":
@@ -166,6 +167,12 @@ class _Parser:
         if character == "\\":
             return self._one_of(self._escape())
         return self._one_of(frozenset(character))
+
+    def _anchor(self, character: str) -> _Fragment:
+        start, end = self._node(), self._node()
+        start.anchor = character
+        start.empty.append(end)
+        return start, end
 
     def _one_of(self, characters: frozenset[str] | None) -> _Fragment:
         start, end = self._node(), self._node()

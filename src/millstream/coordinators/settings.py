@@ -27,7 +27,6 @@ class GroupSettings:
     may_upgrade: bool = True
     may_downgrade: bool = True
     serves_consumer_protocol: bool = True
-    pattern_refresh_interval_ms: int = 600_000
     offset_metadata_length_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     # The largest batch the offsets topic takes; a decision is one batch.
@@ -51,7 +50,6 @@ def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
         may_upgrade=policy in ("bidirectional", "upgrade"),
         may_downgrade=policy in ("bidirectional", "downgrade"),
         serves_consumer_protocol="consumer" in config.list("group.coordinator.rebalance.protocols"),
-        pattern_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
         offset_metadata_length_max=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         batch_bytes_max=config.int("message.max.bytes"),
