@@ -1,5 +1,6 @@
 """One Spark session for all tests that need one, and small helpers around a broker."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,10 @@ from millstream.testing import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The core is complete without the extra.
+if importlib.util.find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
 
 Produce = Callable[..., None]
 

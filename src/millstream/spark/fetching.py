@@ -73,10 +73,16 @@ class Fetched:
     records: memoryview
 
 
-def read_range(
-    cluster: Cluster, wanted: OffsetRange, settings: FetchSettings
-) -> Iterator[list[BatchView]]:
-    """The range's batches, in order, a list per answer; the first and last may overlap it.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The batches of one answer; the first may begin before the offset that was wanted."""
+
+    from_offset: int
+    batches: list[BatchView]
+
+
+def read_range(cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> Iterator[Part]:
+    """The range's batches, in order; the last may reach behind its end.
 
     Without control batches, and without aborted ones where only committed data is wanted.
     """
@@ -95,12 +101,13 @@ class _RangeReader:
         self._progress_at = time.monotonic()
         self._pause = PAUSE_SECONDS_MIN
 
-    def read(self) -> Iterator[list[BatchView]]:
+    def read(self) -> Iterator[Part]:
         try:
             while self._offset < self._wanted.upto_offset:
+                from_offset = self._offset
                 batches = self._next_batches()
                 if batches:
-                    yield batches
+                    yield Part(from_offset, batches)
         finally:
             self._hang_up(is_reusable=not self._is_sent)
 

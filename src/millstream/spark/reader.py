@@ -26,11 +26,11 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
         # What Spark plans where there is nothing to read.
         return
     cluster = Cluster(options.client)
-    for batches in read_range(cluster, wanted, options.fetch):
+    for part in read_range(cluster, wanted, options.fetch):
         yield from to_arrow(
-            batches,
+            part.batches,
             wanted.partition,
-            from_offset=wanted.from_offset,
+            from_offset=part.from_offset,
             upto_offset=wanted.upto_offset,
             layout=options.layout,
         )
