@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.broker.consumed import delete_consumed
+
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
@@ -48,7 +50,7 @@ async def _every(
 async def apply_retention(broker: "Broker") -> None:
     """Drop segments that are too old or too many; expired producers go with them."""
     now_ms = broker.clock.now_ms()
-    has_removed = False
+    has_removed = await delete_consumed(broker)
     for count, partition in enumerate(list(broker.partitions), start=1):
         if partition.offline_reason is None:
             has_removed |= bool(partition.log.apply_retention(now_ms))

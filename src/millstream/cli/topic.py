@@ -1,4 +1,4 @@
-"""`millstream topic`: create, list, describe, delete."""
+"""`millstream topic`: create, list, describe, delete, trim."""
 
 import sys
 from concurrent.futures import Future
@@ -19,6 +19,7 @@ from millstream.cli.cluster import (
 from millstream.cli.failure import CommandFailed
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.trimming import trim
 
 if TYPE_CHECKING:
     from collections.abc import ValuesView
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=AliasGroup)
 def topic() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, trim and delete topics."""
+
+
+topic.add_command(trim)
 
 
 @topic.command()

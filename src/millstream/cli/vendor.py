@@ -1,4 +1,4 @@
-"""Requests of ours to a node, for which no client library has a call."""
+"""Requests to a node for which the client library has no call."""
 
 import socket
 import struct
@@ -23,7 +23,9 @@ from millstream.wire.vendor import (
 
 _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
+# The oldest that carries a name, and the last one with the plain header.
 _VERSIONS_VERSION: Final = 3
+_LOG_DIRS_VERSION: Final = 1
 _CLIENT_ID: Final = f"millstream/{__version__}"
 
 
@@ -56,6 +58,20 @@ class VendorConnection:
         except ProtocolError as error:
             raise self._no_sense(error) from None
 
+    def partition_sizes(self, topic: str, indexes: list[int]) -> dict[int, int]:
+        """Kafka's DescribeLogDirs, which the client library has no call for."""
+        answer = self._ask(
+            ApiKey.DESCRIBE_LOG_DIRS,
+            _LOG_DIRS_VERSION,
+            Struct(topics=[Struct(topic=topic, partitions=indexes)]),
+        )
+        return {
+            partition.partition_index: partition.partition_size
+            for directory in answer.results
+            for each in directory.topics
+            for partition in each.partitions
+        }
+
     def _require(self, api_key: int) -> None:
         if api_key not in self._keys:
             raise CommandFailed(
@@ -63,19 +79,20 @@ class VendorConnection:
             )
 
     def _listed_keys(self) -> set[int]:
-        body = bytearray()
-        header = RequestHeader(ApiKey.API_VERSIONS, _VERSIONS_VERSION, 0, _CLIENT_ID)
-        write_request_header(body, header)
         wanted = Struct(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
         )
-        request_writer(ApiKey.API_VERSIONS, _VERSIONS_VERSION)(body, wanted)
-        read = response_reader(ApiKey.API_VERSIONS, _VERSIONS_VERSION)
+        answer = self._ask(ApiKey.API_VERSIONS, _VERSIONS_VERSION, wanted)
+        return {row.api_key for row in answer.api_keys}
+
+    def _ask(self, api: ApiKey, version: int, body: Struct) -> Struct:
+        frame = bytearray()
+        write_request_header(frame, RequestHeader(api, version, 0, _CLIENT_ID))
+        request_writer(api, version)(frame, body)
         try:
-            answer = read(self._exchange(body))
+            return response_reader(api, version)(self._exchange(frame))
         except ProtocolError as error:
             raise self._no_sense(error) from None
-        return {row.api_key for row in answer.api_keys}
 
     def _exchange(self, frame: bytearray) -> Cursor:
         """Send a request, and what follows the header of its response."""

@@ -323,4 +323,11 @@ OPTIONS: Final = (
         "Let a replica that is behind become leader, at the price of lost records.",
         synonyms=("unclean.leader.election.enable",),
     ),
+    Option(
+        "millstream.retention.consumed.groups",
+        LIST,
+        (),
+        "Records that all of these consumer groups have committed are deleted; Millstream's own.",
+        WORKS,
+    ),
 )

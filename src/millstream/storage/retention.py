@@ -1,6 +1,6 @@
-"""Which of the oldest segments may go: `count_expired` decides, from plain values."""
+"""Which of the oldest records may go: decided from plain values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from millstream.storage.segment import Segment
@@ -74,3 +74,16 @@ def count_expired(
         excess_bytes -= segment.size_bytes
         count += 1
     return count
+
+
+def consumed_offset(commits: Iterable[int | None]) -> int | None:
+    """Up to where all of the groups have consumed a partition, from the commit of each.
+
+    One group without a commit keeps everything: it may still want it from the beginning.
+    """
+    lowest: int | None = None
+    for commit in commits:
+        if commit is None:
+            return None
+        lowest = commit if lowest is None else min(lowest, commit)
+    return lowest

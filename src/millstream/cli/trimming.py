@@ -1,0 +1,152 @@
+"""`millstream topic trim`: delete what consumer groups have consumed."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.cluster import (
+    REQUEST_SECONDS_MAX,
+    bootstrap_option,
+    connect_admin,
+    describe_topic,
+    json_option,
+    wait_for,
+)
+from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.storage.retention import consumed_offset
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+@dataclass(slots=True)
+class Trim:
+    """What would go from one partition."""
+
+    partition: int
+    start_offset: int
+    end_offset: int
+    # None: a group has no commit here, and everything stays.
+    trim_offset: int | None
+    records: int = 0
+    size_bytes: int = 0
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--consumed-by",
+    "groups",
+    required=True,
+    metavar="GROUP[,GROUP]",
+    help="Delete what all of these groups have committed.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@json_option
+@bootstrap_option
+def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
+    """Delete the records that consumer groups have consumed.
+
+    Of each partition what lies before the lowest commit of the groups. A group without a
+    commit on a partition keeps that partition whole. Bytes are about right: the partition's
+    size, shared out over its offsets.
+    """
+    names = [name.strip() for name in groups.split(",") if name.strip()]
+    if not names:
+        raise click.UsageError("--consumed-by names no group")
+    admin = connect_admin(bootstrap)
+    trims = _plan(admin, topic, names)
+    _estimate_bytes(bootstrap, topic, trims)
+    if not dry_run:
+        _delete(admin, topic, trims)
+    if as_json:
+        print_json([_as_json(each) for each in trims])
+    else:
+        headings = ["PARTITION", "LOG-START-OFFSET", "TRIM-TO", "RECORDS", "BYTES"]
+        print_table(headings, [_cells(each) for each in trims])
+    records = sum(each.records for each in trims)
+    done = "would delete" if dry_run else "deleted"
+    click.echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
+
+
+def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    indexes = [partition.id for partition in describe_topic(admin, topic).partitions]
+    commits = [_commits(admin, group, topic, indexes) for group in groups]
+    places = [TopicPartition(topic, index) for index in indexes]
+    starts, ends = (
+        {
+            place.partition: wait_for(future, f"topic {topic}").offset
+            for place, future in admin.list_offsets(dict.fromkeys(places, spec)).items()
+        }
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    trims = []
+    for index in indexes:
+        offset = consumed_offset(commit.get(index) for commit in commits)
+        found = Trim(index, starts[index], ends[index], offset)
+        if offset is not None:
+            # A commit before the log start is of records that are gone already.
+            found.trim_offset = max(offset, found.start_offset)
+            found.records = found.trim_offset - found.start_offset
+        trims.append(found)
+    return trims
+
+
+def _commits(admin: "AdminClient", group: str, topic: str, indexes: list[int]) -> dict[int, int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    wanted = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(topic, index) for index in indexes]
+    )
+    answers = admin.list_consumer_group_offsets([wanted], request_timeout=REQUEST_SECONDS_MAX)
+    found = wait_for(answers[group], f"group {group}")
+    return {
+        place.partition: place.offset
+        for place in found.topic_partitions
+        if place.offset >= 0 and place.error is None
+    }
+
+
+def _estimate_bytes(bootstrap: str, topic: str, trims: list[Trim]) -> None:
+    from millstream.cli.vendor import VendorConnection
+
+    with VendorConnection(bootstrap) as connection:
+        sizes = connection.partition_sizes(topic, [each.partition for each in trims])
+    for each in trims:
+        offsets = each.end_offset - each.start_offset
+        if offsets > 0:
+            each.size_bytes = sizes.get(each.partition, 0) * each.records // offsets
+
+
+def _delete(admin: "AdminClient", topic: str, trims: list[Trim]) -> None:
+    from confluent_kafka import TopicPartition
+
+    wanted = [
+        TopicPartition(topic, each.partition, each.trim_offset)
+        for each in trims
+        if each.trim_offset is not None and each.records > 0
+    ]
+    if not wanted:
+        return
+    answers = admin.delete_records(wanted, request_timeout=REQUEST_SECONDS_MAX)
+    for place, future in answers.items():
+        wait_for(future, f"partition {topic}-{place.partition}")
+
+
+def _cells(found: Trim) -> list[object]:
+    to = "-" if found.trim_offset is None else found.trim_offset
+    return [found.partition, found.start_offset, to, found.records, found.size_bytes]
+
+
+def _as_json(found: Trim) -> dict[str, JsonValue]:
+    return {
+        "partition": found.partition,
+        "log_start_offset": found.start_offset,
+        "trim_offset": found.trim_offset,
+        "records": found.records,
+        "bytes": found.size_bytes,
+    }
