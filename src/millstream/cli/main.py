@@ -24,6 +24,7 @@ _COMMANDS = {
     "storage": LazyCommand(
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
+    "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
     ),

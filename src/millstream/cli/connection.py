@@ -1,0 +1,119 @@
+"""Any request to any node, for what client libraries have no call for.
+
+One connection per node, opened when first asked. Failures are `CommandFailed`, in words.
+"""
+
+import socket
+import struct
+from types import TracebackType
+from typing import Final
+
+from millstream import __version__
+from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable, parse_address
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.errors import KafkaCode, ProtocolError
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import RequestHeader, write_request_header
+from millstream.wire.messages import Struct, request_writer, response_reader
+
+Address = tuple[str, int]
+
+_SIZE: Final = struct.Struct(">i")
+_RESPONSE_BYTES_MAX: Final = 1 << 26
+_METADATA_VERSION: Final = 9
+_FIND_COORDINATOR_VERSION: Final = 3
+TRANSACTION_COORDINATOR: Final = 1
+
+
+class Cluster:
+    """`with Cluster(bootstrap) as cluster: cluster.ask(node, ApiKey.X, 0, ...)`"""
+
+    def __init__(self, bootstrap: str) -> None:
+        check_reachable(bootstrap)
+        self._first = parse_address(bootstrap.split(",")[0].strip())
+        self._sockets: dict[Address, socket.socket] = {}
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for sock in self._sockets.values():
+            sock.close()
+
+    def metadata(self, *topics: str) -> Struct:
+        """All nodes, and these topics, or without any all topics."""
+        return self.ask(
+            self._first,
+            ApiKey.METADATA,
+            _METADATA_VERSION,
+            topics=[Struct(name=name) for name in topics] if topics else None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+    def nodes(self) -> list[Address]:
+        return [(one.host, one.port) for one in self.metadata().brokers]
+
+    def transaction_coordinator(self, transactional_id: str) -> Address:
+        found = self.ask(
+            self._first,
+            ApiKey.FIND_COORDINATOR,
+            _FIND_COORDINATOR_VERSION,
+            key=transactional_id,
+            key_type=TRANSACTION_COORDINATOR,
+        )
+        check(found.error_code, f"coordinator of {transactional_id}", found.error_message)
+        return found.host, found.port
+
+    def ask(self, node: Address, api: ApiKey, version: int, **fields: object) -> Struct:
+        body = bytearray()
+        write_request_header(body, RequestHeader(api, version, 1, f"millstream/{__version__}"))
+        request_writer(api, version)(body, Struct(**fields))
+        try:
+            cursor = Cursor(memoryview(self._exchange(node, body)), 4)
+            if APIS[api].is_flexible(version):
+                cursor.skip_tags()
+            return response_reader(api, version)(cursor)
+        except OSError as error:
+            raise CommandFailed(
+                f"{node[0]}:{node[1]}: connection lost ({error})", exit_code=ExitCode.UNREACHABLE
+            ) from None
+        except ProtocolError as error:
+            raise CommandFailed(
+                f"{node[0]}:{node[1]} answered what makes no sense: {error}"
+            ) from None
+
+    def _exchange(self, node: Address, frame: bytearray) -> bytes:
+        sock = self._sockets.get(node)
+        if sock is None:
+            sock = socket.create_connection(node, timeout=REQUEST_SECONDS_MAX)
+            self._sockets[node] = sock
+        sock.sendall(_SIZE.pack(len(frame)) + frame)
+        (size,) = _SIZE.unpack(_receive(sock, _SIZE.size))
+        if not 4 <= size <= _RESPONSE_BYTES_MAX:
+            raise ProtocolError(f"response of {size} bytes")
+        return _receive(sock, size)
+
+
+def _receive(sock: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = sock.recv(size - len(parts))
+        if not part:
+            raise ConnectionError("closed by the node")
+        parts += part
+    return bytes(parts)
+
+
+def check(code: int, subject: str, message: str | None = None) -> None:
+    """Raises CommandFailed where a node answered with an error."""
+    if code != KafkaCode.NONE:
+        name = KafkaCode(code).name
+        raise CommandFailed(f"{subject}: {message} ({name})" if message else f"{subject}: {name}")
