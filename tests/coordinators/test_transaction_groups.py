@@ -1,0 +1,167 @@
+"""One commit for many producers: decided whole, once, and in one batch of records."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from millstream.coordinators.codecs.transactions import (
+    Change,
+    CommittedBatch,
+    StoredTransaction,
+    decode,
+    encode,
+)
+from millstream.coordinators.decision import ProducerEpoch, Ticket
+from millstream.coordinators.journal import BATCH_BYTES_MAX
+from millstream.coordinators.transaction_groups import (
+    GroupReply,
+    Member,
+    commit_group,
+    expire_group,
+    group_of,
+    last_batch,
+    shard_name,
+)
+from millstream.coordinators.transaction_state import (
+    Status,
+    Transaction,
+    TransactionEnv,
+    TransactionSettings,
+    TransactionsState,
+)
+from millstream.errors import KafkaCode, KafkaError
+
+GROUP = "query/sink"
+
+
+@dataclass
+class Group:
+    state: TransactionsState = field(default_factory=TransactionsState)
+    now_ms: int = 1_000
+    records: list[Change] = field(default_factory=list)
+
+    def env(self) -> TransactionEnv:
+        return TransactionEnv(
+            self.now_ms, self.now_ms, TransactionSettings(), Ticket(), lambda: 1_000
+        )
+
+    def member(self, name: str, status: Status = Status.ONGOING, *, topics: int = 1) -> Member:
+        transactional_id = f"millstream:{GROUP}:{name}"
+        producer = ProducerEpoch(len(self.state.transactions), 0)
+        self.state.transactions[transactional_id] = Transaction(
+            transactional_id,
+            StoredTransaction(
+                producer.producer_id,
+                producer.epoch,
+                60_000,
+                status,
+                {f"{'t' * 200}{n}": frozenset({0}) for n in range(topics)},
+            ),
+        )
+        return Member(transactional_id, producer)
+
+    def commit(self, batch: int, *members: Member) -> GroupReply | None:
+        decision = commit_group(self.state, GROUP, batch, members, self.env())
+        self.records = decision.records
+        for change in decision.records:
+            again = decode(*encode(change))
+            assert again == change
+            self.state.apply(change)
+        return decision.reply
+
+    def statuses(self) -> list[Status]:
+        return [one.status for one in self.state.transactions.values()]
+
+
+def refused(group: Group, batch: int, *members: Member) -> KafkaCode:
+    before = group.statuses()
+    with pytest.raises(KafkaError) as error:
+        group.commit(batch, *members)
+    assert group.statuses() == before
+    assert group.state.batches == {}
+    return error.value.code
+
+
+def test_members_of_a_group_share_a_shard_and_others_have_their_own() -> None:
+    assert group_of("millstream:query/sink:3") == "query/sink"
+    assert group_of("millstream:a:b:3") == "a:b"
+    assert shard_name("millstream:query/sink:3") == shard_name("millstream:query/sink:4")
+    for other in ("mill", "millstream", "millstream:", "millstream:x", "millstream::x"):
+        assert group_of(other) is None
+        assert shard_name(other) == other
+
+
+def test_named_members_are_committed_and_all_others_of_the_group_aborted() -> None:
+    group = Group()
+    first, second = group.member("a"), group.member("b")
+    group.member("c")
+    group.member("idle", Status.COMPLETE_COMMIT)
+    group.state.transactions["other"] = Transaction(
+        "other", StoredTransaction(9, 0, 60_000, Status.ONGOING)
+    )
+    assert group.commit(5, first, second) == GroupReply(5, is_repeated=False)
+    assert group.statuses() == [
+        Status.PREPARE_COMMIT,
+        Status.PREPARE_COMMIT,
+        Status.PREPARE_ABORT,
+        Status.COMPLETE_COMMIT,
+        Status.ONGOING,
+    ]
+    epochs = [one.stored.producer_epoch for one in group.state.transactions.values()]
+    assert epochs == [1, 1, 1, 0, 0], "whatever is late from a member is fenced"
+    assert group.state.batches == {GROUP: CommittedBatch(5, 1_000)}
+
+
+@pytest.mark.parametrize("batch", [5, 4, 0])
+def test_a_batch_that_was_committed_is_not_committed_again(batch: int) -> None:
+    group = Group()
+    group.commit(5, group.member("a"))
+    late = group.member("b")
+    assert group.commit(batch, late) == GroupReply(5, is_repeated=True)
+    assert group.records == []
+    assert last_batch(group.state, GROUP).reply == 5
+
+
+def test_an_empty_batch_is_a_batch() -> None:
+    group = Group()
+    assert last_batch(group.state, GROUP).reply == -1
+    assert group.commit(0) == GroupReply(0, is_repeated=False)
+    assert last_batch(group.state, GROUP).reply == 0
+
+
+def test_one_member_that_cannot_be_committed_refuses_all() -> None:
+    group = Group()
+    good = group.member("a")
+    idle = group.member("b", Status.EMPTY)
+    ending = group.member("c", Status.PREPARE_ABORT)
+    fenced = Member(good.transactional_id, ProducerEpoch(good.producer.producer_id, 7))
+    unknown = Member(f"millstream:{GROUP}:nobody", good.producer)
+    stranger = Member("millstream:other:a", good.producer)
+    assert refused(group, 1, good, idle) is KafkaCode.INVALID_TXN_STATE
+    assert refused(group, 1, good, ending) is KafkaCode.CONCURRENT_TRANSACTIONS
+    assert refused(group, 1, fenced) is KafkaCode.PRODUCER_FENCED
+    assert refused(group, 1, good, unknown) is KafkaCode.INVALID_PRODUCER_ID_MAPPING
+    assert refused(group, 1, good, stranger) is KafkaCode.INVALID_REQUEST
+    assert refused(group, 1, good, good) is KafkaCode.INVALID_REQUEST
+    assert refused(group, -1, good) is KafkaCode.INVALID_REQUEST
+
+
+def test_what_does_not_fit_into_one_batch_of_records_is_refused() -> None:
+    group = Group()
+    members = [group.member(str(n), topics=100) for n in range(BATCH_BYTES_MAX // 20_000)]
+    assert refused(group, 1, *members) is KafkaCode.MESSAGE_TOO_LARGE
+    fits = group.state.transactions
+    for name in list(fits)[20:]:
+        del fits[name]
+    assert group.commit(1, *members[:20]) == GroupReply(1, is_repeated=False)
+
+
+def test_a_group_that_nobody_uses_is_forgotten() -> None:
+    group = Group()
+    group.commit(5)
+    group.now_ms += TransactionSettings().expiration_ms - 1
+    assert expire_group(group.state, GROUP, group.env()).records == []
+    group.now_ms += 1
+    for change in expire_group(group.state, GROUP, group.env()).records:
+        group.state.apply(change)
+    assert group.state.batches == {}
