@@ -13,13 +13,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from millstream.broker.cleaning_worker import Stopped, Throttle, run_round
-from millstream.errors import KafkaError, LogDirFailed
+from millstream.errors import KafkaError, LogDirFailed, NoSpace
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage import layout
 from millstream.storage.checkpoints import read_offsets, write_offsets
 from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
-from millstream.storage.compaction import is_due
+from millstream.storage.compaction import Dirtiness, is_due
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import Log
 from millstream.storage.planning import CleaningLimits, measure, plan_round
@@ -94,12 +94,11 @@ class Cleaner:
         return known[1] if known is not None and known[0] is partition.log else None
 
     def dirty_ratio(self, partition: Partition) -> float:
-        found = measure(
-            partition.log,
-            cleaned_offset=self.cleaned_offset(partition),
-            now_ms=self._broker.clock.now_ms(),
-        )
-        return found.ratio
+        return self._measure(partition, self._broker.clock.now_ms()).ratio
+
+    def _measure(self, partition: Partition, now_ms: int) -> Dirtiness:
+        offset = self.cleaned_offset(partition)
+        return measure(partition.log, cleaned_offset=offset, now_ms=now_ms)
 
     def progress(self, partition: Partition) -> Progress:
         return self._progress.get(partition.topic_partition, Progress())
@@ -125,7 +124,10 @@ class Cleaner:
                 continue
             is_asked = partition.topic_partition in self._asked
             self._asked.pop(partition.topic_partition, None)
-            await self._clean(partition, is_asked=is_asked)
+            progress = await self._clean(partition, is_asked=is_asked)
+            if progress.problem is not None:
+                # A full disk does not get better by trying at once.
+                await self._wait()
 
     async def _wait(self) -> None:
         seconds = self._broker.config.int("log.cleaner.backoff.ms") / 1000
@@ -154,14 +156,17 @@ class Cleaner:
                 continue
             if self.progress(partition).state is State.FAILED:
                 continue
-            offset = self.cleaned_offset(partition)
-            found = measure(partition.log, cleaned_offset=offset, now_ms=now_ms)
+            try:
+                found = self._measure(partition, now_ms)
+            except (KafkaError, OSError) as error:
+                self._give_up(partition, self._progress_of(partition), error)
+                continue
             is_dirtier = dirtiest is None or found.ratio > dirtiest[0]
             if is_dirtier and is_due(found, partition.log.config):
                 dirtiest = (found.ratio, partition)
         return None if dirtiest is None else dirtiest[1]
 
-    async def _clean(self, partition: Partition, *, is_asked: bool) -> None:
+    async def _clean(self, partition: Partition, *, is_asked: bool) -> Progress:
         """One round; when asked for, as many as there are keys for."""
         where = partition.topic_partition
         progress = self._progress[where] = Progress(State.RUNNING)
@@ -169,38 +174,48 @@ class Cleaner:
         try:
             while await self._clean_once(partition, progress, began) and is_asked:
                 pass
-        except CannotClean as error:
-            log.error("cannot compact %s, leaving it alone: %s", where, error)
-            progress.state, progress.problem = State.FAILED, str(error)
-        except OSError as error:
-            self._failed(partition, progress, error)
-        except LogDirFailed as error:
-            self._broker.fail_disk(str(error))
-            progress.state, progress.problem = State.FAILED, str(error)
-        except (Stopped, KafkaError):
-            # The node stops, or the disk is full: the next round begins anew.
-            progress.state = State.IDLE
-        else:
             progress.state = State.IDLE
             _report(where, progress)
+        except Stopped:
+            progress.state = State.IDLE
+        except LogDirFailed as error:
+            self._broker.fail_disk(str(error))
+            self._give_up(partition, progress, error)
+        except (OSError, NoSpace) as error:
+            self._give_up_or_wait(partition, progress, error)
+        except (CannotClean, KafkaError, MemoryError) as error:
+            self._give_up(partition, progress, error)
+        except Exception as error:
+            # A bug, and one that must not stop the cleaning of the other partitions.
+            log.exception("compaction of %s failed", where)
+            self._give_up(partition, progress, error)
         finally:
             progress.elapsed_ms = _elapsed_ms(self._broker, began)
             if progress.state is not State.IDLE or progress.problem is not None:
                 self._discard(partition.log)
+        return progress
 
-    def _failed(self, partition: Partition, progress: Progress, error: OSError) -> None:
+    def _give_up(self, partition: Partition, progress: Progress, error: Exception) -> None:
+        """Until the next start, or until someone asks for this partition."""
+        log.error("cannot compact %s, leaving it alone: %s", partition.topic_partition, error)
+        progress.state, progress.problem = State.FAILED, str(error) or type(error).__name__
+
+    def _give_up_or_wait(
+        self, partition: Partition, progress: Progress, error: OSError | NoSpace
+    ) -> None:
         where = partition.topic_partition
-        progress.problem = str(error)
         if isinstance(error, FileNotFoundError):
             # Retention or a deletion was faster than the round.
             log.info("compaction of %s ended: its files have changed", where)
-            progress.state = State.IDLE
-        elif error.errno in _FULL:
+        elif isinstance(error, NoSpace) or error.errno in _FULL:
             log.warning("compaction of %s waits: %s", where, error)
-            progress.state = State.IDLE
         else:
-            log.error("cannot compact %s, leaving it alone: %s", where, error)
-            progress.state = State.FAILED
+            self._give_up(partition, progress, error)
+            return
+        progress.state, progress.problem = State.IDLE, str(error)
+
+    def _progress_of(self, partition: Partition) -> Progress:
+        return self._progress.setdefault(partition.topic_partition, Progress())
 
     async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
         """False when there was nothing to do, or the log changed meanwhile."""
