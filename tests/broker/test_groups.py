@@ -1,0 +1,288 @@
+"""Groups over the wire: every version of every request, and the topic behind them."""
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.broker.shards import java_hash, partition_for
+from millstream.errors import KafkaCode
+from millstream.model import NO_TOPIC_ID
+from millstream.testing import Broker
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.messages import Struct
+from tests.support.raw_client import RawClient
+
+GROUP = "readers"
+SUBSCRIPTION = struct.pack(">hih", 0, 1, 6) + b"orders" + struct.pack(">i", -1)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(topics={"orders": 3}, settings={"offsets.topic.num.partitions": "4"}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap) as connected:
+        find_coordinator(connected)
+        yield connected
+
+
+def find_coordinator(client: RawClient) -> Struct:
+    answer = client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[GROUP])
+    return answer.coordinators[0]
+
+
+def topic_id(client: RawClient) -> object:
+    asked = [Struct(name="orders", topic_id=NO_TOPIC_ID)]
+    answer = client.ask(
+        ApiKey.METADATA,
+        12,
+        topics=asked,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return answer.topics[0].topic_id
+
+
+def test_before_anyone_looked_for_it_this_node_is_no_coordinator() -> None:
+    with Broker() as fresh, RawClient(fresh.bootstrap) as client:
+        answer = client.ask(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+        assert answer.error_code == KafkaCode.NOT_COORDINATOR
+        assert find_coordinator(client).error_code == KafkaCode.NONE
+        answer = client.ask(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+        assert answer.error_code == KafkaCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_offsets_topic_is_compacted_and_internal(client: RawClient) -> None:
+    resource = Struct(resource_type=2, resource_name="__consumer_offsets", configuration_keys=None)
+    answer = client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[resource],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    values = {entry.name: entry.value for entry in answer.results[0].configs}
+    assert values["cleanup.policy"] == "compact"
+    assert values["segment.bytes"] == "104857600"
+    assert values["compression.type"] == "producer"
+
+
+# From Java: "...".hashCode() & 0x7fffffff.
+@pytest.mark.parametrize(
+    ("name", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("readers", 1080410128),
+        ("münze", 108280714),
+        ("𝄞", 1772394),
+        ("console-consumer-48211", 161403757),
+    ],
+)
+def test_groups_are_spread_as_kafka_spreads_them(name: str, hashed: int) -> None:
+    assert java_hash(name) & 0x7FFFFFFF == hashed
+    assert partition_for(name, 50) == hashed % 50
+
+
+def versions(api: ApiKey) -> list[int]:
+    return list(range(APIS[api].min_version, APIS[api].max_version + 1))
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_offsets_are_committed_and_fetched_in_every_version(
+    client: RawClient, version: int
+) -> None:
+    commit(client, f"commits-{version}", 7 + version, version=version)
+    for fetch_version in versions(ApiKey.OFFSET_FETCH):
+        assert fetch(client, f"commits-{version}", fetch_version) == 7 + version
+
+
+def commit(
+    client: RawClient, group: str, offset: int, *, version: int = 8, partition: int = 0
+) -> int:
+    one = Struct(
+        partition_index=partition,
+        committed_offset=offset,
+        committed_leader_epoch=-1,
+        committed_metadata="note",
+    )
+    topic = Struct(name="orders", topic_id=topic_id(client), partitions=[one])
+    answer = client.ask(
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[topic],
+    )
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def fetch(client: RawClient, group: str, version: int) -> int:
+    topic = Struct(name="orders", topic_id=topic_id(client), partition_indexes=[0])
+    row = Struct(group_id=group, member_id=None, member_epoch=-1, topics=[topic])
+    answer = client.ask(
+        ApiKey.OFFSET_FETCH,
+        version,
+        group_id=group,
+        topics=[topic],
+        groups=[row],
+        require_stable=False,
+    )
+    found = answer.groups[0] if version >= 8 else answer
+    partition = found.topics[0].partitions[0]
+    assert partition.metadata == "note"
+    return int(partition.committed_offset)
+
+
+def test_a_partition_or_topic_that_is_not_there_is_refused(client: RawClient) -> None:
+    code = commit(client, "nobody", 1, partition=9)
+    assert code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+    listed = client.ask(ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
+    assert "nobody" not in {row.group_id for row in listed.groups}
+
+
+def join(client: RawClient, group: str, version: int, member_id: str = "") -> Struct:
+    return client.ask(
+        ApiKey.JOIN_GROUP,
+        version,
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=[Struct(name="range", metadata=SUBSCRIPTION)],
+        reason=None,
+    )
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+def test_a_member_lives_in_every_version(client: RawClient, version: int) -> None:
+    group = f"life-{version}"
+    joined = join(client, group, version)
+    if version >= 4:
+        assert joined.error_code == KafkaCode.MEMBER_ID_REQUIRED
+        joined = join(client, group, version, joined.member_id)
+    assert joined.error_code == KafkaCode.NONE
+    assert joined.leader == joined.member_id
+    member = {"group_id": group, "generation_id": 1, "member_id": joined.member_id}
+    synced = client.ask(
+        ApiKey.SYNC_GROUP,
+        min(version, 5),
+        **member,
+        assignments=[Struct(member_id=joined.member_id, assignment=b"mine")],
+    )
+    assert (synced.error_code, bytes(synced.assignment)) == (KafkaCode.NONE, b"mine")
+    beat = client.ask(ApiKey.HEARTBEAT, min(version, 4), **member)
+    assert beat.error_code == KafkaCode.NONE
+    left = client.ask(
+        ApiKey.LEAVE_GROUP,
+        min(version, 5),
+        group_id=group,
+        member_id=joined.member_id,
+        members=[Struct(member_id=joined.member_id, group_instance_id=None, reason=None)],
+    )
+    assert left.error_code == KafkaCode.NONE
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+def test_a_refused_join_is_answered_in_every_version(client: RawClient, version: int) -> None:
+    answer = join(client, "refused", version, "nobody")
+    assert answer.error_code == KafkaCode.UNKNOWN_MEMBER_ID
+
+
+def test_administrators_are_answered_in_every_version(client: RawClient) -> None:
+    commit(client, "administered", 1)
+    for version in versions(ApiKey.LIST_GROUPS):
+        answer = client.ask(ApiKey.LIST_GROUPS, version, states_filter=[], types_filter=[])
+        assert "administered" in {row.group_id for row in answer.groups}
+    for version in versions(ApiKey.DESCRIBE_GROUPS):
+        known, unknown = client.ask(
+            ApiKey.DESCRIBE_GROUPS,
+            version,
+            groups=["administered", "unknown"],
+            include_authorized_operations=False,
+        ).groups
+        assert (known.error_code, known.group_state) == (KafkaCode.NONE, "Empty")
+        expected = KafkaCode.GROUP_ID_NOT_FOUND if version >= 6 else KafkaCode.NONE
+        assert (unknown.error_code, unknown.group_state) == (expected, "Dead")
+    for version in versions(ApiKey.DELETE_GROUPS):
+        commit(client, "administered", 1)
+        results = client.ask(
+            ApiKey.DELETE_GROUPS, version, groups_names=["administered", "unknown"]
+        ).results
+        assert [row.error_code for row in results] == [
+            KafkaCode.NONE,
+            KafkaCode.GROUP_ID_NOT_FOUND,
+        ]
+
+
+def test_offsets_are_deleted(client: RawClient) -> None:
+    commit(client, "deleting", 1)
+    topic = Struct(name="orders", partitions=[Struct(partition_index=0)])
+    answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id="deleting", topics=[topic])
+    assert answer.topics[0].partitions[0].error_code == KafkaCode.NONE
+    answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id="unknown", topics=[topic])
+    assert answer.error_code == KafkaCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
+def test_the_consumer_protocol_is_served_in_every_version(client: RawClient, version: int) -> None:
+    group = f"consumers-{version}"
+    heartbeat = {
+        "group_id": group,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["orders"],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    api = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    answer = client.ask(api, version, member_id="m" if version else "", member_epoch=0, **heartbeat)
+    assert (answer.error_code, answer.member_epoch) == (KafkaCode.NONE, 1)
+    assert answer.assignment.topic_partitions[0].partitions == [0, 1, 2]
+    member_id = answer.member_id
+    described = client.ask(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        version,
+        group_ids=[group, "unknown"],
+        include_authorized_operations=False,
+    ).groups
+    assert (described[0].group_state, described[0].members[0].member_id) == ("Stable", member_id)
+    assert described[1].error_code == KafkaCode.GROUP_ID_NOT_FOUND
+    answer = client.ask(api, version, member_id=member_id, member_epoch=9, **heartbeat)
+    assert answer.error_code == KafkaCode.FENCED_MEMBER_EPOCH
+    answer = client.ask(api, version, member_id=member_id, member_epoch=-1, **heartbeat)
+    assert (answer.error_code, answer.member_epoch) == (KafkaCode.NONE, -1)
+
+
+def test_the_feature_that_clients_look_for_is_finalized(client: RawClient) -> None:
+    answer = client.ask(
+        ApiKey.API_VERSIONS, 4, client_software_name="raw", client_software_version="1"
+    )
+    levels = {row.name: row.max_version_level for row in answer.finalized_features}
+    assert levels["group.version"] == 1
+
+
+def test_everything_is_there_again_after_a_restart(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    data_dir = tmp_path_factory.mktemp("restarted")
+    settings = {"offsets.topic.num.partitions": "4"}
+    first = Broker(topics={"orders": 3}, settings=settings, data_dir=data_dir)
+    with first, RawClient(first.bootstrap) as client:
+        find_coordinator(client)
+        for number in range(20):
+            commit(client, f"g{number}", number)
+    second = Broker(settings=settings, data_dir=data_dir)
+    with second, RawClient(second.bootstrap) as client:
+        assert [fetch(client, f"g{number}", 9) for number in range(20)] == list(range(20))

@@ -1,0 +1,247 @@
+"""A shard over a log in memory: order of effects, waiting replies, failures, replay."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from millstream.coordinators import offsets
+from millstream.coordinators.codecs.table import KeyValue
+from millstream.coordinators.decision import Decision, Env, ProducerEpoch, Ticket
+from millstream.coordinators.group_machine import GROUPS, GroupShard
+from millstream.coordinators.journal import (
+    BATCH_BYTES_MAX,
+    LoggedBatch,
+    Shard,
+    ShardStatus,
+    split_batches,
+)
+from millstream.coordinators.offsets import CommitRequest, OffsetToCommit
+from millstream.coordinators.settings import GroupSettings
+from millstream.coordinators.state import ShardState
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.control import EndTransactionMarker
+from tests.coordinators.world import durable, image_of
+
+
+class MemoryPort:
+    """A log that is synced when the test says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[KeyValue]] = []
+        self.synced = 0
+        self.is_synced_at_once = True
+        self.failure: KafkaError | None = None
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def start_offset(self) -> int:
+        return 0
+
+    def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
+        if self.failure is not None:
+            raise self.failure
+        self.batches.append(list(records))
+        if self.is_synced_at_once:
+            self.synced = len(self.batches)
+        return len(self.batches)
+
+    def append_marker(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
+        raise AssertionError("no transactions here")
+
+    def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
+        if next_offset <= self.synced:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((next_offset, future))
+        return future
+
+    def sync(self, error: Exception | None = None) -> None:
+        self.synced = len(self.batches)
+        for _, future in self._waiting:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+        self._waiting.clear()
+
+    def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
+        if offset >= len(self.batches):
+            return None
+        return [LoggedBatch(self.batches[offset])], offset + 1
+
+
+def env(ticket: Ticket) -> Env:
+    return Env(1000, 1000, image_of(orders=4), 1, GroupSettings(), lambda: UUID(int=1), ticket)
+
+
+async def loaded(port: MemoryPort) -> GroupShard:
+    shard: GroupShard = Shard("offsets-0", GROUPS, port, env)
+    await shard.load()
+    return shard
+
+
+def commit(shard: GroupShard, offset: int, group: str = "g") -> Any:
+    request = CommitRequest(group, "", None, -1, [("orders", [OffsetToCommit(0, offset, -1, "")])])
+    return shard.submit(group, lambda state, env: offsets.commit(state, request, env))
+
+
+def fetch(shard: GroupShard, group: str = "g") -> Any:
+    return shard.submit(
+        group,
+        lambda state, env: offsets.fetch(
+            state, group, topics=None, member_id=None, member_epoch=-1, require_stable=False
+        ),
+    )
+
+
+def committed(state: ShardState, group: str = "g") -> int | None:
+    found = state.committed(group, "orders", 0)
+    return None if found is None else found.offset
+
+
+def test_a_reply_that_need_not_wait_is_there_at_once() -> None:
+    async def main() -> None:
+        shard = await loaded(MemoryPort())
+        assert commit(shard, 5) == [[KafkaCode.NONE]]
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
+def test_replies_wait_until_what_they_show_is_safe_and_reads_do_too() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        port.is_synced_at_once = False
+        writing = commit(shard, 5)
+        reading = fetch(shard)
+        assert not writing.done()
+        assert not reading.done()
+        # Another group has nothing in the log that is not safe.
+        assert fetch(shard, "other") == []
+        port.sync()
+        assert await writing == [[KafkaCode.NONE]]
+        [topic] = await reading
+        assert topic.partitions[0][1].offset == 5
+
+    asyncio.run(main())
+
+
+def test_refusals_wait_as_well() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        port.is_synced_at_once = False
+        commit(shard, 5)
+
+        def refuse(state: ShardState, env: Env) -> Decision[None]:
+            raise KafkaError(KafkaCode.NON_EMPTY_GROUP)
+
+        refused = shard.submit("g", refuse)
+        assert isinstance(refused, asyncio.Future)
+        port.sync()
+        with pytest.raises(KafkaError):
+            await refused
+
+    asyncio.run(main())
+
+
+def test_before_the_replay_has_ended_clients_are_told_to_wait() -> None:
+    async def main() -> None:
+        shard: GroupShard = Shard("offsets-0", GROUPS, MemoryPort(), env)
+        with pytest.raises(KafkaError) as refused:
+            fetch(shard)
+        assert refused.value.code is KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    asyncio.run(main())
+
+
+def test_the_state_after_a_restart_is_the_replay() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        for offset in range(5):
+            commit(shard, offset, f"g{offset % 2}")
+        again = await loaded(port)
+        assert durable(again.state) == durable(shard.state)
+
+    asyncio.run(main())
+
+
+def test_a_failed_append_drops_the_state_and_sends_everyone_away() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        failed: list[GroupShard] = []
+        shard.on_failure(failed.append)
+        commit(shard, 5)
+        waiting: Any = shard.submit("g", lambda state, env: Decision())
+        port.failure = KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, "full")
+        with pytest.raises(KafkaError) as refused:
+            commit(shard, 6)
+        assert refused.value.code is KafkaCode.NOT_COORDINATOR
+        with pytest.raises(KafkaError) as sent_away:
+            await waiting
+        assert sent_away.value.code is KafkaCode.NOT_COORDINATOR
+        assert failed == [shard]
+        assert shard.status is ShardStatus.LOADING
+        port.failure = None
+        await shard.load()
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
+def test_a_sync_that_fails_withholds_the_reply() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        port.is_synced_at_once = False
+        writing = commit(shard, 5)
+        port.sync(OSError("broken"))
+        with pytest.raises(KafkaError) as refused:
+            await writing
+        assert refused.value.code is KafkaCode.NOT_COORDINATOR
+        with pytest.raises(KafkaError):
+            fetch(shard)
+
+    asyncio.run(main())
+
+
+def test_a_reply_to_someone_who_has_gone_is_dropped() -> None:
+    async def main() -> None:
+        shard = await loaded(MemoryPort())
+        tickets: list[Ticket] = []
+
+        def wait(state: ShardState, env: Env) -> Decision[str]:
+            tickets.append(env.ticket)
+            return Decision()
+
+        waiting: Any = shard.submit("g", wait)
+        waiting.cancel()
+        shard.run("g", lambda state, env: Decision(replies=[(tickets[0], "late")]))
+        assert waiting.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_cannot_be_read_is_passed_over() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        commit(await loaded(port), 5)
+        port.batches.insert(0, [(b"\x00\x01broken", b"x")])
+        shard = await loaded(port)
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
+def test_only_a_huge_decision_is_split() -> None:
+    small = [(b"k", b"v")] * 10
+    assert list(split_batches(small)) == [small]
+    large = [(b"k", bytes(BATCH_BYTES_MAX // 3))] * 7
+    parts = list(split_batches(large))
+    assert [len(part) for part in parts] == [2, 2, 2, 1]
