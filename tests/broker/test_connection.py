@@ -25,6 +25,7 @@ class Host:
         self.frame_bytes_max = 1 << 20
         self.memory = RequestMemory(request_bytes_max)
         self.seen: list[bytes] = []
+        self.has_one_client = True
         self.waits: dict[bytes, asyncio.Future[None]] = {}
         self.forgotten: list[Connection] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -45,6 +46,9 @@ class Host:
     async def _later(self, body: bytes) -> Pieces:
         await self.waits[body]
         return [frame(body)]
+
+    def is_alone(self, connection: Connection) -> bool:
+        return self.has_one_client
 
     def forget(self, connection: Connection) -> None:
         self.forgotten.append(connection)
@@ -100,10 +104,12 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
+@pytest.mark.parametrize("has_one_client", [True, False])
 @pytest.mark.parametrize("chunk", [1, 3, 4, 5, 11, 12, 13, 100, 10_000])
-def test_frames_come_out_whole_whatever_the_chunks(chunk: int) -> None:
+def test_frames_come_out_whole_whatever_the_chunks(chunk: int, has_one_client: bool) -> None:
     async def test() -> None:
         host = Host()
+        host.has_one_client = has_one_client
         client = Client(host)
         bodies = [bytes([65 + i]) * size for i, size in enumerate((8, 20, 8, 3000, 9, 70_000, 8))]
         stream = b"".join(frame(body) for body in bodies)

@@ -33,6 +33,11 @@ IN_FLIGHT_MAX: Final = 512
 # A client that does not read its replies stops being read itself beyond this.
 OUTPUT_BYTES_MAX: Final = 64 << 20
 
+_GOES_ON_WHEN_WRITABLE: Final = (Sent.SOCKET_FULL, Sent.TURN_OVER)
+# A frame that did not come whole gets memory for this much, and then for four times what
+# it has, as far as its size goes.
+_PARTIAL_BYTES_MIN: Final = 1 << 17
+
 _SIZE = struct.Struct(">i")
 
 Pieces = list[object]
@@ -66,6 +71,10 @@ class Host(Protocol):
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
     def forget(self, connection: "Connection") -> None: ...
+    def is_alone(self, connection: "Connection") -> bool:
+        """Has no other connection received anything just now?"""
+        ...
+
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
     def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]": ...
 
@@ -73,7 +82,9 @@ class Host(Protocol):
 class Connection:
     __slots__ = (
         "_gates",
+        "_has_writer",
         "_host",
+        "_is_receiving",
         "_loop",
         "_output",
         "_partial",
@@ -114,7 +125,9 @@ class Connection:
         self._gates = 0
         self._reserved_bytes = 0
         self._waits_for_memory = False
+        self._is_receiving = False
         self._wants_write = False
+        self._has_writer = False
         self._warming = False
         self.is_closed = False
         self.is_reading = True
@@ -127,8 +140,11 @@ class Connection:
     # -- receiving ------------------------------------------------------------------
 
     def _on_readable(self) -> None:
+        self._is_receiving = True
         try:
             self._receive()
+            if self._wants_write and not self._has_writer and not self.is_closed:
+                self._flush_after_receiving()
         except (BlockingIOError, InterruptedError):
             return
         except ConnectionError:
@@ -141,6 +157,17 @@ class Connection:
             # A bug in one handler must not take the other clients' node down.
             log.exception("closing %s: request failed", self.peer)
             self.close()
+        finally:
+            self._is_receiving = False
+
+    def _flush_after_receiving(self) -> None:
+        """Send the replies to all frames that came together, in one go."""
+        # Alone, another turn of the loop would cost a fifth of a small request. Among many,
+        # sending last is cheaper: the first send wakes a client, which then wants a core.
+        if self._host.is_alone(self):
+            self._flush()
+        else:
+            self._loop.call_soon(self._flush)
 
     def _receive(self) -> None:
         self.received_at = self._loop.time()
@@ -194,7 +221,7 @@ class Connection:
             return
         if have < wanted:
             # Memory grows with what has arrived, not with what the frame claims.
-            room = min(wanted, max(2 * have, 65536))
+            room = min(wanted, max(4 * have, _PARTIAL_BYTES_MIN))
             if len(partial) < room:
                 partial.extend(bytes(room - len(partial)))
             with memoryview(partial) as view:
@@ -333,10 +360,12 @@ class Connection:
         for piece in pieces:
             output.push(piece)
         if was_empty and not self._wants_write:
-            # At the end of this turn of the loop: replies to pipelined requests gather.
             self._wants_write = True
-            self.sent_at = self._loop.time()
-            self._loop.call_soon(self._flush)
+            self.sent_at = self.received_at
+            if not self._is_receiving:
+                # At the end of this turn: replies that became ready together gather.
+                self.sent_at = self._loop.time()
+                self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         if self.is_closed or self._warming:
@@ -350,15 +379,21 @@ class Connection:
             return
         self.sent_at = self._loop.time()
         if sent is Sent.EVERYTHING:
-            self._loop.remove_writer(self.sock.fileno())
             self._wants_write = False
         elif sent is Sent.COLD:
             self._warming = True
-            self._loop.remove_writer(self.sock.fileno())
             self._host.spawn(self._warm())
-        else:
-            self._loop.add_writer(self.sock.fileno(), self._flush)
+        self._watch_writable(sent in _GOES_ON_WHEN_WRITABLE)
         self._resume()
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted == self._has_writer:
+            return
+        self._has_writer = wanted
+        if wanted:
+            self._loop.add_writer(self.sock.fileno(), self._flush)
+        else:
+            self._loop.remove_writer(self.sock.fileno())
 
     async def _warm(self) -> None:
         output = self._output

@@ -26,6 +26,8 @@ SEND_STALL_SECONDS_MAX: Final = 30.0
 # A large frame over a slow line gets more time, as long as it comes at this pace.
 SLOWEST_BYTES_PER_SECOND: Final = 10_000
 SWEEP_SECONDS: Final = 1.0
+# Connections that receive within this time of each other are served in one turn of the loop.
+ALONE_SECONDS: Final = 0.0002
 # Out of descriptors: accepting again at once would only spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
 
@@ -60,6 +62,8 @@ class Server:
         self.memory = RequestMemory(limits.request_bytes_max)
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []
+        self._last_received: Connection | None = None
+        self._last_received_at = 0.0
         self._per_ip: Counter[str] = Counter()
         self._listening: list[tuple[socket.socket, str]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,7 +155,15 @@ class Server:
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
         return self._dispatch(connection, frame)
 
+    def is_alone(self, connection: Connection) -> bool:
+        now = connection.received_at
+        is_alone = connection is self._last_received or now - self._last_received_at > ALONE_SECONDS
+        self._last_received, self._last_received_at = connection, now
+        return is_alone
+
     def forget(self, connection: Connection) -> None:
+        if connection is self._last_received:
+            self._last_received = None
         self.connections.discard(connection)
         ip = connection.peer.rpartition(":")[0]
         self._per_ip[ip] -= 1
