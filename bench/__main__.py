@@ -32,6 +32,7 @@ PARTS = [
     "growth",
     "recovery",
     "partitions",
+    "transactions",
 ]
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
