@@ -15,8 +15,11 @@ from tests.interop.clients.transactional import (
     KafkaPythonTransactions,
     TransactionalProducer,
 )
+from tests.support.apache_kafka import dump_log_segments
+from tests.support.jars import classpath
 from tests.support.java_client import JavaClient
 from tests.support.node import MillstreamNode
+from tests.support.tools import require, run_checked
 
 NewProducer = Callable[[str], TransactionalProducer]
 
@@ -181,3 +184,37 @@ def test_javas_tools_see_transactions_and_end_them(
     assert java.call("producers", topic=name)["starts"] == [-1]
     assert read(bootstrap, name) == []
     producer.close()
+
+
+def test_kafka_reads_our_transaction_records_and_our_files(tmp_path: Path, name: str) -> None:
+    data_dir = tmp_path / "data"
+    options = ("--set", "transaction.state.log.num.partitions=1")
+    with MillstreamNode(data_dir, *options) as node:
+        create(node.bootstrap, name)
+        producer = ConfluentTransactions(node.bootstrap, name)
+        for number in range(3):
+            producer.begin()
+            producer.send(name, [b"%d" % number])
+            if number == 1:
+                producer.abort()
+            else:
+                producer.commit()
+    told = run_checked(
+        [
+            *(require("java"), "-Xmx256m", "-cp", classpath()),
+            "org.apache.kafka.tools.DumpLogSegments",
+            *("--transaction-log-decoder", "--files"),
+            str(data_dir / "__transaction_state-0" / f"{0:020}.log"),
+        ],
+        timeout_seconds=120,
+    )
+    assert f'"transactionalId":"{name}"' in told
+    # Ongoing, then both ways to an end.
+    for status in (0, 1, 2, 4, 3, 5):
+        assert f'"transactionStatus":{status},' in told
+    folder = data_dir / f"{name}-0"
+    files = [path for path in folder.iterdir() if path.suffix in (".log", ".txnindex", ".snapshot")]
+    shown = dump_log_segments(files, index_sanity=True)
+    assert shown.count("endTxnMarker: COMMIT") == 2
+    assert shown.count("endTxnMarker: ABORT") == 1
+    assert "firstOffset: 2" in shown or "firstOffset=2" in shown
