@@ -1,0 +1,221 @@
+"""kill -9 of the node while offsets are committed and a group rebalances, again and again.
+
+An acknowledged commit is a promise: after every kill each partition's committed offset is
+at least the last that was acknowledged, and at most the last that was sent. The members of
+the rebalancing group live through the kills, and share all partitions again afterwards.
+"""
+
+import contextlib
+import random
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millstream.errors import KafkaCode
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.faults.kills import Round
+from tests.interop.groups.crowd import Crowd
+from tests.support.node import MillstreamNode
+from tests.support.raw_client import RawClient
+
+TOPIC = "kept"
+PARTITIONS = 6
+COMMITS_PER_ROUND_MIN = 300
+_SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
+_REJOIN = {
+    KafkaCode.UNKNOWN_MEMBER_ID,
+    KafkaCode.ILLEGAL_GENERATION,
+    KafkaCode.REBALANCE_IN_PROGRESS,
+}
+_TRY_AGAIN = {KafkaCode.NOT_COORDINATOR, KafkaCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+@dataclass
+class Committed:
+    """By partition: the last offset sent, and the last acknowledged."""
+
+    sent: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    count: int = 0
+
+
+class Committer:
+    """Commits ever larger offsets for one group, through every outage."""
+
+    def __init__(self, bootstrap: str, group: str, *, is_member: bool) -> None:
+        self.group = group
+        self.committed = Committed()
+        self._bootstrap = bootstrap
+        self._is_member = is_member
+        self._member_id, self._generation = "", -1
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=group, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        offset = 0
+        while not self._stop.is_set():
+            # An outage: the node is on its way back.
+            with contextlib.suppress(OSError), RawClient(self._bootstrap) as client:
+                ask_coordinator(client, self.group)
+                while not self._stop.is_set():
+                    offset += 1
+                    self._commit(client, offset % PARTITIONS, offset)
+
+    def _commit(self, client: RawClient, partition: int, offset: int) -> None:
+        if self._is_member and self._generation < 0:
+            self._join(client)
+        self.committed.sent[partition] = offset
+        answer = client.ask(
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id=self.group,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            group_instance_id=None,
+            topics=[Struct(name=TOPIC, partitions=[_position(partition, offset)])],
+        )
+        code = KafkaCode(answer.topics[0].partitions[0].error_code)
+        if code is KafkaCode.NONE:
+            self.committed.acknowledged[partition] = offset
+            self.committed.count += 1
+        elif code in _REJOIN and self._is_member:
+            self._member_id, self._generation = "", -1
+        else:
+            assert code in _TRY_AGAIN, code
+
+    def _join(self, client: RawClient) -> None:
+        joined = client.ask(
+            ApiKey.JOIN_GROUP,
+            3,
+            group_id=self.group,
+            session_timeout_ms=6_000,
+            rebalance_timeout_ms=1_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[Struct(name="range", metadata=_SUBSCRIPTION)],
+        )
+        if joined.error_code != KafkaCode.NONE:
+            return
+        synced = client.ask(
+            ApiKey.SYNC_GROUP,
+            3,
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            assignments=[],
+        )
+        if synced.error_code == KafkaCode.NONE:
+            self._member_id, self._generation = joined.member_id, joined.generation_id
+
+
+def _position(partition: int, offset: int) -> Struct:
+    return Struct(
+        partition_index=partition,
+        committed_offset=offset,
+        committed_leader_epoch=-1,
+        committed_metadata=str(offset),
+    )
+
+
+def ask_coordinator(client: RawClient, group: str) -> None:
+    client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])
+
+
+def problems(bootstrap: str, committer: Committer) -> list[str]:
+    """What the node says now against what it has promised; nobody commits meanwhile."""
+    with RawClient(bootstrap) as client:
+        ask_coordinator(client, committer.group)
+        row = Struct(group_id=committer.group, topics=None)
+        while True:
+            answer = client.ask(ApiKey.OFFSET_FETCH, 8, groups=[row], require_stable=False).groups[
+                0
+            ]
+            if answer.error_code not in _TRY_AGAIN:
+                break
+    assert answer.error_code == KafkaCode.NONE
+    found = {
+        one.partition_index: one.committed_offset
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+    bad = []
+    for partition, promised in committer.committed.acknowledged.items():
+        now = found.get(partition, -1)
+        if not promised <= now <= committer.committed.sent[partition]:
+            bad.append(
+                f"{committer.group}-{partition}: {promised} was acknowledged, {now} is there"
+            )
+    return bad
+
+
+def group_kill_rounds(data_dir: Path, seeds: list[int], kind: str) -> Iterator[Round]:
+    node = MillstreamNode(
+        data_dir,
+        *("--set", "offsets.topic.num.partitions=4", "--set", "group.min.session.timeout.ms=1000"),
+    )
+    with contextlib.ExitStack() as stack:
+        node.start()
+        stack.callback(lambda: node.kill())
+        node.fix_port()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+            created.result(20)
+        crowd = stack.enter_context(Crowd(node.bootstrap, "crowd", TOPIC, PARTITIONS))
+        crowd.start(kind, 2)
+        crowd.wait_until_shared()
+        for seed in seeds:
+            yield _round(node, crowd, kind, seed)
+
+
+def _round(node: MillstreamNode, crowd: Crowd, kind: str, seed: int) -> Round:
+    chance = random.Random(seed)
+    committers = [
+        Committer(
+            node.bootstrap,
+            f"{'members' if number % 2 else 'alone'}-{seed}-{number}",
+            is_member=number % 2 == 1,
+        )
+        for number in range(6)
+    ]
+    _wait_until_committed(committers, COMMITS_PER_ROUND_MIN)
+    # A member that comes and one that goes: the kill falls somewhere into the rebalance.
+    joining = crowd.start(kind, 1)
+    time.sleep(chance.random() * 0.5)
+    pid = node.pid
+    node.kill()
+    node.start()
+    reached = sum(committer.committed.count for committer in committers)
+    _wait_until_committed(committers, reached + 50)
+    for committer in committers:
+        committer.stop()
+    bad = [each for committer in committers for each in problems(node.bootstrap, committer)]
+    crowd.wait_until_shared(60)
+    joining.stop()
+    crowd.processes.remove(joining)
+    crowd.wait_until_shared(60)
+    bad += crowd.ledger.overlaps()
+    return Round(
+        seed=seed,
+        acknowledged=sum(committer.committed.count for committer in committers),
+        fault=f"SIGKILL of {pid} while a member joined",
+        problems=bad,
+    )
+
+
+def _wait_until_committed(committers: list[Committer], count: int) -> None:
+    end = time.monotonic() + 60
+    while sum(committer.committed.count for committer in committers) < count:
+        assert time.monotonic() < end, "commits are not acknowledged"
+        time.sleep(0.005)
