@@ -15,6 +15,7 @@ from millstream.storage.log import Log
 from millstream.storage.planning import plan_round
 from millstream.storage.recovery import Circumstances
 from millstream.storage.swapping import begin_swap, discard, replaced_segments
+from millstream.storage.values import CorruptLog
 from tests.storage.cleaning_logs import (
     CONFIG,
     LIMITS,
@@ -194,3 +195,45 @@ class TestChangedLogs:
         discard(disk, DIRECTORY)
         assert not [path for path in disk.paths() if path.endswith((".cleaned", ".swap"))]
         assert content(open_log(disk, CONFIG, CRASHED)) == content(log)
+
+
+class TestSwapsOfKafkas:
+    """Kafka renames the log before its indexes."""
+
+    def begun(self) -> tuple[MemoryFileSystem, Content, Content]:
+        """A begun swap of one segment; the contents before and after."""
+        disk, log = new_log()
+        fill(log, 20)
+        before = content(log)
+        planned = plan_round(log, LIMITS, cleaned_offset=None, now_ms=NOW_MS)
+        assert planned is not None
+        cleaned = next(clean(planned, disk, moved=lambda size: None))
+        begin_swap(log, cleaned)
+        swapped = bytes(disk.data(f"{DIRECTORY}/{0:020d}.log.swap"))
+        end = before[len(cleaned.replaced_offsets) :]
+        return disk, before, [(0, swapped), *end]
+
+    def test_a_log_whose_indexes_have_their_old_names_does_not_count(self) -> None:
+        disk, before, _ = self.begun()
+        disk.rename(f"{DIRECTORY}/{0:020d}.index.swap", f"{DIRECTORY}/{0:020d}.index.cleaned")
+        assert content(open_log(disk, CONFIG, CRASHED)) == before
+
+    def test_a_log_without_indexes_counts(self) -> None:
+        disk, _, after = self.begun()
+        for suffix in ("index", "timeindex"):
+            disk.remove(f"{DIRECTORY}/{0:020d}.{suffix}.swap")
+        assert content(open_log(disk, CONFIG, CRASHED)) == after
+
+    def test_indexes_without_a_log_are_removed(self) -> None:
+        disk, before, _ = self.begun()
+        disk.remove(f"{DIRECTORY}/{0:020d}.log.swap")
+        assert content(open_log(disk, CONFIG, CRASHED)) == before
+        assert not [path for path in disk.paths() if path.endswith(".swap")]
+
+    def test_a_damaged_swap_is_for_a_person_to_decide(self) -> None:
+        disk, _, _ = self.begun()
+        del disk.data(f"{DIRECTORY}/{0:020d}.log.swap")[30:]
+        names = disk.paths()
+        with pytest.raises(CorruptLog, match="swap"):
+            open_log(disk, CONFIG, CRASHED)
+        assert disk.paths() == names

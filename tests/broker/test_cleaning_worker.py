@@ -1,0 +1,116 @@
+"""The throttle of a round, and the child process that runs the Python loops."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from millstream.broker import cleaning_worker
+from millstream.broker.cleaning_worker import Stopped, Throttle, run_round
+from millstream.model import TopicPartition
+from millstream.records.columns import COMPILED, PURE, Implementation
+from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
+from millstream.storage.files import DescriptorCache, OsFileSystem
+from millstream.storage.log import Log
+from millstream.storage.planning import plan_round
+from millstream.storage.recovery import recover_log
+from tests.storage.cleaning_logs import CONFIG, LIMITS, fill
+from tests.storage.logs import CLEAN, NOW_MS
+
+BOTH = [pytest.param(PURE, id="pure"), pytest.param(COMPILED, id="compiled")]
+NO_LIMIT = 1e15
+
+
+def filled_log(directory: Path) -> Log:
+    directory.mkdir()
+    log = recover_log(
+        str(directory),
+        TopicPartition("t", 0),
+        CONFIG,
+        CLEAN,
+        cache=DescriptorCache(OsFileSystem(), 100),
+        device=1,
+        report=print,
+    )
+    fill(log, 30)
+    log.finish()
+    return log
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Round:
+    log = filled_log(tmp_path / "t-0")
+    found = plan_round(log, LIMITS, cleaned_offset=None, now_ms=NOW_MS)
+    log.close()
+    assert found is not None
+    return found
+
+
+async def collect(what: Round, throttle: Throttle) -> list[CleanedSegment]:
+    return [segment async for segment in run_round(what, throttle)]
+
+
+def test_a_throttle_keeps_to_its_rate() -> None:
+    throttle = Throttle(1_000_000)
+    began = time.monotonic()
+    for _ in range(5):
+        throttle(10_000)
+    assert time.monotonic() - began >= 0.045
+    assert throttle.moved_bytes == 50_000
+
+
+def test_a_throttle_ends_a_round_at_once() -> None:
+    throttle = Throttle(1)
+    throttle.stop()
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        throttle(1 << 30)
+    assert time.monotonic() - began < 5
+
+
+def test_thread_and_child_write_the_same_files(
+    planned: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for implementation in (COMPILED, PURE):
+        monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+        segments = asyncio.run(collect(planned, Throttle(NO_LIMIT)))
+        files = sorted(Path(planned.directory).glob("*.cleaned"))
+        written.append((segments, {file.name: file.read_bytes() for file in files}))
+    assert len(written[0][0]) > 1
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("implementation", BOTH)
+def test_damage_and_missing_files_are_told(
+    planned: Round, implementation: Implementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+    path = Path(planned.directory) / f"{planned.spans[1].base_offset:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CannotClean, match=path.name):
+        asyncio.run(collect(planned, Throttle(NO_LIMIT)))
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(collect(planned, Throttle(NO_LIMIT)))
+
+
+@pytest.mark.parametrize("implementation", BOTH)
+def test_a_round_that_is_left_early_ends(
+    planned: Round, implementation: Implementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+
+    async def first_only() -> CleanedSegment:
+        segments = run_round(planned, Throttle(NO_LIMIT))
+        async for segment in segments:
+            await segments.aclose()
+            return segment
+        raise AssertionError("the round is empty")
+
+    assert asyncio.run(first_only()).base_offset == 0
+    # The second segment was never asked for.
+    assert len(list(Path(planned.directory).glob("*.log.cleaned"))) <= 2
