@@ -8,7 +8,7 @@ one call without the GIL, so that a thread can work beside the event loop; batch
 need a decision or a codec stop them, and the caller does those one by one.
 
 Keys are held as SipHash-2-4 with 128 bits under a random key: nobody who does not know
-the key can make two keys meet, and by chance 2^32 keys meet with odds of 1 in 2^64.
+the key can make two keys meet, and by chance 2^32 keys meet with odds of 1 in 2^65.
 
 Bytes come from files and from strangers: nothing is read before it is known to be there.
 """
