@@ -157,16 +157,23 @@ class JavaTransactions:
 
     _ids = itertools.count()
 
-    def __init__(self, java: JavaClient, transactional_id: str) -> None:
+    def __init__(
+        self, java: JavaClient, transactional_id: str, *, request_timeout_ms: int = 10_000
+    ) -> None:
         self._java = java
         self._transactional_id = transactional_id
+        self._request_timeout_ms = request_timeout_ms
         self._id = f"p{next(self._ids)}"
 
     def _call(self, command: str, **arguments: Any) -> None:
         self._java.call(command, id=self._id, **arguments)
 
     def begin(self) -> None:
-        self._call("begin", transactional_id=self._transactional_id)
+        self._call(
+            "begin",
+            transactional_id=self._transactional_id,
+            request_timeout_ms=self._request_timeout_ms,
+        )
 
     def send(self, topic: str, values: Sequence[bytes]) -> None:
         self._call("send", topic=topic, values=[encode_bytes(value) for value in values])

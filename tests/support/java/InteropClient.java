@@ -173,7 +173,8 @@ public final class InteropClient {
         switch (command.get("command").asText()) {
             case "begin" -> {
                 if (producer == null) {
-                    producer = transactionalProducer(command.get("transactional_id").asText());
+                    producer = transactionalProducer(
+                        command.get("transactional_id").asText(), command.get("request_timeout_ms").asText());
                     producers.put(id, producer);
                     producer.initTransactions();
                 }
@@ -200,12 +201,12 @@ public final class InteropClient {
         }
     }
 
-    private KafkaProducer<byte[], byte[]> transactionalProducer(String transactionalId) {
+    private KafkaProducer<byte[], byte[]> transactionalProducer(String transactionalId, String requestTimeoutMs) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("transactional.id", transactionalId);
         settings.put("delivery.timeout.ms", "20000");
-        settings.put("request.timeout.ms", "10000");
+        settings.put("request.timeout.ms", requestTimeoutMs);
         settings.put("max.block.ms", "20000");
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
