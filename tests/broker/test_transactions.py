@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.broker.transactions import TransactionCoordinator
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
@@ -418,6 +419,29 @@ def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert producer.produce(b"after") is NONE
         assert producer.end() is NONE
         assert values_read(client, "t") == [b"before", b"after"]
+
+
+def test_a_partition_that_cannot_take_its_marker_does_not_hold_back_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    monkeypatch.setattr("millstream.broker.transactions.MARKER_RETRY_SECONDS", 0.01)
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        producer = RawProducer(client, "mill", "t")
+        producer.take_over()
+        assert producer.produce(b"x") is NONE
+        with monkeypatch.context() as patched:
+            patched.setattr(Partition, "append_marker", full)
+            assert producer.end() is NONE
+            assert producer.produce(b"y") is KafkaCode.CONCURRENT_TRANSACTIONS
+            assert values_read(client, "t") == []
+        wait_until(lambda: values_read(client, "t") == [b"x"], "the marker is written after all")
+        wait_until(lambda: producer.produce(b"y") is NONE, "the transaction is complete")
 
 
 # -- one commit for many producers ---------------------------------------------------------

@@ -161,3 +161,13 @@ def test_truncation_opens_a_transaction_again() -> None:
     log.truncate_to(marker_offset)
     assert log.last_stable_offset == 0
     assert list(log.segments[0].aborted) == []
+
+
+def test_the_last_stable_offset_is_never_before_the_log_start() -> None:
+    log = open_log(MemoryFileSystem())
+    write(log, 1)
+    append(log, batch(5))
+    log.delete_records_before(4)
+    assert log.last_stable_offset == 4
+    end(log, 1, ControlType.COMMIT)
+    assert log.last_stable_offset == log.high_watermark

@@ -27,6 +27,7 @@ from millstream.coordinators.transaction_state import (
     PREPARED,
     Status,
     TransactionEnv,
+    TransactionSettings,
     TransactionsState,
 )
 from millstream.errors import KafkaCode, KafkaError
@@ -49,6 +50,8 @@ class TransactionCoordinator:
         self._broker = broker
         self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)
         self.shards.on_committed = self._write_markers
+        self._settings = TransactionSettings()
+        self._settings_of: object = None
 
     def start(self) -> None:
         self.shards.start()
@@ -81,10 +84,13 @@ class TransactionCoordinator:
 
     def _env(self, ticket: Ticket) -> TransactionEnv:
         broker = self._broker
+        if self._settings_of is not broker.config:
+            self._settings = transaction_settings(broker.config)
+            self._settings_of = broker.config
         return TransactionEnv(
             broker.clock.now_ms(),
             int(broker.clock.monotonic() * 1000),
-            transaction_settings(broker.config),
+            self._settings,
             ticket,
             broker.producer_ids.take,
         )
@@ -171,7 +177,7 @@ class TransactionCoordinator:
                 except KafkaError as error:
                     if error.code is not KafkaCode.INVALID_PRODUCER_EPOCH:
                         log.warning("no marker yet for %s-%d: %s", topic, index, error)
-                        self.shards.spawn(self._write_markers_later(shard, transactional_id))
+                        self._put_off(shard, transactional_id)
                         return
                     # A newer producer has been there: nothing of this one is open.
                     continue
@@ -231,9 +237,17 @@ class TransactionCoordinator:
         except KafkaError as error:
             # A deleted topic is tried again without it; a dead disk is for the next start.
             log.warning("markers of %s are not safe: %s", transactional_id, error)
-            await self._write_markers_later(shard, transactional_id)
+            self._put_off(shard, transactional_id)
             return
         self._complete(shard, transactional_id, prepared)
+
+    def _put_off(self, shard: TransactionShard, transactional_id: str) -> None:
+        self.shards.run(
+            shard,
+            shard_name(transactional_id),
+            lambda state, env: decisions.answer_waiting(state, transactional_id),
+        )
+        self.shards.spawn(self._write_markers_later(shard, transactional_id))
 
     async def _write_markers_later(self, shard: TransactionShard, transactional_id: str) -> None:
         await asyncio.sleep(MARKER_RETRY_SECONDS)

@@ -281,6 +281,15 @@ def prepare(
     )
 
 
+def answer_waiting(state: TransactionsState, transactional_id: str) -> Decision[None]:
+    """A partition cannot take its marker now. What was decided stands, and can be told."""
+    transaction = state.transactions.get(transactional_id)
+    if transaction is None:
+        return Decision()
+    waiting, transaction.waiting = transaction.waiting, []
+    return Decision(replies=[(ticket, reply) for ticket, reply in waiting])
+
+
 def markers_are_written(
     state: TransactionsState,
     transactional_id: str,

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import TimestampType, TopicId, TopicPartition
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
 from millstream.records.control import EndTransactionMarker, build_end_marker
@@ -110,7 +110,10 @@ class Log:
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided; readers of committed records stop here."""
         first_open = self.producers.first_open_offset()
-        return self.high_watermark if first_open is None else min(first_open, self.high_watermark)
+        if first_open is None:
+            return self.high_watermark
+        # The beginning of a transaction may be deleted before it ends.
+        return max(min(first_open, self.high_watermark), self.log_start_offset)
 
     # Appending
 
@@ -475,7 +478,13 @@ class Log:
         if expired == 0:
             return []
         if expired == len(self.segments):
-            self._roll_at(self.next_offset, now_ms)
+            try:
+                self._roll_at(self.next_offset, now_ms)
+            except NoSpace:
+                # The full disk is why the others have to go all the more.
+                expired -= 1
+                if expired == 0:
+                    raise
         removed = self.segments[:expired]
         self._remove_segments(removed, now_ms)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
