@@ -483,3 +483,19 @@ def test_an_unreadable_disk_condemns_the_directory(disk: MemoryFileSystem) -> No
     disk.open_error = errno.EIO
     with pytest.raises(LogDirFailed):
         log.read(0, max_bytes=1, upto_offset=1, at_least_one=True)
+
+
+def test_retention_on_a_full_disk_removes_what_needs_no_room() -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk, LogConfig(segment_bytes=200, retention_ms=1000))
+    for _ in range(5):
+        append(log, batch(1, value=b"x" * 100))
+    count = len(log.segments)
+    assert count > 1
+    disk.free_bytes = 0
+    assert len(log.apply_retention(NOW_MS + 9999)) == count - 1
+    with pytest.raises(NoSpace):
+        log.apply_retention(NOW_MS + 9999)
+    disk.free_bytes = None
+    assert len(log.apply_retention(NOW_MS + 9999)) == 1
+    assert log.log_start_offset == log.next_offset == 5

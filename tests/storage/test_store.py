@@ -11,6 +11,7 @@ from millstream.model import TopicPartition
 from millstream.storage.checkpoints import parse_offsets, parse_properties
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import LogConfig
+from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
 from millstream.storage.syncing import sync
 from tests.storage.logs import NOW_MS, append, batch
@@ -358,3 +359,36 @@ def test_a_full_disk_at_creation_leaves_nothing_behind() -> None:
     assert not [path for path in disk.paths() if "orders" in path]
     disk.free_bytes = None
     assert append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1)) == 0
+
+
+def test_checkpoints_that_find_no_room_are_no_disk_failure() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    disk.free_bytes = 0
+    with pytest.raises(NoSpace):
+        store.write_checkpoints()
+    disk.free_bytes = None
+    store.write_checkpoints()
+
+
+def test_a_start_that_finds_no_room_is_refused_with_one_line() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    store.close(clean=False)
+    disk.free_bytes = 0
+    with pytest.raises(StartError, match=r"cannot load data directory /data: .*No space left"):
+        open_store(disk)
+    disk.free_bytes = None
+    assert open_store(disk).logs[FIRST].next_offset == 1
+
+
+def test_a_damaged_meta_properties_is_refused_with_one_line() -> None:
+    disk = MemoryFileSystem()
+    open_store(disk).close(clean=True)
+    disk.data("/data/meta.properties")[:] = b"\xff\xfe"
+    with pytest.raises(StartError, match=r"/data/meta.properties is damaged"):
+        open_store(disk)
+    with pytest.raises(StartError, match=r"/data/meta.properties is damaged"):
+        stored_node_id(disk, "/data")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.consumed import delete_consumed
+from millstream.errors import LogDirFailed, NoSpace
+from millstream.replication.partition import Partition
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -24,27 +26,36 @@ async def keep_house(broker: "Broker") -> None:
             _every(
                 lambda: broker.config.int("log.retention.check.interval.ms") / 1000,
                 lambda: apply_retention(broker),
+                broker.fail_disk,
             )
         )
         group.create_task(
             _every(
                 lambda: broker.config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
                 lambda: checkpoint(broker),
+                broker.fail_disk,
             )
         )
-        group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(broker)))
+        group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(broker), broker.fail_disk))
 
 
 async def _every(
-    seconds: Callable[[], float], step: Callable[[], Coroutine[Any, Any, None]]
+    seconds: Callable[[], float],
+    step: Callable[[], Coroutine[Any, Any, None]],
+    on_disk_failure: Callable[[str], None],
 ) -> None:
     while True:
         await asyncio.sleep(seconds())
         try:
             await step()
-        except OSError as error:
+        except (OSError, NoSpace) as error:
             # The next round tries again; a dead disk is found by whoever writes to it.
             log.warning("housekeeping failed: %s", error)
+        except LogDirFailed as error:
+            on_disk_failure(str(error))
+        except Exception:
+            # A bug in one round must not end all of them: without retention the disk fills.
+            log.exception("housekeeping failed")
 
 
 async def apply_retention(broker: "Broker") -> None:
@@ -53,11 +64,20 @@ async def apply_retention(broker: "Broker") -> None:
     has_removed = await delete_consumed(broker)
     for count, partition in enumerate(list(broker.partitions), start=1):
         if partition.offline_reason is None:
-            has_removed |= bool(partition.log.apply_retention(now_ms))
+            has_removed |= _apply_to_one(partition, now_ms)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)
     if has_removed:
         await broker.checkpoint()
+
+
+def _apply_to_one(partition: Partition, now_ms: int) -> bool:
+    try:
+        return bool(partition.log.apply_retention(now_ms))
+    except NoSpace as error:
+        # Others may have something to remove that makes room.
+        log.warning("retention of %s waits for room: %s", partition.topic_partition, error)
+        return False
 
 
 async def checkpoint(broker: "Broker") -> None:

@@ -24,7 +24,7 @@ def read_or_make_meta(
     """What the file says, or what it will say. Raises StartError when it is not ours."""
     path = f"{directory}/{layout.META_FILE}"
     data = read_file(file_system, path)
-    values = parse_properties(data) if data is not None else {}
+    values = _parse(data, path)
     if data is not None and values.get("version") not in ("0", "1"):
         raise StartError(f"{path} has version {values.get('version')!r}, known are 0 and 1")
     found_id = values.get("node.id", values.get("broker.id"))
@@ -55,10 +55,17 @@ def read_or_make_meta(
 
 def stored_node_id(file_system: FileSystem, directory: str) -> int | None:
     """The node that a directory belongs to; None when it is nobody's yet."""
-    data = read_file(file_system, f"{directory}/{layout.META_FILE}")
-    values = parse_properties(data) if data is not None else {}
+    path = f"{directory}/{layout.META_FILE}"
+    values = _parse(read_file(file_system, path), path)
     found = values.get("node.id", values.get("broker.id", ""))
     return int(found) if found.isdigit() else None
+
+
+def _parse(data: bytes | None, path: str) -> dict[str, str]:
+    try:
+        return {} if data is None else parse_properties(data)
+    except ValueError as error:
+        raise StartError(f"{path} is damaged ({error}); restore it from a backup") from error
 
 
 def write_meta(file_system: FileSystem, directory: str, meta: DirectoryMeta) -> None:

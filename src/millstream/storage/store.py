@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from millstream.errors import KafkaError, LogDirFailed, StartError
+from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
 from millstream.storage.checkpoints import (
@@ -99,6 +99,9 @@ class LogStore:
             )
             store._start(meta, configs)
         except OSError as error:
+            file_system.close(lock)
+            raise StartError(f"cannot load data directory {path}: {error}") from error
+        except (LogDirFailed, NoSpace) as error:
             file_system.close(lock)
             raise StartError(f"cannot load data directory {path}: {error}") from error
         except StartError:
@@ -303,7 +306,7 @@ class LogStore:
     # Checkpoints and stopping
 
     def write_checkpoints(self) -> None:
-        """Recovery points, high watermarks and log starts. Raises LogDirFailed."""
+        """Recovery points, high watermarks and log starts. Raises LogDirFailed or NoSpace."""
         self.checkpoints()()
 
     def checkpoints(self) -> Callable[[], None]:
@@ -339,9 +342,7 @@ class LogStore:
                         path = self._path(name)
                         write_offsets(self._file_system, path, offsets, number=number)
             except OSError as error:
-                raise LogDirFailed(
-                    f"cannot write checkpoints in {self.directory}: {error}"
-                ) from error
+                raise storage_failure(error, f"checkpoints in {self.directory}") from error
             if number == self._checkpoints:
                 self._checkpointed = named
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from millstream.broker.request import Request
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
 from millstream.wire.messages import Struct
 
@@ -24,8 +24,22 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         ]
     )
     # What was deleted must not come back after a crash.
-    await broker.checkpoint()
+    try:
+        await broker.checkpoint()
+    except NoSpace:
+        _refuse(answer)
+    if broker.disk_failure is not None:
+        _refuse(answer)
     return answer
+
+
+def _refuse(answer: Struct) -> None:
+    """Nothing was written down, so nothing is promised."""
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code == KafkaCode.NONE:
+                partition.error_code = KafkaCode.KAFKA_STORAGE_ERROR
+                partition.low_watermark = -1
 
 
 def _delete(broker: "Broker", topic: str, wanted: Struct) -> Struct:
