@@ -1,5 +1,7 @@
 """Opening a directory after a clean stop, a crash, a power cut, and with damaged files."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -292,6 +294,15 @@ def test_a_clean_marker_over_a_torn_file_does_not_fool_us() -> None:
     reports: list[str] = []
     assert open_log(disk, CONFIG, CLEAN, reports=reports).next_offset == 2
     assert len(reports) == 2
+
+
+def test_after_a_clean_stop_a_log_that_lost_its_end_is_corrupt() -> None:
+    disk, log = written([1, 1])
+    log.finish()
+    disk.data(LOG_PATH).clear()
+    with pytest.raises(CorruptLog, match="all up to offset 2 was on the disk"):
+        open_log(disk, CONFIG, replace(CLEAN, recovery_point=2))
+    assert open_log(disk, CONFIG, CLEAN).next_offset == 0
 
 
 def test_files_on_their_way_out_are_removed() -> None:

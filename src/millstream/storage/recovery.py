@@ -154,11 +154,16 @@ def _find_end(
     report: Callable[[str], None],
 ) -> _End:
     if circumstances.was_stopped_cleanly:
+        path = segments[-1].file.path
+        # The marker says clean; the files may say otherwise.
         try:
-            return _trusted_end(segments[-1])
+            end = _trusted_end(segments[-1])
         except CorruptLog:
-            # The marker says clean, the file says otherwise.
-            report(f"{segments[-1].file.path} does not end with a whole batch; checking it")
+            report(f"{path} does not end with a whole batch; checking it")
+        else:
+            if end.next_offset >= circumstances.recovery_point:
+                return end
+            report(f"{path} ends before the recovery point; checking it")
     return _checked_end(segments, config, circumstances, cache=cache, report=report)
 
 
