@@ -1,6 +1,8 @@
 """A partition as its leader: epochs, waiting fetches, going offline."""
 
 import asyncio
+import errno
+import logging
 
 import pytest
 
@@ -14,11 +16,13 @@ from tests.storage.logs import NOW_MS, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 
-def open_partition(config: LogConfig | None = None, *, epoch: int = 5) -> Partition:
+def open_partition(
+    config: LogConfig | None = None, *, epoch: int = 5, disk: MemoryFileSystem | None = None
+) -> Partition:
     return Partition(
         TopicPartition("t", 0),
         NO_TOPIC_ID,
-        open_log(MemoryFileSystem(), config),
+        open_log(disk or MemoryFileSystem(), config),
         leader_id=1,
         leader_epoch=epoch,
         on_disk_failure=lambda reason: None,
@@ -99,3 +103,38 @@ def test_a_table_finds_by_name_and_id_and_forgets_a_topic_whole() -> None:
     assert table.remove_topic("t") == [partition]
     assert table.find("t", 0) is None
     assert list(table) == []
+
+
+class UnreadableFileSystem(MemoryFileSystem):
+    is_broken = False
+
+    def read_at(self, descriptor: int, length: int, position: int) -> bytes:
+        if self.is_broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read_at(descriptor, length, position)
+
+
+def test_records_that_cannot_be_read_are_an_answer_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = UnreadableFileSystem()
+    open_partition(disk=disk).append(memoryview(batch(1)), now_ms=NOW_MS)
+    partition = open_partition(disk=disk)
+    disk.is_broken = True
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            with pytest.raises(KafkaError) as refused:
+                partition.read(0, max_bytes=1000, at_least_one=True)
+            assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+    assert len(caplog.records) == 1
+    for ask in (
+        lambda: partition.read_committed(0, max_bytes=1000, at_least_one=True),
+        lambda: partition.offset_for_timestamp(NOW_MS, upto_offset=1),
+        lambda: partition.offset_of_max_timestamp(),
+        lambda: partition.append(memoryview(batch(1, producer_id=7, sequence=0)), now_ms=NOW_MS),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+    disk.is_broken = False
+    assert partition.read(0, max_bytes=1000, at_least_one=True) is not None

@@ -13,18 +13,21 @@ from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.waiting import FetchWait
 from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.log import Appended, FileRange, Log
+from millstream.storage.log import Appended, CorruptLog, FileRange, Log, TimestampOffset
 
 log = logging.getLogger(__name__)
 
 # The default of flush.ms: the kernel writes back when it likes.
 FLUSH_NEVER_MS: Final = 2**63 - 1
+# Damage found while reading, and a disk that does not give back what it has.
+_UNREADABLE: Final = (CorruptLog, LogDirFailed, OSError)
 
 
 class Partition:
     __slots__ = (
         "_fetch_waits",
         "_on_disk_failure",
+        "_read_failure",
         "_unsynced_since_ms",
         "leader_epoch",
         "leader_id",
@@ -52,6 +55,8 @@ class Partition:
         self.offline_reason: str | None = None
         self._fetch_waits: set[FetchWait] | None = None
         self._on_disk_failure = on_disk_failure
+        # What the log file was last told about records that cannot be read.
+        self._read_failure: str | None = None
         self._unsynced_since_ms: int | None = None
 
     @property
@@ -60,7 +65,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset
+        try:
+            return self.log.last_stable_offset
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
 
     def require_online(self) -> None:
         if self.offline_reason is not None:
@@ -85,6 +93,9 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except OSError as error:
+            # Writing tells its errors as above: this is producer state that had to be read.
+            raise self._read_failed(error) from error
         if self._fetch_waits and not appended.is_duplicate:
             self._arrived(len(data))
         return appended
@@ -131,12 +142,15 @@ class Partition:
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""
         self.require_online()
-        return self.log.read(
-            offset,
-            max_bytes=max_bytes,
-            upto_offset=self.high_watermark,
-            at_least_one=at_least_one,
-        )
+        try:
+            return self.log.read(
+                offset,
+                max_bytes=max_bytes,
+                upto_offset=self.high_watermark,
+                at_least_one=at_least_one,
+            )
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
 
     def read_committed(
         self, offset: int, *, max_bytes: int, at_least_one: bool
@@ -144,12 +158,42 @@ class Partition:
         """As `read`, as far as transactions are decided, and which of them were aborted."""
         self.require_online()
         upto_offset = self.last_stable_offset
-        found = self.log.read(
-            offset, max_bytes=max_bytes, upto_offset=upto_offset, at_least_one=at_least_one
-        )
-        if found is None:
-            return None, []
-        return found, self.log.aborted_in(offset, found, upto_offset=upto_offset)
+        try:
+            found = self.log.read(
+                offset, max_bytes=max_bytes, upto_offset=upto_offset, at_least_one=at_least_one
+            )
+            if found is None:
+                return None, []
+            return found, self.log.aborted_in(offset, found, upto_offset=upto_offset)
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, upto_offset: int
+    ) -> TimestampOffset | None:
+        """The first record at or after `timestamp_ms` that is below `upto_offset`."""
+        try:
+            return self.log.offset_for_timestamp(timestamp_ms, upto_offset=upto_offset)
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        try:
+            return self.log.offset_of_max_timestamp()
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
+
+    def _read_failed(self, error: Exception) -> KafkaError:
+        """The answer to whoever asked; a person is told once.
+
+        Other records may be readable, and writing goes on: whether the disk is dead shows
+        when something is written.
+        """
+        reason = str(error)
+        if reason != self._read_failure:
+            self._read_failure = reason
+            log.error("cannot read records of %s: %s", self.topic_partition, reason)
+        return KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason)
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Have records been unsynced for `flush.ms`? As exactly as this is asked."""

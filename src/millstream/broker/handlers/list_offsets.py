@@ -75,9 +75,9 @@ def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer:
         pass
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         found = (
-            log.offset_of_max_timestamp()
+            partition.offset_of_max_timestamp()
             if timestamp == MAX_TIMESTAMP
-            else log.offset_for_timestamp(timestamp, upto_offset=end)
+            else partition.offset_for_timestamp(timestamp, upto_offset=end)
         )
         if found is not None:
             answer.offset = found.offset
