@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from millstream.errors import StartError
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from tests.broker.test_handlers import batch, fetch, produce
@@ -27,3 +30,17 @@ def test_a_partition_whose_id_a_power_cut_took_gets_it_back(tmp_path: Path) -> N
     with running, RawClient(running.bootstrap) as client:
         assert fetch(client, "t", 0).high_watermark == 2
         assert client.ask(ApiKey.METADATA, 1, topics=None).topics[0].error_code == 0
+
+
+def test_a_damaged_database_is_one_line_and_leaves_the_directory_free(tmp_path: Path) -> None:
+    running = Broker(data_dir=tmp_path / "data", topics={"t": 1})
+    with running:
+        pass
+    database = tmp_path / "data" / "millstream-coordination.sqlite"
+    content = database.read_bytes()
+    database.write_bytes(b"garbage" * 1000)
+    with pytest.raises(StartError, match=r"millstream-coordination.sqlite: .*not a database"):
+        running.start()
+    database.write_bytes(content)
+    with running, RawClient(running.bootstrap) as client:
+        assert client.ask(ApiKey.METADATA, 1, topics=None).topics[0].name == "t"

@@ -74,6 +74,7 @@ class Broker:
         self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
         self._housekeeping: asyncio.Task[None] | None = None
+        self._holds_directory = False
         self._server = Server(self._dispatch, _limits(config))
         self.store: LogStore
         self.controller: Controller
@@ -105,11 +106,19 @@ class Broker:
         """Ready to serve when this returns. Raises StartError and leaves nothing behind."""
         try:
             await self._start()
+        except CoordinationFailed as error:
+            await self._undo_start()
+            raise StartError(str(error)) from error
         except BaseException:
-            await self._server.stop()
-            if self._coordination is not None:
-                await self._coordination.close()
+            await self._undo_start()
             raise
+
+    async def _undo_start(self) -> None:
+        await self._server.stop()
+        if self._coordination is not None:
+            await self._coordination.close()
+        if self._holds_directory:
+            self.store.close(clean=False)
 
     async def _start(self) -> None:
         if len(self.config.list("log.dirs")) > 1:
@@ -141,6 +150,7 @@ class Broker:
             report=log.warning,
             descriptor_limit=_descriptor_limit(),
         )
+        self._holds_directory = True
         if plan is not None:
             mark_begun(self.data_dir)
         self._coordination = await open_embedded_store(self.data_dir)

@@ -161,6 +161,10 @@ class EmbeddedStore:
         # SQLite's own checkpoints keep their errors to themselves.
         database.execute("pragma wal_autocheckpoint = 0")
         database.execute("pragma locking_mode = exclusive")
+        # Now, and not when some page of it is needed: the file is small.
+        (damage,) = database.execute("pragma quick_check(1)").fetchone()
+        if damage != "ok":
+            raise CoordinationFailed(f"{self._path} is damaged: {' '.join(damage.split())}")
         database.executescript("begin;" + _SCHEMA + "commit;")
         if self._counter("format") != _FORMAT:
             raise CoordinationFailed(f"{self._path} was written by a newer release")
