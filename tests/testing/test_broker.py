@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from millstream.errors import StartError
 from millstream.testing import Broker
@@ -45,6 +45,21 @@ def test_a_given_directory_keeps_the_data_for_the_next_start(tmp_path: Path) -> 
         produce(broker.bootstrap, "orders", b"kept")
     with Broker(data_dir=tmp_path) as broker:
         assert first_value(broker.bootstrap, "orders") == b"kept"
+
+
+def test_topics_that_a_kept_directory_has_are_no_trouble(tmp_path: Path) -> None:
+    broker = Broker(topics={"kept": 1}, data_dir=tmp_path)
+    for _ in range(2):
+        with broker:
+            produce(broker.bootstrap, "kept", b"one")
+            assert first_value(broker.bootstrap, "kept") == b"one"
+
+
+def test_a_topic_that_cannot_be_made_fails_the_start_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(KafkaException), Broker(topics={"not a name": 1}):
+        pass
+    assert threading.active_count() <= before
 
 
 def test_a_setting_that_does_not_exist_fails_the_start() -> None:

@@ -80,8 +80,21 @@ class Broker:
             self._thread = None
             self._cleanup.close()
             raise
+        try:
+            self._create_missing_topics()
+        except BaseException:
+            # Nobody leaves a block that was not entered.
+            self.stop()
+            raise
+
+    def _create_missing_topics(self) -> None:
+        if not self._topics:
+            return
+        # A directory that is kept has them from the first time.
+        known = self._connect_admin().list_topics(timeout=_REQUEST_SECONDS_MAX).topics
         for name, partitions in self._topics.items():
-            self.create_topic(name, partitions=partitions)
+            if name not in known:
+                self.create_topic(name, partitions=partitions)
 
     def stop(self) -> None:
         """Stop cleanly and wait for it; a stopped broker can be started again."""
