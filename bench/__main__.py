@@ -33,6 +33,7 @@ PARTS = [
     "recovery",
     "partitions",
     "transactions",
+    "groups",
 ]
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -52,6 +52,11 @@ class Ledger:
             for partition in self.intervals:
                 self._end(partition, member, at_ns)
 
+    def last_change_ns(self) -> int:
+        """When a member last got a partition."""
+        with self._lock:
+            return max(each.begin_ns for found in self.intervals.values() for each in found)
+
     def owners(self) -> dict[int, list[str]]:
         with self._lock:
             return {
@@ -81,6 +86,7 @@ class Process:
     def __init__(self, kind: str, bootstrap: str, group: str, topic: str, ledger: Ledger) -> None:
         self.members: list[str] = []
         self._ledger = ledger
+        self._ready = threading.Event()
         arguments = [kind, bootstrap, group, topic]
         if kind.startswith("java"):
             command = [*java_command(_JAVA), *arguments]
@@ -99,8 +105,13 @@ class Process:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.endswith("\n"):
+            if line.startswith("ready"):
+                self._ready.set()
+            elif line.endswith("\n"):
                 self._ledger.note(**json.loads(line))
+
+    def wait_until_ready(self) -> None:
+        assert self._ready.wait(60), "the members' process did not start"
 
     def add(self, name: str) -> None:
         self.members.append(name)

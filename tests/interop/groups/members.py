@@ -40,6 +40,8 @@ class ConfluentMember:
     def __init__(self, name: str, bootstrap: str, group: str, topic: str, **options: Any) -> None:
         from confluent_kafka import Consumer
 
+        is_classic = options.get("group.protocol") != "consumer"
+        timeouts = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
         settings = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -48,10 +50,9 @@ class ConfluentMember:
             "enable.auto.commit": False,
             "log_level": 0,
             "topic.metadata.refresh.interval.ms": 500,
+            **(timeouts if is_classic else {}),
             **options,
         }
-        if settings.get("group.protocol") != "consumer":
-            settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
         self._consumer = Consumer(settings)
         self._consumer.subscribe(
             [topic],
@@ -164,6 +165,10 @@ def confluent(**options: Any) -> Callable[[str, str, str, str], Member]:
 KINDS: dict[str, Callable[[str, str, str, str], Member]] = {
     "confluent-eager": confluent(**{"partition.assignment.strategy": "range"}),
     "confluent-cooperative": confluent(**{"partition.assignment.strategy": "cooperative-sticky"}),
+    # The timeouts that librdkafka has by itself, for benchmarks.
+    "confluent-default": confluent(
+        **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000}
+    ),
     "confluent-consumer": confluent(**{"group.protocol": "consumer"}),
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
@@ -172,6 +177,9 @@ KINDS: dict[str, Callable[[str, str, str, str], Member]] = {
 
 def main(kind: str, bootstrap: str, group: str, topic: str) -> None:
     members: dict[str, Member] = {}
+    if kind.startswith("confluent"):
+        import confluent_kafka  # noqa: F401  # now, not in the first member's time
+    print("ready", flush=True)
     for line in sys.stdin:
         command, _, name = line.strip().partition(" ")
         if command == "add":

@@ -90,6 +90,7 @@ public final class GroupMembers {
         Map<String, Member> members = new HashMap<>();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         String line;
+        OUT.println("ready");
         while ((line = in.readLine()) != null && !line.equals("stop")) {
             String[] words = line.split(" ");
             if (words[0].equals("add")) {
