@@ -57,7 +57,7 @@ def numbers(rows: list[int]) -> memoryview:
 
 
 def records_in(encoded: bytes, count: int) -> list[Record]:
-    batch = build_batch_of_rows(
+    parts = build_batch_of_rows(
         encoded,
         count,
         timestamp_ms=1_000,
@@ -65,7 +65,7 @@ def records_in(encoded: bytes, count: int) -> list[Record]:
         producer=Producer(),
         base_sequence=-1,
     )
-    view = BatchView(memoryview(batch))
+    view = BatchView(memoryview(b"".join(parts)))
     assert view.crc_is_valid()
     return read_records(view, limit_bytes=1 << 30)
 
@@ -167,7 +167,7 @@ def test_a_row_that_is_not_there_is_refused() -> None:
 def test_a_batch_carries_its_producer_and_codec(codec: Codec) -> None:
     encoder = IMPLEMENTATION.RowEncoder(column_of([b"k"]), column_of([b"v" * 500]), None)
     encoded, _ = encoder.encode(numbers([0]), 0, 1 << 20)
-    batch = build_batch_of_rows(
+    parts = build_batch_of_rows(
         encoded,
         1,
         timestamp_ms=7,
@@ -175,7 +175,9 @@ def test_a_batch_carries_its_producer_and_codec(codec: Codec) -> None:
         producer=Producer(9, 3, is_transactional=True),
         base_sequence=5,
     )
+    batch = b"".join(parts)
     view = BatchView(memoryview(batch))
+    assert view.crc_is_valid()
     assert (view.producer_id, view.producer_epoch, view.base_sequence) == (9, 3, 5)
     assert view.is_transactional
     assert view.codec is codec

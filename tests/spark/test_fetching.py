@@ -1,5 +1,6 @@
 """Ranges of a partition come whole, whatever compaction, transactions and brokers do."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -115,8 +116,12 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path) -> None
 
 
 def test_a_broker_that_stays_away_is_given_up_with_the_reason() -> None:
-    cluster = cluster_of("127.0.0.1:1", call_seconds_max=0.2)
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
-        cluster.describe_topics(["t"])
-    with pytest.raises(Unreachable, match="pollTimeoutMs"):
-        values_of(cluster, "t", 0, 1, stall_seconds_max=0.2)
+    # Taken, but nobody listens.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        cluster = cluster_of(f"127.0.0.1:{port}", call_seconds_max=0.2)
+        with pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}"):
+            cluster.describe_topics(["t"])
+        with pytest.raises(Unreachable, match="pollTimeoutMs"):
+            values_of(cluster, "t", 0, 1, stall_seconds_max=0.2)

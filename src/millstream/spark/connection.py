@@ -5,8 +5,10 @@ connection and a version exchange per task. A connection that failed is closed, 
 put back.
 """
 
+import atexit
 import os
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass, field
@@ -26,6 +28,9 @@ CONNECT_SECONDS_MAX: Final = 10.0
 IDLE_MAX: Final = 4
 # A broker closes connections that were quiet for ten minutes; ours are given up before.
 IDLE_SECONDS_MAX: Final = 240.0
+BUFFER_BYTES_MIN: Final = 64 << 10
+# What one sendmsg may gather.
+PIECES_MAX: Final = 512
 _RESPONSE_BYTES_MAX: Final = 1 << 30
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
@@ -56,6 +61,7 @@ class Connection:
         self.last_used = time.monotonic()
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
+        self._buffer = bytearray()
         self._sock: socket.socket = socket.create_connection(
             (address.host, address.port), timeout=CONNECT_SECONDS_MAX
         )
@@ -121,7 +127,10 @@ class Connection:
         self._send(head, *parts)
 
     def receive(self, api: ApiKey, version: int, timeout: float) -> Cursor:
-        """The body of the answer to the oldest request that has none yet."""
+        """The body of the answer to the oldest request that has none yet.
+
+        It is a view of the connection's own buffer, good until the next answer.
+        """
         self._sock.settimeout(timeout)
         cursor = self._receive()
         if APIS[api].is_flexible(version):
@@ -141,9 +150,24 @@ class Connection:
         if size < 1 << 16:
             self._sock.sendall(b"".join((_SIZE.pack(size), *parts)))
             return
-        self._sock.sendall(_SIZE.pack(size))
-        for part in parts:
-            self._sock.sendall(part)
+        if isinstance(self._sock, ssl.SSLSocket):
+            self._sock.sendall(_SIZE.pack(size))
+            for part in parts:
+                self._sock.sendall(part)
+        else:
+            pieces = (_SIZE.pack(size), *parts)
+            self._send_gathered([memoryview(piece) for piece in pieces])
+
+    def _send_gathered(self, views: list[memoryview]) -> None:
+        """All pieces in as few calls as the socket takes."""
+        first = 0
+        while first < len(views):
+            taken = self._sock.sendmsg(views[first : first + PIECES_MAX])
+            while first < len(views) and taken >= len(views[first]):
+                taken -= len(views[first])
+                first += 1
+            if taken:
+                views[first] = views[first][taken:]
 
     def _receive(self) -> Cursor:
         (size,) = _SIZE.unpack(self._receive_exactly(4))
@@ -155,7 +179,10 @@ class Connection:
         return cursor
 
     def _receive_exactly(self, size: int) -> memoryview:
-        data = memoryview(bytearray(size))
+        if size > len(self._buffer):
+            # Grown for good: new pages for every answer would cost more than the copy.
+            self._buffer = bytearray(max(size, BUFFER_BYTES_MIN))
+        data = memoryview(self._buffer)[:size]
         filled = 0
         while filled < size:
             count = self._sock.recv_into(data[filled:])
@@ -172,6 +199,16 @@ class Connection:
         self._send(head, body)
         cursor = self._receive()
         return cursor.data[cursor.position :]
+
+
+@atexit.register
+def close_idle() -> None:
+    """Say goodbye; a process that ends may have some left."""
+    if _idle.process_id == os.getpid():
+        for waiting in _idle.connections.values():
+            for connection in waiting:
+                connection.close()
+        _idle.connections = {}
 
 
 def connect(address: Address, security: Security) -> Connection:

@@ -54,10 +54,15 @@ class ProduceSettings:
 class _Batch:
     """A batch that is being sent: the same bytes at every try."""
 
-    data: bytearray
+    header: bytes
+    records: bytes
     count: int
     # Behind its last row, in the rows it was made from.
     end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header) + len(self.records)
 
 
 @dataclass(slots=True)
@@ -156,7 +161,7 @@ class BatchProducer:
         for queue in queues:
             batch = queue.batch or self._encode(queue)
             queue.batch = batch
-            size += len(batch.data)
+            size += batch.size_bytes
             chosen.append(queue)
             if size >= REQUEST_BYTES_MAX:
                 break
@@ -177,7 +182,7 @@ class BatchProducer:
         routed = queue.waiting[0]
         records, end = routed.encoder.encode(routed.rows, queue.start, queue.batch_bytes_max)
         is_idempotent = self._producer.producer_id >= 0
-        data = build_batch_of_rows(
+        header, payload = build_batch_of_rows(
             records,
             end - queue.start,
             timestamp_ms=SystemClock().now_ms(),
@@ -185,7 +190,7 @@ class BatchProducer:
             producer=self._producer,
             base_sequence=queue.next_sequence if is_idempotent else -1,
         )
-        return _Batch(data, end - queue.start, end)
+        return _Batch(header, payload, end - queue.start, end)
 
     def _request(self, queues: list[_Queue]) -> list[bytes | bytearray]:
         """The body in pieces, so that batches are not copied once more."""
@@ -204,10 +209,10 @@ class BatchProducer:
             for queue in members:
                 assert queue.batch is not None
                 output.int32(head, queue.partition.partition)
-                output.unsigned_varint(head, len(queue.batch.data) + 1)
+                output.unsigned_varint(head, queue.batch.size_bytes + 1)
                 # The partition's tags come behind its records.
                 head = bytearray(b"\0")
-                parts += [queue.batch.data, head]
+                parts += [queue.batch.header, queue.batch.records, head]
             head.append(0)
         head.append(0)
         return parts
@@ -248,11 +253,11 @@ class BatchProducer:
             if queue.batch.count == 1:
                 raise SourceError(
                     "RECORD_TOO_LARGE",
-                    f"A row for {queue.partition} makes a batch of {len(queue.batch.data)} bytes, "
+                    f"A row for {queue.partition} makes a batch of {queue.batch.size_bytes} bytes, "
                     "more than the topic's max.message.bytes. Raise that, or leave the row out",
                 )
             # The topic allows less than usual; the same rows go in two or more batches.
-            queue.batch_bytes_max = max(1, len(queue.batch.data) // 2)
+            queue.batch_bytes_max = max(1, queue.batch.size_bytes // 2)
             queue.batch = None
             return None
         if code in PASSING_CODES:
