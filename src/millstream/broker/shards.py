@@ -7,6 +7,7 @@ shard. What groups and transactions do is in `coordinators/`.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from millstream.cluster.changes import NewTopic
@@ -36,6 +37,7 @@ REPLAY_BYTES: Final = 64 << 10
 _BATCH_BYTES_MAX: Final = 64 << 20
 
 
+@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Java's String.hashCode, over UTF-16 units; clients and tools count on it."""
     value = 0
