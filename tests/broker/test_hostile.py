@@ -13,6 +13,8 @@ import pytest
 
 from millstream.testing import Broker
 from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.messages import Struct
+from tests.broker.test_handlers import batch, produce
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 
@@ -166,3 +168,24 @@ def test_running_out_of_descriptors_refuses_and_recovers(tmp_path: Path) -> None
             except (ConnectionError, TimeoutError):
                 assert time.monotonic() < deadline, "the node did not recover"
         assert "out of file descriptors" in node.log_text
+
+
+def test_clients_never_take_the_last_descriptors(tmp_path: Path) -> None:
+    import resource
+
+    with MillstreamNode(tmp_path / "data") as node:
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (256, 256))
+        with RawClient(node.bootstrap) as first:
+            address = node.bootstrap.rsplit(":", 1)
+            held = [socket.create_connection(address, timeout=5) for _ in range(300)]
+            topic = Struct(
+                name="t", num_partitions=20, replication_factor=1, assignments=[], configs=[]
+            )
+            created = first.ask(
+                ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=5000, validate_only=False
+            )
+            assert created.topics[0].error_code == 0
+            assert produce(first, "t", batch(b"x"), acks=-1).error_code == 0
+            for sock in held:
+                sock.close()
+        assert "Too many open files" not in node.log_text

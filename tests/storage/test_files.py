@@ -163,3 +163,19 @@ def test_a_file_closed_while_pinned_gives_its_descriptor_back_at_the_end() -> No
     assert file.descriptor == descriptor
     file.unpin()
     assert disk.open_count == 0
+
+
+def test_without_descriptors_in_the_process_other_files_are_closed() -> None:
+    class Scarce(MemoryFileSystem):
+        def open(self, path: str, *, create: bool) -> int:
+            if self.open_count >= 3:
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return super().open(path, create=create)
+
+    disk = Scarce()
+    cache = DescriptorCache(disk, 100)
+    for number in range(10):
+        file = LogFile(cache, f"/{number}", size_bytes=0, needs_sync=False)
+        file.create()
+        assert file.append(b"x") == 0
+    assert cache.open_count == disk.open_count <= 3

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.errors import NoSpace, StartError
+from millstream.errors import KafkaError, NoSpace, StartError
 from millstream.model import TopicPartition
 from millstream.storage.checkpoints import parse_offsets, parse_properties
-from millstream.storage.files import OsFileSystem
+from millstream.storage.files import FileInfo, OsFileSystem
 from millstream.storage.log import LogConfig
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
@@ -392,3 +392,40 @@ def test_a_damaged_meta_properties_is_refused_with_one_line() -> None:
         open_store(disk)
     with pytest.raises(StartError, match=r"/data/meta.properties is damaged"):
         stored_node_id(disk, "/data")
+
+
+class DescriptorlessFileSystem(MemoryFileSystem):
+    """Nothing can be opened or listed, as when connections took all descriptors."""
+
+    is_short = False
+
+    def open(self, path: str, *, create: bool) -> int:
+        if self.is_short:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return super().open(path, create=create)
+
+    def list(self, path: str) -> list[FileInfo]:
+        if self.is_short:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return super().list(path)
+
+
+def test_a_partition_that_could_not_be_made_is_made_at_the_next_attempt() -> None:
+    disk = DescriptorlessFileSystem()
+    store = open_store(disk)
+    disk.is_short = True
+    for _ in range(2):
+        with pytest.raises(NoSpace):
+            store.create(FIRST, TOPIC_ID, LogConfig())
+    disk.is_short = False
+    assert append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1)) == 0
+
+
+def test_a_directory_that_belongs_to_nobody_is_neither_used_nor_removed() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    disk.make_directory("/data/orders-0")
+    disk.close(disk.open("/data/orders-0/precious", create=True))
+    with pytest.raises(KafkaError, match="move it away"):
+        store.create(FIRST, TOPIC_ID, LogConfig())
+    assert "/data/orders-0/precious" in disk.paths()

@@ -169,7 +169,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller)
         self._put_strays_aside()
         for topic in self.image.topics.values():
-            self.topics.open_partitions(topic)
+            self.topics.open_or_wait(topic)
         self.coordinators.start()
         self.transactions.start()
         self._server.start()

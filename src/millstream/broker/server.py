@@ -5,7 +5,9 @@ import errno
 import ipaddress
 import logging
 import os
+import resource
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,9 @@ SWEEP_SECONDS: Final = 1.0
 ALONE_SECONDS: Final = 0.0002
 # Out of descriptors: accepting again at once would only spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
+# Descriptors that clients never get: a sync that has none to open a directory with looks
+# like a failed disk, and the database needs some too.
+RESERVED_DESCRIPTORS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ class Server:
         self.spawn(self._sweep())
 
     def _accept(self, listening: socket.socket, name: str) -> None:
+        descriptors_max = _descriptors_for_clients()
         for _ in range(ACCEPT_BURST):
             try:
                 sock, address = listening.accept()
@@ -112,16 +118,29 @@ class Server:
                     raise
                 self._turn_one_away(listening, name)
                 return
+            # The lowest free number is given out, so a high one means that few are left.
+            if sock.fileno() >= descriptors_max:
+                sock.close()
+                self._pause(listening, name)
+                return
             self._admit(sock, name, address)
 
     def _turn_one_away(self, listening: socket.socket, name: str) -> None:
-        os.close(self._spare_fd)
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+            # Not ours any more, whatever happens: somebody may get the same number.
+            self._spare_fd = -1
         try:
             listening.accept()[0].close()
         except OSError as error:
             log.debug("nobody left to turn away: %s", error)
-        finally:
+        try:
             self._spare_fd = os.open(os.devnull, os.O_RDONLY)
+        except OSError as error:
+            log.debug("no spare descriptor: %s", error)
+        self._pause(listening, name)
+
+    def _pause(self, listening: socket.socket, name: str) -> None:
         log.warning("out of file descriptors: refusing connections on %s for a moment", name)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
@@ -216,7 +235,8 @@ class Server:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._cold_readers.shutdown(wait=True)
-        os.close(self._spare_fd)
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
 
 
 def is_loopback(host: str) -> bool:
@@ -227,6 +247,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _descriptors_for_clients() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft < 0 else max(soft - RESERVED_DESCRIPTORS, soft // 2)
 
 
 def _bind_problem(host: str, port: int, error: OSError) -> str:

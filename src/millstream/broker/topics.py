@@ -14,7 +14,7 @@ from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
-from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import LogConfig
@@ -30,7 +30,7 @@ class Topics:
         self._broker = broker
         # Changes whenever a topic appears, goes or grows.
         self.version = 0
-        # Topics that the full disk had no room for: `complete` tries again.
+        # Topics with partitions that could not be made, on a full disk say: `complete` tries again.
         self._incomplete: set[str] = set()
 
     # -- topics ---------------------------------------------------------------------
@@ -45,10 +45,10 @@ class Topics:
         if not validate_only:
             for result in results:
                 if result.state is not None and result.error is None:
-                    self._open_created(result.state)
+                    self.open_or_wait(result.state)
         return results
 
-    def _open_created(self, state: TopicState) -> None:
+    def open_or_wait(self, state: TopicState) -> None:
         """The topic exists, whatever the disk says; it is usable once there is room."""
         try:
             self.open_partitions(state)
@@ -152,7 +152,7 @@ class Topics:
                 if state is not None:
                     self.open_partitions(state)
             except KafkaError:
-                return
+                continue
             self._incomplete.discard(name)
 
     def open_partitions(self, state: TopicState) -> None:
@@ -169,7 +169,7 @@ class Topics:
         absent = [where for where in absent if where not in broker.store.offline]
         try:
             broker.store.create_many(absent, state.topic_id, config)
-        except NoSpace:
+        except KafkaError:
             self._incomplete.add(state.name)
             raise
         except LogDirFailed as error:

@@ -21,6 +21,8 @@ Data = bytes | bytearray | memoryview
 # How many candidates the cache looks at before it gives up and exceeds its limit: with
 # thousands of dirty files a full search at every open would cost more than it saves.
 _CLOSE_CANDIDATES_MAX: Final = 256
+# How many to close when the process has no descriptor left.
+_CLOSED_TOGETHER: Final = 8
 
 
 @dataclass(slots=True)
@@ -131,10 +133,17 @@ class DescriptorCache:
 
     def open(self, file: "LogFile", *, create: bool = False) -> int:
         if self.open_count >= self.limit:
-            self._make_room()
+            self._make_room(self.limit)
             if self.open_count >= 2 * self.limit:
                 raise OSError(errno.EMFILE, "too many files with unsynced bytes", file.path)
-        file.descriptor = self.file_system.open(file.path, create=create)
+        try:
+            file.descriptor = self.file_system.open(file.path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Others took the process's descriptors: do with fewer files.
+            self._make_room(self.open_count - _CLOSED_TOGETHER)
+            file.descriptor = self.file_system.open(file.path, create=create)
         self.open_count += 1
         self._queue[file] = None
         return file.descriptor
@@ -152,11 +161,11 @@ class DescriptorCache:
         self._queue.pop(file, None)
         self.file_system.close(descriptor)
 
-    def _make_room(self) -> None:
+    def _make_room(self, limit: int) -> None:
         queue = self._queue
         # Twice round: the first time may only find that everything was used.
         for _ in range(min(2 * len(queue), _CLOSE_CANDIDATES_MAX)):
-            if self.open_count < self.limit:
+            if self.open_count < limit:
                 return
             file = next(iter(queue))
             if file.was_used or file.pins or file.is_dirty:

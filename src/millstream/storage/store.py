@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
 from millstream.storage.checkpoints import (
@@ -60,6 +60,8 @@ class LogStore:
         self._clock_now_ms = clock_now_ms
         self._report = report
         self._deleted_directories: list[tuple[int, str]] = []
+        # Directories of partitions whose creation failed, still to be removed.
+        self._half_made: set[str] = set()
         # Partitions that the checkpoint files on disk speak of.
         self._checkpointed: set[TopicPartition] = set()
         self._checkpoints = 0
@@ -219,15 +221,15 @@ class LogStore:
         path = self._path(layout.directory_name(partition))
         file_system = self._file_system
         now_ms = self._clock_now_ms()
+        self._make_partition_directory(path)
         try:
-            file_system.make_directory(path)
             if topic_id != NO_TOPIC_ID:
                 metadata = format_partition_metadata(topic_id)
                 _write_new_file(file_system, f"{path}/{layout.PARTITION_METADATA_FILE}", metadata)
             segment = create_segment(self._cache, path, 0, config, now_ms=now_ms)
         except OSError as error:
             # Half a partition must not be found at the next start.
-            self._remove_tree(path)
+            self._remove_half_made(path)
             raise storage_failure(error, path) from error
         log = Log(
             path,
@@ -245,6 +247,25 @@ class LogStore:
         log.mark_created(self.directory)
         self.logs[partition] = log
         return log
+
+    def _make_partition_directory(self, path: str) -> None:
+        try:
+            if path in self._half_made:
+                self._remove_tree(path)
+                self._half_made.discard(path)
+            self._file_system.make_directory(path)
+        except FileExistsError as error:
+            problem = f"{path} is there already and belongs to no topic; move it away"
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, problem) from error
+        except OSError as error:
+            raise storage_failure(error, path) from error
+
+    def _remove_half_made(self, path: str) -> None:
+        try:
+            self._remove_tree(path)
+        except OSError:
+            # Without a descriptor left, not even that works. The next attempt does it.
+            self._half_made.add(path)
 
     def create_many(
         self, partitions: Iterable[TopicPartition], topic_id: TopicId, config: LogConfig
