@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
 from millstream.broker.shards import java_hash, partition_for
 from millstream.errors import KafkaCode
@@ -69,6 +70,16 @@ def test_the_offsets_topic_is_compacted_and_internal(client: RawClient) -> None:
     assert values["cleanup.policy"] == "compact"
     assert values["segment.bytes"] == "104857600"
     assert values["compression.type"] == "producer"
+
+
+def test_nobody_else_writes_to_the_offsets_topic(broker: Broker, client: RawClient) -> None:
+    problems: list[str] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer.produce(
+        "__consumer_offsets", b"x", key=b"k", on_delivery=lambda e, _: problems.append(e.name())
+    )
+    assert producer.flush(20) == 0
+    assert problems == ["TOPIC_EXCEPTION"]
 
 
 # From Java: "...".hashCode() & 0x7fffffff.

@@ -13,7 +13,7 @@ from millstream.broker.connection import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.broker.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
-from millstream.model import NO_TOPIC_ID
+from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID
 from millstream.records.batch import TRANSACTIONAL_MASK
 from millstream.records.validation import RecordErrors
 from millstream.wire.cursor import Cursor
@@ -163,6 +163,9 @@ def _append(
         if topic.topic_id is not NO_TOPIC_ID:
             topic.name = broker.partitions.name_of(topic.topic_id)
         partition = broker.partitions.get(topic.name, index)
+        if topic.name in INTERNAL_TOPICS:
+            # Their records are the coordinators' memory; a stranger's would be believed.
+            raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
         if not data:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch")
         if refused is not None:
