@@ -91,6 +91,10 @@ cdef extern from *:
     static int ms_add_overflows(int64_t a, int64_t b, int64_t *sum) {
         return __builtin_add_overflow(a, b, sum);
     }
+    /* A hash as a number below `count`, without a division. */
+    static size_t ms_below(uint64_t hash, size_t count) {
+        return (size_t)(((unsigned __int128)hash * count) >> 64);
+    }
     static void ms_prefetch(const void *p) { __builtin_prefetch(p, 1); }
 
     #define MS_ROTL(x, b) (uint64_t)(((x) << (b)) | ((x) >> (64 - (b))))
@@ -127,6 +131,7 @@ cdef extern from *:
     void ms_put64(uint8_t* p, uint64_t v) noexcept nogil
     void ms_put32(uint8_t* p, uint32_t v) noexcept nogil
     int ms_add_overflows(int64_t a, int64_t b, int64_t* sum) noexcept nogil
+    size_t ms_below(uint64_t hash, size_t count) noexcept nogil
     void ms_prefetch(const void* p) noexcept nogil
     void ms_siphash(const uint8_t* p, size_t n, uint64_t k0, uint64_t k1,
                     uint64_t* h0, uint64_t* h1) noexcept nogil
@@ -370,10 +375,10 @@ cdef class KeyMap:
     cdef void _hash(self, Part* part) noexcept nogil:
         ms_siphash(part.key, part.key_length, self._secret0, self._secret1,
                    &part.hash0, &part.hash1)
-        ms_prefetch(&self._slots[part.hash0 % self._slot_count])
+        ms_prefetch(&self._slots[ms_below(part.hash0, self._slot_count)])
 
     cdef Slot* _find(self, Part* part) noexcept nogil:
-        cdef size_t number = part.hash0 % self._slot_count
+        cdef size_t number = ms_below(part.hash0, self._slot_count)
         cdef Slot* slot
         while True:
             slot = &self._slots[number]
