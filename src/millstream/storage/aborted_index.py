@@ -34,8 +34,10 @@ class AbortedIndex:
         self.entries.append(pack(aborted))
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Make these the entries."""
+        """Make these the entries, and write them: nothing shows later that one is missing."""
         self.entries.replace(b"".join(pack(aborted) for aborted in transactions))
+        if self.entries.count:
+            self.entries.flush()
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         """In the order of their last offsets. Raises ValueError on an unknown version."""

@@ -544,6 +544,8 @@ class Log:
         for segment in self.segments[self._segment_number(synced_offset) :]:
             segment.file.is_dirty = True
             self._unsynced.files[segment.file] = None
+            if segment.aborted.entries.count:
+                self._unsynced.paths[segment.aborted.entries.file.path] = None
         self._unsynced.directories[self.directory] = None
 
     def give_topic_id(self, topic_id: TopicId) -> None:
