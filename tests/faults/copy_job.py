@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults.copier import SOURCE, TARGET
+from tests.faults.disk import CuttableDisk
 from tests.faults.kills import Round
 from tests.support.node import MillstreamNode
 
@@ -27,9 +28,23 @@ def copy_passes(folder: Path, seeds: list[int], records: int = RECORDS) -> Itera
         yield copy_pass(folder / f"copy-{seed}", seed, records)
 
 
-def copy_pass(data_dir: Path, seed: int, records: int) -> Round:
+def copy_passes_with_power_cuts(
+    folder: Path, seeds: list[int], records: int = RECORDS
+) -> Iterator[Round]:
+    """As above, but what kills the node also takes everything that was not synced."""
+    for seed in seeds:
+        place = folder / f"cut-{seed}"
+        place.mkdir()
+        with CuttableDisk(place) as disk:
+            yield copy_pass(disk.mount_point / "data", seed, records, disk)
+
+
+def copy_pass(data_dir: Path, seed: int, records: int, disk: CuttableDisk | None = None) -> Round:
+    """With a disk, its power is cut whenever the node is killed."""
     chance = random.Random(seed)
     node = MillstreamNode(data_dir, "--set", "log.segment.bytes=1048576")
+    if disk is not None:
+        node.keep_log_in(disk.mount_point.parent)
     node.start()
     node.fix_port()
     copier: subprocess.Popen[bytes] | None = None
@@ -42,8 +57,7 @@ def copy_pass(data_dir: Path, seed: int, records: int) -> Round:
             if time.monotonic() > deadline:
                 return Round(seed, 0, _told(kills), ["the copy does not get on"])
             if code is None and chance.random() < 0.5:
-                node.kill()
-                node.start()
+                kill_node(node, disk)
                 kills["node"] += 1
                 continue
             if code is None:
@@ -60,6 +74,17 @@ def copy_pass(data_dir: Path, seed: int, records: int) -> Round:
             copier.wait()
         node.kill()
     return Round(seed, len(committed), _told(kills), problems(committed, everything, records))
+
+
+def kill_node(node: MillstreamNode, disk: CuttableDisk | None) -> None:
+    """Kill it, and start it again on what is left."""
+    if disk is not None:
+        disk.cut_power()
+    node.kill()
+    if disk is not None:
+        disk.unmount()
+        disk.mount()
+    node.start()
 
 
 def _told(kills: dict[str, int]) -> str:

@@ -1,15 +1,24 @@
 """One short copy with kills; the long ones are in `soak`."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.faults.copy_job import copy_pass, problems
+from tests.faults.copy_job import copy_pass, copy_passes_with_power_cuts, problems
 
 
 @pytest.mark.slow
 def test_a_copy_with_kills_is_exactly_once(tmp_path: Path) -> None:
     outcome = copy_pass(tmp_path / "data", seed=1, records=20_000)
+    assert outcome.problems == []
+    assert outcome.acknowledged == 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+def test_a_copy_with_power_cuts_is_exactly_once(tmp_path: Path) -> None:
+    [outcome] = copy_passes_with_power_cuts(tmp_path, [1], records=20_000)
     assert outcome.problems == []
     assert outcome.acknowledged == 20_000
 
