@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import re
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
+from typing import Final
 
 import click
 
@@ -12,7 +15,7 @@ from millstream.config import BrokerConfig, load_config
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the data is (log.dirs).")
+@click.option("--data-dir", type=click.Path(), help="Where the data is (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks one.")
 @click.option(
     "--config",
@@ -24,7 +27,7 @@ from millstream.config import BrokerConfig, load_config
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
 @click.option("--adopt", is_flag=True, help="Take over a data directory of Apache Kafka.")
 def broker(
-    data_dir: Path | None,
+    data_dir: str | None,
     listen: str | None,
     config_file: Path | None,
     sets: tuple[str, ...],
@@ -36,9 +39,14 @@ def broker(
     Prints `listening on HOST:PORT` when clients can connect.
     """
     flags: dict[str, str] = {}
+    if data_dir == "":
+        # An unset variable of a script: the current directory is not what was meant.
+        raise click.UsageError("--data-dir is empty")
     if data_dir is not None:
-        flags["log.dirs"] = str(data_dir)
+        flags["log.dirs"] = str(Path(data_dir))
     if listen is not None:
+        if not re.fullmatch(r"(\[[^\]]*\]|[^:/,\s]*):\d{1,5}", listen):
+            raise click.UsageError(f"--listen takes HOST:PORT, not {listen!r}")
         flags["listeners"] = f"PLAINTEXT://{listen}"
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
@@ -75,17 +83,37 @@ def _import_schemas() -> None:
         del sys.modules["hypothesis"]
 
 
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and Ctrl-C set `stop`.
+
+    Not by the loop's own handlers, which end with the loop: a second signal would then kill
+    a node that has stopped cleanly and is on its way out.
+    """
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+
+    for number in _STOPPING:
+        signal.signal(number, on_signal)
+
+
 async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     from millstream.broker.broker import Broker
 
     node = Broker(config, dev=dev, adopt=adopt)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    _stop_on_signals(stop)
     await node.start()
     for endpoint in node.endpoints:
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         print(f"listening on {host or '0.0.0.0'}:{endpoint.port}", flush=True)
     await stop.wait()
     await node.stop()
+    for number in _STOPPING:
+        # Python's own exit leaves this in place, but no handler of ours.
+        signal.signal(number, signal.SIG_IGN)
