@@ -144,6 +144,12 @@ def test_a_missing_topic_is_one_line_and_never_created(
     assert "no-such-topic" not in run_millstream("topic", "list", bootstrap=bootstrap).output
 
 
+@pytest.mark.parametrize("command", [["consume"], ["produce"], ["topic", "describe"]])
+def test_an_empty_name_is_one_line(bootstrap: str, command: list[str]) -> None:
+    ran = run_millstream(*command, "", bootstrap=bootstrap)
+    assert ran == Ran(2, "", "millstream: the name of the topic is empty\n")
+
+
 def test_a_missing_partition_is_named(bootstrap: str, topic: str) -> None:
     ran = run_millstream("consume", topic, "-p", "7", bootstrap=bootstrap)
     assert ran == Ran(1, "", f"millstream: topic {topic} has no partition 7; it has 0 to 0\n")

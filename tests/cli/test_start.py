@@ -26,6 +26,9 @@ NOON_MS = 1_769_860_800_000
         ("@2026-01-31T13:00:00+01:00", FromTime(NOON_MS)),
         ("@2026-01-31T12:00:00.250Z", FromTime(NOON_MS + 250)),
         ("@1769860800000", FromTime(NOON_MS)),
+        ("@-99999999999d", FromTime(0)),
+        ("@0001-01-01", FromTime(0)),
+        ("@99999999999999999999999", FromTime(2**63 - 1)),
     ],
 )
 def test_every_form_is_understood(text: str, start: object) -> None:

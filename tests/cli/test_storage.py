@@ -95,3 +95,21 @@ def test_a_directory_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     ran = run_millstream("storage", "segments", str(tmp_path / "nowhere"))
     assert ran.exit_code == 2
     assert "nowhere" in ran.errors
+
+
+@pytest.mark.parametrize("command", ["segments", "dump", "verify"])
+def test_a_directory_without_partitions_is_told_from_one_without_faults(
+    tmp_path: Path, command: str
+) -> None:
+    ran = run_millstream("storage", command, str(tmp_path))
+    assert (ran.exit_code, ran.output) == (1, "")
+    assert ran.errors == f"millstream: {tmp_path} holds no partition and is no data directory\n"
+    (tmp_path / "meta.properties").touch()
+    assert run_millstream("storage", command, str(tmp_path)).exit_code == 0
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    ran = run_millstream("storage", "dump", str(tmp_path / "notes.txt"))
+    assert ran.exit_code == 2
+    assert "is no .log file" in ran.errors

@@ -95,6 +95,8 @@ def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
     """The topic as the cluster sees it; never creates it, unlike a plain Metadata request."""
     from confluent_kafka import TopicCollection
 
+    if not topic:
+        raise CommandFailed("the name of the topic is empty", exit_code=ExitCode.USAGE)
     answers: Mapping[str, Future[TopicDescription]] = admin.describe_topics(
         TopicCollection([topic]), request_timeout=REQUEST_SECONDS_MAX
     )

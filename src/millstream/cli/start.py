@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+# The last moment a timestamp of 64 bits can name.
+_LATEST_MS = 2**63 - 1
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -55,10 +57,14 @@ def _parse_time(text: str, now: datetime) -> int:
     if text == "now":
         return _to_ms(now)
     if re.fullmatch(r"\d{11,}", text):
-        return int(text)
+        return min(int(text), _LATEST_MS)
     relative = re.fullmatch(r"-(\d+)([smhd])", text)
     if relative:
-        return _to_ms(now - timedelta(**{_UNITS[relative[2]]: int(relative[1])}))
+        try:
+            return _to_ms(now - timedelta(**{_UNITS[relative[2]]: int(relative[1])}))
+        except OverflowError:
+            # Before the first year there is: before every record, at any rate.
+            return 0
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -70,4 +76,5 @@ def _parse_time(text: str, now: datetime) -> int:
 
 
 def _to_ms(moment: datetime) -> int:
-    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+    # Kafka's negative timestamps have meanings of their own.
+    return max((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), 0)

@@ -14,7 +14,7 @@ import click
 
 from millstream.cli.cluster import json_option
 from millstream.cli.compacting import compact
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import counted, print_json, print_table
 from millstream.cli.record_text import TextRecord, to_json_line
@@ -38,7 +38,7 @@ storage.add_command(compact)
 def segments(directory: Path, as_json: bool) -> None:
     """List the segments of a data directory or of one partition."""
     with _reading(directory):
-        found = list_segments(directory)
+        found = _segments_in(directory)
     if as_json:
         print_json(
             [
@@ -65,8 +65,12 @@ def segments(directory: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch and line.")
 def dump_batches(path: Path, records: bool, as_json: bool) -> None:
     """Show the batches of a segment file, a partition or a data directory."""
+    if path.is_file() and path.suffix != ".log":
+        raise CommandFailed(f"{path} is no .log file of a partition", exit_code=ExitCode.USAGE)
     shown: Path | None = None
     with _reading(path):
+        if path.is_dir():
+            _segments_in(path)
         for batch in dump(path, records=records):
             if as_json:
                 click.echo(_batch_json(batch))
@@ -83,7 +87,7 @@ def dump_batches(path: Path, records: bool, as_json: bool) -> None:
 def verify_files(directory: Path, as_json: bool) -> None:
     """Check every log, index and checkpoint; exit code 1 if something is wrong."""
     with _reading(directory):
-        segments_text = counted(len(list_segments(directory)), "segment")
+        segments_text = counted(len(_segments_in(directory)), "segment")
         findings = list(verify(directory))
     if as_json:
         print_json(
@@ -99,6 +103,15 @@ def verify_files(directory: Path, as_json: bool) -> None:
     if findings:
         raise CommandFailed(f"{counted(len(findings), 'problem')} in {segments_text}")
     click.echo(f"{segments_text}, nothing wrong", err=True)
+
+
+def _segments_in(directory: Path) -> list[SegmentInfo]:
+    """Where there are none, this is hardly the directory that was meant; a fresh one has its
+    meta.properties."""
+    found = list_segments(directory)
+    if not found and not (directory / "meta.properties").exists():
+        raise CommandFailed(f"{directory} holds no partition and is no data directory")
+    return found
 
 
 @contextmanager

@@ -37,7 +37,13 @@ topic.add_command(trim)
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("-p", "--partitions", type=click.IntRange(1), help="Default: the broker's choice.")
+@click.option(
+    "-p",
+    "--partitions",
+    # The client library takes no more.
+    type=click.IntRange(1, 100_000),
+    help="Default: the broker's choice.",
+)
 @click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's choice.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no failure.")
