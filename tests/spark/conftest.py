@@ -27,6 +27,8 @@ def spark() -> "Iterator[SparkSession]":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    from tests.support.spark_connector import connector_jars
+
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -36,6 +38,8 @@ def spark() -> "Iterator[SparkSession]":
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "OFF")
+        # Spark's own Kafka connector, which must work against us as well.
+        .config("spark.jars", connector_jars())
         .getOrCreate()
     )
     yield session

@@ -62,10 +62,17 @@ def test_sql_reads_by_a_view_and_says_so_where_it_cannot(
     options = f"'kafka.bootstrap.servers' '{kafka.bootstrap}', subscribe '{topic}'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING millstream OPTIONS ({options})")
     assert spark.sql("SELECT count(*) AS n FROM v WHERE offset > 0").first().n == 1
-    with pytest.raises(AnalysisException) as refused:
-        spark.read.format("millstream").load().collect()
-    assert "CREATE TEMPORARY VIEW" in str(refused.value)
-    assert "WITH (...)" in str(refused.value)
+    # In a table Spark keeps the options to itself; WITH hands them over.
+    spark.sql(f"CREATE TABLE kept USING millstream OPTIONS ({options})")
+    try:
+        with pytest.raises(AnalysisException) as refused:
+            spark.sql("SELECT * FROM kept").collect()
+        assert "CREATE TEMPORARY VIEW" in str(refused.value)
+        assert "WITH (...)" in str(refused.value)
+        given = f"'kafka.bootstrap.servers' = '{kafka.bootstrap}', subscribe = '{topic}'"
+        assert spark.sql(f"SELECT * FROM kept WITH ({given})").count() == 2
+    finally:
+        spark.sql("DROP TABLE kept")
 
 
 def test_rows_are_written_and_a_plain_save_is_refused(
@@ -146,3 +153,32 @@ def test_update_mode_goes_through_foreach_batch_and_two_writes_need_two_names(
     values = consume(kafka.bootstrap, sink, partitions=1, isolation="read_committed")
     found = {row["word"]: row["count"] for row in map(json.loads, values)}
     assert found == {"a": 2, "b": 1}
+
+
+def test_sparks_own_connector_reads_streams_and_writes_our_topics(
+    spark: SparkSession, kafka: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    source, sink = make_topic(partitions=2), make_topic()
+    produce(source, [b"%d" % n for n in range(100)], partition=0)
+    produce(source, [b"%d" % n for n in range(100, 150)], partition=1)
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap}
+    theirs = spark.read.format("kafka").options(**servers, subscribe=source).load()
+    ours = read(spark, kafka, source)
+    assert theirs.schema == ours.schema
+    assert sorted(theirs.collect()) == sorted(ours.collect())
+    stream = spark.readStream.format("kafka").options(
+        **servers, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="60"
+    )
+    query = (
+        stream.load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .options(**servers, topic=sink)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    values = consume(kafka.bootstrap, sink, partitions=1, isolation="read_committed")
+    assert sorted(map(int, values)) == list(range(150))
