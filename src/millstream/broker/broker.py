@@ -139,14 +139,12 @@ class Broker:
         except OSError as error:
             problem = f"cannot read data directory {self.data_dir}: {error.strerror}"
             raise StartError(problem) from error
-        self.store = LogStore.open(
+        self.store = LogStore.claim(
             self.data_dir,
             file_system=OsFileSystem(),
             cluster_id=None,
             broker_id=self.node_id,
             clock_now_ms=self.clock.now_ms,
-            # Topics and their options are in the coordination store, which opens next.
-            configs=lambda topic: LogConfig(),
             report=log.warning,
             descriptor_limit=_descriptor_limit(),
         )
@@ -167,6 +165,8 @@ class Broker:
         await self.controller.start()
         self.reload_config()
         self.producer_ids = ProducerIds(self.controller)
+        # Only now: recovery has to know which logs are compacted and may have gaps.
+        self.store.load(self._stored_log_config)
         self._put_strays_aside()
         for topic in self.image.topics.values():
             self.topics.open_or_wait(topic)
@@ -175,6 +175,10 @@ class Broker:
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
         self.cleaner.start()
+
+    def _stored_log_config(self, topic: str) -> LogConfig:
+        state = self.image.topics.get(topic)
+        return LogConfig() if state is None else self.topics.config_of(state)
 
     def _choose_node_id(self) -> int:
         """A directory keeps its node's number unless the user says otherwise."""

@@ -79,7 +79,39 @@ class LogStore:
         report: Callable[[str], None],
         descriptor_limit: int = DESCRIPTOR_LIMIT,
     ) -> "LogStore":
-        """Raises StartError, with nothing changed on disk, when this is not our directory."""
+        """Claim a directory and load what is in it."""
+        store = cls.claim(
+            directory,
+            file_system=file_system,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            clock_now_ms=clock_now_ms,
+            report=report,
+            descriptor_limit=descriptor_limit,
+        )
+        try:
+            store.load(configs)
+        except StartError:
+            store.close(clean=False)
+            raise
+        return store
+
+    @classmethod
+    def claim(
+        cls,
+        directory: Path,
+        *,
+        file_system: FileSystem,
+        cluster_id: str | None,
+        broker_id: int,
+        clock_now_ms: Callable[[], int],
+        report: Callable[[str], None],
+        descriptor_limit: int = DESCRIPTOR_LIMIT,
+    ) -> "LogStore":
+        """A directory that is ours from here on, its logs not loaded yet.
+
+        Raises StartError, with nothing changed on disk, when it is not ours to have.
+        """
         path = str(directory)
         try:
             _make_directory(file_system, path)
@@ -99,30 +131,30 @@ class LogStore:
                 clock_now_ms=clock_now_ms,
                 report=report,
             )
-            store._start(meta, configs)
+            write_meta(file_system, path, meta)
         except OSError as error:
             file_system.close(lock)
-            raise StartError(f"cannot load data directory {path}: {error}") from error
-        except (LogDirFailed, NoSpace) as error:
-            file_system.close(lock)
-            raise StartError(f"cannot load data directory {path}: {error}") from error
+            raise StartError(f"cannot use data directory {path}: {error}") from error
         except StartError:
             file_system.close(lock)
             raise
         return store
+
+    def load(self, configs: Callable[[str], LogConfig]) -> None:
+        """Open every log, recovering what the last run left. Raises StartError."""
+        try:
+            found = self._file_system.list(self.directory)
+            self._begin_run({info.name for info in found})
+            self._load([info.name for info in found if info.is_directory], configs)
+            self._end_recovery()
+        except (OSError, LogDirFailed, NoSpace) as error:
+            raise StartError(f"cannot load data directory {self.directory}: {error}") from error
 
     @property
     def is_short_of_descriptors(self) -> bool:
         return self._cache.is_short
 
     # Starting
-
-    def _start(self, meta: DirectoryMeta, configs: Callable[[str], LogConfig]) -> None:
-        found = self._file_system.list(self.directory)
-        write_meta(self._file_system, self.directory, meta)
-        self._begin_run({info.name for info in found})
-        self._load([info.name for info in found if info.is_directory], configs)
-        self._end_recovery()
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
