@@ -36,6 +36,13 @@ async def keep_house(broker: "Broker") -> None:
                 broker.fail_disk,
             )
         )
+        group.create_task(
+            _every(
+                lambda: broker.config.int("producer.id.expiration.check.interval.ms") / 1000,
+                lambda: expire_producers(broker),
+                broker.fail_disk,
+            )
+        )
         group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(broker), broker.fail_disk))
 
 
@@ -59,7 +66,7 @@ async def _every(
 
 
 async def apply_retention(broker: "Broker") -> None:
-    """Drop segments that are too old or too many; expired producers go with them."""
+    """Drop segments that are too old or too many."""
     now_ms = broker.clock.now_ms()
     has_removed = await delete_consumed(broker)
     for count, partition in enumerate(list(broker.partitions), start=1):
@@ -78,6 +85,15 @@ def _apply_to_one(partition: Partition, now_ms: int) -> bool:
         # Others may have something to remove that makes room.
         log.warning("retention of %s waits for room: %s", partition.topic_partition, error)
         return False
+
+
+async def expire_producers(broker: "Broker") -> None:
+    """Forget producers that have been silent for `producer.id.expiration.ms`."""
+    now_ms = broker.clock.now_ms()
+    for count, partition in enumerate(list(broker.partitions), start=1):
+        partition.log.expire_producers(now_ms)
+        if count % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)
 
 
 async def checkpoint(broker: "Broker") -> None:

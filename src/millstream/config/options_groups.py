@@ -3,7 +3,7 @@
 from typing import Final
 
 from millstream.config.option import INT_MAX, Option
-from millstream.config.words import BOOLEAN, INT, LIST, LONG, SHORT, STRING, WORKS
+from millstream.config.words import BOOLEAN, INT, LIST, LONG, REFUSED, SHORT, STRING, WORKS
 
 TITLE: Final = "Consumer groups, offsets and transactions"
 
@@ -255,6 +255,7 @@ OPTIONS: Final = (
         INT,
         50,
         "Partitions of the transaction topic.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -262,6 +263,7 @@ OPTIONS: Final = (
         SHORT,
         3,
         "Replicas of the transaction topic, never more than there are nodes.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -269,6 +271,7 @@ OPTIONS: Final = (
         INT,
         104857600,
         "Segment size of the transaction topic.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -276,6 +279,7 @@ OPTIONS: Final = (
         INT,
         900000,
         "The longest transaction timeout a producer may ask for.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -290,6 +294,7 @@ OPTIONS: Final = (
         INT,
         3600000,
         "How often expired transactional ids are looked for.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -304,12 +309,15 @@ OPTIONS: Final = (
         BOOLEAN,
         False,
         "Allow transactions that another system commits (KIP-939).",
+        REFUSED,
+        reason="two-phase commit is not built yet",
     ),
     Option(
         "transactional.id.expiration.ms",
         INT,
         604800000,
         "A transactional id that is silent for this long is forgotten.",
+        WORKS,
         minimum=1,
     ),
     Option(

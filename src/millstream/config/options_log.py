@@ -431,6 +431,7 @@ OPTIONS: Final = (
         INT,
         600000,
         "How often silent producers are looked for.",
+        WORKS,
         minimum=1,
     ),
     Option(
