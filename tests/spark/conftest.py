@@ -22,7 +22,7 @@ Produce = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     # Spark takes python3 from the PATH for its workers, which need not be this one.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
@@ -37,6 +37,7 @@ def spark() -> "Iterator[SparkSession]":
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "OFF")
         # Spark's own Kafka connector, which must work against us as well.
         .config("spark.jars", connector_jars())

@@ -172,3 +172,22 @@ REFUSED_KAFKA_OPTIONS = {
     "partitioner.class": "rows go by key as Kafka's own partitioner sends them; use the column "
     "'partition' for another way",
 }
+
+
+def markdown_rows() -> list[str]:
+    """The table of the documentation, line by line."""
+    uses = (
+        (Use.BATCH_READ, "read"),
+        (Use.STREAM_READ, "stream read"),
+        (Use.BATCH_WRITE, "write"),
+        (Use.STREAM_WRITE, "stream write"),
+    )
+    rows = []
+    for option in OPTIONS:
+        if option.use is Use.ALL:
+            used = "all"
+        else:
+            used = ", ".join(name for use, name in uses if option.use & use)
+        own = "" if option.is_kafkas else " (ours)"
+        rows.append(f"| `{option.name}`{own} | {used} | {option.default} | {option.sentence} |")
+    return rows
