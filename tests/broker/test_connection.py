@@ -26,6 +26,7 @@ class Host:
         self.memory = RequestMemory(request_bytes_max)
         self.seen: list[bytes] = []
         self.has_one_client = True
+        self.answers: dict[bytes, asyncio.Future[Pieces]] = {}
         self.waits: dict[bytes, asyncio.Future[None]] = {}
         self.forgotten: list[Connection] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -41,6 +42,9 @@ class Host:
         if body.startswith((b"wait", b"gate")):
             self.waits[body] = asyncio.get_running_loop().create_future()
             return Pending(self._later(body), gate=body.startswith(b"gate"))
+        if body.startswith(b"future"):
+            self.answers[body] = asyncio.get_running_loop().create_future()
+            return Pending(self.answers[body])
         return [frame(body)]
 
     async def _later(self, body: bytes) -> Pieces:
@@ -139,6 +143,32 @@ def test_replies_leave_in_request_order_though_the_first_waits() -> None:
         host.waits[b"wait 0001"].set_result(None)
         expected = frame(b"wait 0001") + frame(b"quick 0002")
         assert await client.receive(len(expected)) == expected
+
+    run(test)
+
+
+def test_a_reply_that_is_a_future_keeps_its_place() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(frame(b"future 0001") + frame(b"quick 0002"))
+        await client.settle()
+        host.answers[b"future 0001"].set_result([frame(b"first")])
+        expected = frame(b"first") + frame(b"quick 0002")
+        assert await client.receive(len(expected)) == expected
+
+    run(test)
+
+
+def test_a_reply_that_fails_closes_the_connection() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        await client.send(frame(b"future 0001"))
+        await client.settle()
+        host.answers[b"future 0001"].set_exception(ValueError("a bug"))
+        assert await client.receive(1) == b""
+        assert host.forgotten == [client.connection]
 
     run(test)
 

@@ -76,7 +76,7 @@ async def _append_when_checked(
     checked: Coroutine[Any, Any, Refused],
 ) -> Pieces:
     answer = _append_all(broker, request, body, await checked)
-    return await answer.coroutine if isinstance(answer, Pending) else answer
+    return await answer.answer if isinstance(answer, Pending) else answer
 
 
 def _copy_records(body: ProduceRequest) -> None:
@@ -119,7 +119,7 @@ async def _recompress_and_append(
         checked = _check_transaction(broker, request, body)
         refused = checked if isinstance(checked, dict) else await checked
     answer = _append_all(broker, request, body, refused)
-    return await answer.coroutine if isinstance(answer, Pending) else answer
+    return await answer.answer if isinstance(answer, Pending) else answer
 
 
 def _append_all(
@@ -221,14 +221,38 @@ def _close_on_error(request: Request, results: Results) -> None:
                 return
 
 
-async def _answer_when_durable(
+def _answer_when_durable(
     request: Request, body: ProduceRequest, results: Results, waits: Waits
-) -> Pieces:
-    done, _ = await asyncio.wait(
-        [future for _, future in waits], timeout=max(body.timeout_ms, 0) / 1000
-    )
+) -> "asyncio.Future[Pieces]":
+    """Done when everything is safe, or at the deadline. Callbacks, for a task costs more."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Pieces] = loop.create_future()
+    left = len(waits)
+
+    def answer() -> None:
+        timer.cancel()
+        if answered.done():
+            return
+        try:
+            answered.set_result(_answer_durable(request, results, waits))
+        except Exception as error:
+            answered.set_exception(error)
+
+    def one_is_safe(_: "asyncio.Future[None]") -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            answer()
+
+    timer = loop.call_later(max(body.timeout_ms, 0) / 1000, answer)
+    for _, future in waits:
+        future.add_done_callback(one_is_safe)
+    return answered
+
+
+def _answer_durable(request: Request, results: Results, waits: Waits) -> Pieces:
     for result, future in waits:
-        if future not in done:
+        if not future.done():
             # It is in the log and may yet become durable; the producer must ask again.
             future.cancel()
             _failed(result, KafkaError(KafkaCode.REQUEST_TIMED_OUT))
