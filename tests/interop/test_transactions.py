@@ -15,7 +15,7 @@ from tests.interop.clients.transactional import (
     KafkaPythonTransactions,
     TransactionalProducer,
 )
-from tests.support.apache_kafka import dump_log_segments
+from tests.support.apache_kafka import ApacheKafka, dump_log_segments
 from tests.support.jars import classpath
 from tests.support.java_client import JavaClient
 from tests.support.node import MillstreamNode
@@ -218,3 +218,42 @@ def test_kafka_reads_our_transaction_records_and_our_files(tmp_path: Path, name:
     assert shown.count("endTxnMarker: COMMIT") == 2
     assert shown.count("endTxnMarker: ABORT") == 1
     assert "firstOffset: 2" in shown or "firstOffset=2" in shown
+
+
+def test_transactions_go_from_kafka_to_us_and_back(tmp_path: Path, name: str) -> None:
+    """Kafka leaves one open; we go on with it, leave another, and Kafka goes on with that."""
+    data_dir = tmp_path / "data"
+    with ApacheKafka(data_dir) as kafka:
+        create(kafka.bootstrap, name)
+        first = ConfluentTransactions(kafka.bootstrap, name)
+        for value, is_kept in ((b"kept by Kafka", True), (b"aborted by Kafka", False)):
+            first.begin()
+            first.send(name, [value])
+            if is_kept:
+                first.send_offset(name, name, 1)
+                first.commit()
+            else:
+                first.abort()
+        first.begin()
+        first.send(name, [b"left open by Kafka"])
+    with MillstreamNode(data_dir, "--adopt") as node:
+        assert read(node.bootstrap, name) == [b"kept by Kafka"]
+        assert committed_offset(node.bootstrap, name, name) == 1
+        second = ConfluentTransactions(node.bootstrap, name)
+        second.begin()
+        second.send(name, [b"kept by us"])
+        second.send_offset(name, name, 2)
+        second.commit()
+        ours = [b"kept by Kafka", b"kept by us"]
+        assert read(node.bootstrap, name) == ours
+        second.begin()
+        second.send(name, [b"left open by us"])
+        second.send_offset(name, name, 99)
+    with ApacheKafka(data_dir) as kafka:
+        assert read(kafka.bootstrap, name) == ours
+        third = ConfluentTransactions(kafka.bootstrap, name)
+        third.begin()
+        third.send(name, [b"kept by Kafka again"])
+        third.commit()
+        assert read(kafka.bootstrap, name) == [*ours, b"kept by Kafka again"]
+        assert committed_offset(kafka.bootstrap, name, name) == 2
