@@ -444,6 +444,14 @@ def test_a_partition_that_cannot_take_its_marker_does_not_hold_back_the_answer(
         wait_until(lambda: producer.produce(b"y") is NONE, "the transaction is complete")
 
 
+def test_names_that_no_record_can_hold_are_refused(client: RawClient, topic: str) -> None:
+    producer = RawProducer(client, "x" * 40_000, topic)
+    find_coordinator(client, producer.transactional_id, 1)
+    assert producer.init() is KafkaCode.INVALID_REQUEST
+    answer = commit_group(client, "g" * 40_000, 1, [])
+    assert answer.error_code == KafkaCode.INVALID_REQUEST
+
+
 # -- one commit for many producers ---------------------------------------------------------
 
 

@@ -293,7 +293,12 @@ class Shard(Generic[S, C, E]):
             return
         machine = self._machine
         try:
-            for batch in split_batches([machine.encode(change) for change in changes]):
+            encoded = [machine.encode(change) for change in changes]
+        except ValueError as error:
+            # A name that is longer than a record can hold, say. Nothing has happened yet.
+            raise KafkaError(KafkaCode.INVALID_REQUEST, str(error)) from error
+        try:
+            for batch in split_batches(encoded):
                 self._end = self._port.append(batch, transaction)
         except KafkaError as error:
             if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:

@@ -39,6 +39,7 @@ from millstream.errors import KafkaCode, KafkaError
 
 PREFIX: Final = "millstream:"
 NO_BATCH: Final = -1
+NAME_LENGTH_MAX: Final = 1_000
 # What a record takes in its batch besides key and value.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
@@ -76,7 +77,7 @@ def commit_group(
     members: Sequence[Member],
     env: TransactionEnv,
 ) -> Decision[GroupReply]:
-    if not group or batch < 0:
+    if not group or len(group) > NAME_LENGTH_MAX or batch < 0:
         raise KafkaError(KafkaCode.INVALID_REQUEST, "a group has a name, a batch a number")
     last = state.batches.get(group)
     if last is not None and batch <= last.number:
