@@ -104,11 +104,13 @@ def write(rows: DataFrame, kind: str, **options: str) -> Callable[[], None]:
     return run
 
 
-def read_cases(spark: SparkSession, bootstrap: str, topic: str, parquet: Path) -> list[Case]:
-    servers = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+def read_cases(spark: SparkSession, node: MillstreamNode, topic: str, parquet: Path) -> list[Case]:
+    servers = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic}
+    path = str(node.data_dir)
     return [
         Case("read, Parquet", lambda: _read_parquet(spark, parquet)),
         Case("read, millstream", read(spark, "millstream", **servers)),
+        Case("read, millstream, in place", read(spark, "millstream", **servers, path=path)),
         Case("read, connector", read(spark, "kafka", **servers)),
         Case("read, connector, large fetches", read(spark, "kafka", **servers, **LARGE_FETCHES)),
     ]
@@ -173,7 +175,7 @@ def run(
     servers = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": "rows"}
     rows = spark.read.format("millstream").options(**servers).load()
     rows.write.option("compression", "zstd").parquet(str(parquet))
-    cases = read_cases(spark, node.bootstrap, "rows", parquet)
+    cases = read_cases(spark, node, "rows", parquet)
     measure(cases, wanted.rows, wanted.rounds, node.pid)
     if not wanted.reads_only:
         writes = write_cases(spark, node.bootstrap, parquet, wanted.partitions)

@@ -93,6 +93,21 @@ OPTIONS = (
         is_kafkas=False,
     ),
     Option(
+        "path",
+        _READ,
+        "none",
+        "A node's data directory, or a mount of it, that tasks can see: segments are read in "
+        "place up to the broker's high watermark, and what is not there is fetched.",
+        is_kafkas=False,
+    ),
+    Option(
+        "offline",
+        _BATCH,
+        "false",
+        "Read `path` without any broker, up to the high watermark that was last written down.",
+        is_kafkas=False,
+    ),
+    Option(
         "commitGroup",
         _STREAM,
         "none",

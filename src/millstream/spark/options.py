@@ -70,6 +70,9 @@ class ReadOptions:
     records_per_partition_max: int | None
     commit_group: str | None
     topics_cache_ms: int
+    # A data directory that tasks can see.
+    path: str | None
+    is_offline: bool
 
 
 def check_names(options: Mapping[str, str], use: Use) -> None:
@@ -164,7 +167,10 @@ def _address(text: str) -> Address:
 def parse_read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
     """All options of a read; SourceError names the first that is wrong."""
     check_names(options, use)
-    client = read_client_settings(options)
+    is_offline = boolean_option(options, "offline", default=False)
+    if is_offline and not options.get("path"):
+        raise option_error("offline", "needs the option 'path'")
+    client = ClientSettings(()) if is_offline else read_client_settings(options)
     most = _count(options, "maxOffsetsPerTrigger")
     least = _count(options, "minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
@@ -196,6 +202,8 @@ def parse_read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         partitions_min=_count(options, "minPartitions"),
         records_per_partition_max=_count(options, "maxRecordsPerPartition"),
         commit_group=options.get("commitGroup") or None,
+        path=options.get("path") or None,
+        is_offline=is_offline,
         topics_cache_ms=_number(options, "partition.metadata.cache.ttl.ms", -1),
     )
 

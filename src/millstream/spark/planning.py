@@ -3,11 +3,11 @@
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from millstream.model import TopicPartition
-from millstream.spark.cluster import EARLIEST, LATEST, Cluster
+from millstream.spark.cluster import EARLIEST, LATEST, Cluster, TopicInfo
 from millstream.spark.failure import SourceError, option_error
 from millstream.spark.fetching import OffsetRange
 from millstream.spark.options import Place, Position, ReadOptions
@@ -43,12 +43,11 @@ class Planner:
         selection = self._options.selection
         if selection.pattern is not None:
             expression = re.compile(selection.pattern)
-            topics = self.cluster.describe_topics(None)
+            topics = self._describe(None)
             matching = [topic for topic in topics.values() if expression.fullmatch(topic.name)]
         else:
             names = selection.topics or sorted({p.topic for p in selection.partitions or ()})
-            found = self.cluster.describe_topics(names)
-            matching = list(found.values())
+            matching = list(self._describe(names).values())
         every = {
             TopicPartition(topic.name, index): topic.topic_id
             for topic in matching
@@ -57,6 +56,9 @@ class Planner:
         if selection.partitions is None:
             return every
         return {p: every[p] for p in selection.partitions if p in every}
+
+    def _describe(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
+        return self.cluster.describe_topics(names)
 
     def check_existence(self, partitions: PartitionIds) -> None:
         """Refuse a read of what is not there; a pattern may well match nothing yet."""

@@ -1,15 +1,20 @@
 """Reading a topic as a finished table, and what a task of any read does."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from millstream.spark.arrow import to_arrow
 from millstream.spark.cluster import Cluster
-from millstream.spark.fetching import OffsetRange, read_range
+from millstream.spark.failure import SourceError
+from millstream.spark.fetching import OffsetRange, Part, read_range
+from millstream.spark.offline import OfflinePlanner
 from millstream.spark.options import ReadOptions
 from millstream.spark.planning import Planner
+from millstream.spark.scanning import scan_range
 
 
 class RangePartition(InputPartition):
@@ -25,8 +30,7 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     if wanted is None:
         # What Spark plans where there is nothing to read.
         return
-    cluster = Cluster(options.client)
-    for part in read_range(cluster, wanted, options.fetch):
+    for part in _parts(options, wanted):
         yield from to_arrow(
             part.batches,
             wanted.partition,
@@ -36,12 +40,33 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
         )
 
 
+def _parts(options: ReadOptions, wanted: OffsetRange) -> Iterator[Part]:
+    """From files where tasks can see them, and from the broker what is not there."""
+    if options.path is not None:
+        reached = yield from scan_range(
+            Path(options.path), wanted, is_committed_only=options.fetch.is_committed_only
+        )
+        if reached >= wanted.upto_offset:
+            return
+        if options.is_offline:
+            raise SourceError(
+                "NEEDS_BROKER",
+                f"{wanted.partition} cannot be read from {options.path} beyond offset {reached}: a "
+                "segment is missing or damaged, or, with 'kafka.isolation.level'="
+                "'read_committed', it has transactions. Read it through a broker, without "
+                "'offline'",
+            )
+        wanted = replace(wanted, from_offset=reached)
+    yield from read_range(Cluster(options.client), wanted, options.fetch)
+
+
 class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        planner = Planner(self._options)
+        is_offline = self._options.is_offline
+        planner = OfflinePlanner(self._options) if is_offline else Planner(self._options)
         partitions = planner.partitions()
         planner.check_existence(partitions)
         starts = planner.resolve_start(partitions)

@@ -1,0 +1,190 @@
+"""Reading segments in place, where a task can see the data directory.
+
+The files are Kafka's, and below the high watermark they never change: what a broker would
+send is read from them without a broker in between. Whoever plans the read asks a broker for
+the offsets, so a scan never goes further than a fetch would. Wherever a file is not as
+expected (deleted by retention, rewritten, not yet visible on a shared mount, a transaction
+whose end is not known here) the scan ends early, and the rest is fetched.
+"""
+
+import os
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.model import NO_TOPIC_ID
+from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
+from millstream.spark.fetching import OffsetRange, Part
+from millstream.storage.checkpoints import parse_partition_metadata
+from millstream.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    PARTITION_METADATA_FILE,
+    directory_name,
+    offset_file_name,
+    parse_segment_file,
+)
+
+CHUNK_BYTES: Final = 8 << 20
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    base_offset: int
+    # Of the segment behind it; None for the one that is being written.
+    next_base_offset: int | None
+
+
+def scan_range(
+    data_dir: Path, wanted: OffsetRange, *, is_committed_only: bool
+) -> Generator[Part, None, int]:
+    """The range's batches, without control batches; returns the offset that it got to."""
+    folder = data_dir / directory_name(wanted.partition)
+    if not _is_the_topic(folder, wanted):
+        return wanted.from_offset
+    scan = _Scan(folder, wanted, is_committed_only=is_committed_only)
+    yield from scan.read()
+    return scan.offset
+
+
+def _is_the_topic(folder: Path, wanted: OffsetRange) -> bool:
+    try:
+        found = parse_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
+    except (OSError, ValueError):
+        # Directories of old brokers have no id; then the name has to do.
+        return folder.is_dir() and wanted.topic_id == NO_TOPIC_ID
+    return wanted.topic_id in (NO_TOPIC_ID, found)
+
+
+def list_segments(folder: Path) -> list[int]:
+    """The base offsets of the segments, in order."""
+    found = []
+    for name in os.listdir(folder):
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.suffix == LOG_SUFFIX:
+            found.append(parsed.base_offset)
+    return sorted(found)
+
+
+class _Scan:
+    def __init__(self, folder: Path, wanted: OffsetRange, *, is_committed_only: bool) -> None:
+        self.offset = wanted.from_offset
+        self._folder = folder
+        self._upto = wanted.upto_offset
+        self._is_committed_only = is_committed_only
+        self._buffer = bytearray()
+        self._is_stopped = False
+
+    def read(self) -> Iterator[Part]:
+        while self.offset < self._upto and not self._is_stopped:
+            segment = self._segment()
+            if segment is None:
+                return
+            try:
+                yield from self._read_segment(segment)
+            except FileNotFoundError:
+                # Cleaned away between listing and opening: look again, or leave it.
+                if self._segment() == segment:
+                    return
+                continue
+            if self._is_stopped or segment.next_base_offset is None:
+                return
+            # Offsets between the last batch and the next segment are empty.
+            self.offset = max(self.offset, segment.next_base_offset)
+
+    def _segment(self) -> _Segment | None:
+        try:
+            bases = list_segments(self._folder)
+        except FileNotFoundError:
+            return None
+        below = [base for base in bases if base <= self.offset]
+        above = [base for base in bases if base > self.offset]
+        if not below:
+            return None
+        return _Segment(below[-1], above[0] if above else None)
+
+    def _read_segment(self, segment: _Segment) -> Iterator[Part]:
+        path = self._folder / offset_file_name(segment.base_offset, LOG_SUFFIX)
+        with open(path, "rb", buffering=0) as file:
+            position = self._start_position(segment, file.fileno())
+            while self.offset < self._upto and not self._is_stopped:
+                from_offset = self.offset
+                batches, read_bytes = self._read_chunk(file.fileno(), position)
+                if not read_bytes:
+                    return
+                position += read_bytes
+                kept = [batch for batch in batches if not batch.is_control]
+                if kept:
+                    yield Part(from_offset, kept)
+
+    def _read_chunk(self, descriptor: int, position: int) -> tuple[list[BatchView], int]:
+        """Whole batches at `position`, and how many bytes they are; 0 at the end."""
+        wanted_bytes = max(CHUNK_BYTES, len(self._buffer))
+        while True:
+            if len(self._buffer) < wanted_bytes:
+                self._buffer = bytearray(wanted_bytes)
+            view = memoryview(self._buffer)
+            length = os.preadv(descriptor, [view], position)
+            batches, used = self._take_batches(view[:length])
+            is_over = self._is_stopped or self.offset >= self._upto
+            if used or is_over or length < wanted_bytes:
+                return batches, used
+            # One batch is larger than the buffer.
+            wanted_bytes *= 2
+
+    def _take_batches(self, data: memoryview) -> tuple[list[BatchView], int]:
+        batches = []
+        position = 0
+        while len(data) - position >= HEADER_BYTES:
+            batch = BatchView(data[position:])
+            if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES:
+                self._is_stopped = True
+                break
+            if batch.size_bytes > len(data) - position:
+                break
+            if batch.base_offset >= self._upto:
+                self.offset = self._upto
+                break
+            is_new = batch.last_offset >= self.offset
+            is_undecided = batch.is_transactional and not batch.is_control
+            if is_new and is_undecided and self._is_committed_only:
+                # Only the broker knows for sure how it ended: indexes of aborted transactions
+                # are written behind the log.
+                self._is_stopped = True
+                break
+            position += batch.size_bytes
+            if is_new:
+                batches.append(batch)
+                self.offset = batch.next_offset
+        return batches, position
+
+    def _start_position(self, segment: _Segment, descriptor: int) -> int:
+        """Where to begin for the offset: by the index, if it tells the truth."""
+        name = offset_file_name(segment.base_offset, INDEX_SUFFIX)
+        try:
+            entries = (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return 0
+        relative = self.offset - segment.base_offset
+        low, high = 0, len(entries) // _INDEX_ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            last, position = _INDEX_ENTRY.unpack_from(entries, middle * _INDEX_ENTRY.size)
+            # Preallocated entries behind the last one are zero.
+            is_padding = middle > 0 and position == 0
+            if not is_padding and last <= relative:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return 0
+        last, position = _INDEX_ENTRY.unpack_from(entries, (low - 1) * _INDEX_ENTRY.size)
+        header = os.pread(descriptor, HEADER_BYTES, position)
+        if len(header) < HEADER_BYTES:
+            return 0
+        batch = BatchView(memoryview(header))
+        is_true = batch.magic == MAGIC and batch.last_offset == segment.base_offset + last
+        return position if is_true else 0
