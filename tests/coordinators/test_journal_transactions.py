@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from millstream.coordinators import offsets, transaction
+from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
 from millstream.coordinators.codecs.table import KeyValue
-from millstream.coordinators.decision import Env, ProducerEpoch, Ticket
+from millstream.coordinators.decision import Decision, Env, ProducerEpoch, Ticket
 from millstream.coordinators.group_machine import GROUPS, GroupShard
 from millstream.coordinators.journal import LoggedBatch, Shard, ShardStatus
-from millstream.coordinators.offsets import CommitReply, CommitRequest, OffsetToCommit
+from millstream.coordinators.offsets import CommitReply, CommitRequest
+from millstream.coordinators.state import ShardState
 from millstream.coordinators.transaction import EndRequest, InitRequest
 from millstream.coordinators.transaction_machine import TRANSACTIONS, TransactionShard
 from millstream.coordinators.transaction_state import (
@@ -21,6 +23,7 @@ from millstream.coordinators.transaction_state import (
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
+from millstream.wire.offset_commit import OffsetToCommit
 from tests.coordinators.test_journal import committed
 from tests.coordinators.test_journal import env as group_env
 
@@ -80,7 +83,7 @@ async def group_shard(port: MemoryPort) -> GroupShard:
 def commit_pending(shard: GroupShard, offset: int) -> "CommitReply | asyncio.Future[CommitReply]":
     request = CommitRequest("g", "", None, -1, [("orders", [OffsetToCommit(0, offset, -1, "")])])
 
-    def decide(state: offsets.ShardState, env: Env) -> offsets.Decision[CommitReply]:
+    def decide(state: ShardState, env: Env) -> Decision[CommitReply]:
         return offsets.commit_in_transaction(state, request, PRODUCER, env)
 
     return shard.submit("g", decide)
@@ -109,6 +112,30 @@ def test_pending_offsets_count_with_the_commit_marker_now_and_in_a_replay(
             assert not each.state.has_pending_offsets("g", "orders", 0)
 
     asyncio.run(main())
+
+
+def test_the_later_of_two_records_counts_whichever_transaction_ends_last() -> None:
+    def offset(number: int) -> OffsetChange:
+        return OffsetChange("g", "orders", 0, CommittedOffset(number))
+
+    state = ShardState()
+    state.apply_pending(offset(1), 7)
+    state.apply_pending(offset(2), 8)
+    state.end_transaction(8, True)
+    assert committed(state) == 2
+    state.end_transaction(7, True)
+    assert committed(state) == 2
+    state.apply_pending(offset(3), 7)
+    state.apply(offset(4))
+    state.end_transaction(7, True)
+    assert committed(state) == 4
+    state.apply_pending(offset(5), 7)
+    state.end_transaction(7, True)
+    assert committed(state) == 5
+    state.apply_pending(offset(6), 7)
+    state.apply(OffsetChange("g", "orders", 0, None))
+    state.end_transaction(7, True)
+    assert committed(state) is None
 
 
 def test_an_outdated_producer_is_refused_and_the_shard_goes_on() -> None:

@@ -40,8 +40,10 @@ class ShardState:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
-        # Offsets committed in transactions that are open, by producer.
-        self._pending: dict[int, dict[tuple[str, str, int], OffsetChange]] = {}
+        # Offsets committed in transactions that are open, by producer, each with its number
+        # in the order of the log.
+        self._pending: dict[int, dict[tuple[str, str, int], tuple[int, OffsetChange]]] = {}
+        self._pending_count = 0
 
     def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -85,16 +87,30 @@ class ShardState:
     def apply_pending(self, change: Change, producer_id: int) -> None:
         assert isinstance(change, OffsetChange), "only offsets are written in transactions"
         key = (change.group_id, change.topic, change.partition)
-        self._pending.setdefault(producer_id, {})[key] = change
+        self._pending_count += 1
+        self._pending.setdefault(producer_id, {})[key] = (self._pending_count, change)
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> set[str]:
         changes = self._pending.pop(producer_id, {})
         if is_commit:
-            for change in changes.values():
-                self._apply_offset(change)
-        return {change.group_id for change in changes.values()}
+            for number, change in changes.values():
+                self._apply_offset(change, number=number)
+        return {change.group_id for _, change in changes.values()}
 
-    def _apply_offset(self, change: OffsetChange) -> None:
+    def _forget_pending_before(self, change: OffsetChange, number: int) -> None:
+        """The later record of two for one offset counts, whichever transaction ends last.
+
+        Compaction keeps just that one, so a replay must not come to another result."""
+        key = (change.group_id, change.topic, change.partition)
+        for changes in self._pending.values():
+            found = changes.get(key)
+            if found is not None and found[0] < number:
+                del changes[key]
+
+    def _apply_offset(self, change: OffsetChange, *, number: int | None = None) -> None:
+        if self._pending:
+            latest = self._pending_count + 1
+            self._forget_pending_before(change, latest if number is None else number)
         if change.value is not None:
             if change.group_id not in self.groups:
                 # Offsets alone make a group: a consumer that assigns partitions itself.
