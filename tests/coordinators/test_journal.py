@@ -18,11 +18,12 @@ from millstream.coordinators.journal import (
     ShardStatus,
     split_batches,
 )
-from millstream.coordinators.offsets import CommitRequest, OffsetToCommit
+from millstream.coordinators.offsets import CommitRequest
 from millstream.coordinators.settings import GroupSettings
 from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import EndTransactionMarker
+from millstream.wire.offset_commit import OffsetToCommit
 from tests.coordinators.world import durable, image_of
 
 

@@ -19,11 +19,12 @@ from millstream.coordinators.consumer_group import HeartbeatReply, HeartbeatRequ
 from millstream.coordinators.deadlines import Deadlines
 from millstream.coordinators.decision import Decision, Env, Ticket
 from millstream.coordinators.group import JoinRequest, Leaving, SyncRequest
-from millstream.coordinators.offsets import CommitRequest, OffsetToCommit
+from millstream.coordinators.offsets import CommitRequest
 from millstream.coordinators.rebalance import JoinReply, SyncReply
 from millstream.coordinators.settings import GroupSettings
 from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.offset_commit import OffsetToCommit
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

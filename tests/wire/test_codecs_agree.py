@@ -1,11 +1,12 @@
-"""The hand-written Produce and Fetch codecs against the general one, in every version."""
+"""The hand-written codecs against the general one, in every version."""
 
 import uuid
 
 import pytest
 
+from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
-from millstream.wire import fetch, produce
+from millstream.wire import fetch, offset_commit, produce
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.messages import (
@@ -188,3 +189,63 @@ def test_every_listed_version_has_a_schema(key: int) -> None:
     for version in range(APIS[key].min_version, APIS[key].max_version + 1):
         assert request_reader(key, version)
         assert response_reader(key, version)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_offset_commit_request_reads_as_the_general_codec_wrote_it(version: int) -> None:
+    body = bytearray()
+    rows = [
+        Struct(
+            partition_index=index,
+            committed_offset=1 << 40,
+            committed_leader_epoch=5,
+            committed_metadata=metadata,
+        )
+        for index, metadata in ((3, "nöte"), (4, None))
+    ]
+    request_writer(ApiKey.OFFSET_COMMIT, version)(
+        body,
+        Struct(
+            group_id="readers",
+            generation_id_or_member_epoch=12,
+            member_id="member-1",
+            group_instance_id="static",
+            retention_time_ms=86_400_000,
+            topics=[Struct(name="orders", topic_id=TOPIC_ID, partitions=rows)],
+        ),
+    )
+    cursor = Cursor(memoryview(body))
+    request = offset_commit.read_offset_commit_request(cursor, version)
+    assert cursor.position == len(body)
+    assert (request.group_id, request.generation, request.member_id) == ("readers", 12, "member-1")
+    assert request.instance_id == ("static" if version >= 7 else None)
+    assert request.retention_ms == (86_400_000 if version <= 4 else -1)
+    [topic] = request.topics
+    assert topic.name == ("" if version >= 10 else "orders")
+    assert topic.topic_id == (TOPIC_ID if version >= 10 else NO_TOPIC_ID)
+    epoch = 5 if version >= 6 else -1
+    assert topic.partitions == [
+        offset_commit.OffsetToCommit(3, 1 << 40, epoch, "nöte"),
+        offset_commit.OffsetToCommit(4, 1 << 40, epoch, ""),
+    ]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_offset_commit_response_is_read_by_the_general_codec(version: int) -> None:
+    out = bytearray()
+    partitions = [offset_commit.OffsetToCommit(index, 7, -1, "") for index in (3, 4)]
+    topic = offset_commit.OffsetCommitTopic("orders", TOPIC_ID, partitions)
+    codes = [[KafkaCode.NONE, KafkaCode.UNKNOWN_MEMBER_ID]]
+    offset_commit.write_offset_commit_response(out, version, [topic], codes)
+    cursor = Cursor(memoryview(out))
+    response = response_reader(ApiKey.OFFSET_COMMIT, version)(cursor)
+    assert cursor.position == len(out)
+    [answered] = response.topics
+    if version >= 10:
+        assert answered.topic_id == TOPIC_ID
+    else:
+        assert answered.name == "orders"
+    assert [(row.partition_index, row.error_code) for row in answered.partitions] == [
+        (3, 0),
+        (4, 25),
+    ]

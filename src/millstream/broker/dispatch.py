@@ -1,8 +1,9 @@
 """From a frame to its handler and back to bytes.
 
 Most handlers are `handle(broker, request, body) -> Struct`, or a coroutine of one; they
-live in `handlers/<api>.py` and are imported when first asked for. Produce and Fetch have
-their own codecs and see the frame itself. Handlers translate; deciding is done below them.
+live in `handlers/<api>.py` and are imported when first asked for. Produce, Fetch and
+OffsetCommit have their own codecs and see the frame itself. Handlers translate; deciding
+is done below them.
 """
 
 import importlib
@@ -51,7 +52,7 @@ def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pie
     frame_handler = _frame_handlers.get(header.api_key)
     if frame_handler is not None:
         return frame_handler(broker, request, cursor)
-    if header.api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
+    if header.api_key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT):
         return _load_frame_handler(header.api_key)(broker, request, cursor)
     # The frame lies in the buffer that all connections share; these handlers may keep
     # parts of it beyond their first await.

@@ -28,7 +28,7 @@ class Ticket:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Env:
     """Everything a decision may know besides its state and its request.
 

@@ -10,16 +10,7 @@ from millstream.coordinators.consumer import ConsumerGroup
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch
 from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaCode, KafkaError
-
-
-@dataclass(slots=True)
-class OffsetToCommit:
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    # Decided before: a topic that does not exist, say.
-    code: KafkaCode = KafkaCode.NONE
+from millstream.wire.offset_commit import OffsetToCommit
 
 
 @dataclass(slots=True)

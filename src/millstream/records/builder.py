@@ -115,26 +115,43 @@ def _encode_records(
 ) -> bytearray:
     encoded = bytearray()
     for record in records:
-        body = bytearray(1)
-        write_varint(body, record.timestamp_ms - base_timestamp_ms)
-        write_varint(body, record.offset - base_offset)
-        _write_bytes(body, record.key)
-        _write_bytes(body, record.value)
-        write_varint(body, len(record.headers))
-        for name, value in record.headers:
-            _write_bytes(body, name.encode())
-            _write_bytes(body, value)
-        write_varint(encoded, len(body))
+        key, value, headers = record.key, record.value, record.headers
+        body = b"".join(
+            (
+                b"\0",
+                _varint(record.timestamp_ms - base_timestamp_ms),
+                _varint(record.offset - base_offset),
+                _NULL_LENGTH if key is None else _varint(len(key)),
+                key or b"",
+                _NULL_LENGTH if value is None else _varint(len(value)),
+                value or b"",
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        encoded += _varint(len(body))
         encoded += body
     return encoded
 
 
-def _write_bytes(target: bytearray, data: bytes | None) -> None:
-    if data is None:
-        target.append(1)  # zigzag of -1
-        return
-    write_varint(target, len(data))
-    target += data
+def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    encoded = bytearray(_varint(len(headers)))
+    for name, value in headers:
+        raw = name.encode()
+        encoded += _varint(len(raw))
+        encoded += raw
+        encoded += _NULL_LENGTH if value is None else _varint(len(value))
+        encoded += value or b""
+    return bytes(encoded)
+
+
+def _varint(number: int) -> bytes:
+    return _SHORT_VARINTS[number] if 0 <= number < _SHORT_MAX else _long_varint(number)
+
+
+def _long_varint(number: int) -> bytes:
+    encoded = bytearray()
+    write_varint(encoded, number)
+    return bytes(encoded)
 
 
 def write_varint(target: bytearray, number: int) -> None:
@@ -144,3 +161,10 @@ def write_varint(target: bytearray, number: int) -> None:
         target.append((value & 0x7F) | 0x80)
         value >>= 7
     target.append(value)
+
+
+# Lengths and deltas are nearly always short, and a loop over seven bits costs more than all
+# else in a batch of one record.
+_SHORT_MAX: Final = 1024
+_SHORT_VARINTS: Final = tuple(_long_varint(number) for number in range(_SHORT_MAX))
+_NULL_LENGTH: Final = _long_varint(-1)

@@ -1,86 +1,100 @@
-"""OffsetCommit (8), versions 2-10: topics by id from version 10 on."""
+"""OffsetCommit (8), versions 2-10: topics by id from version 10 on.
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+Sees the frame itself, with a codec of its own: this is the group request that comes
+thousands of times a second. An answer that waits for the disk is a future, not a task.
+"""
 
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.connection import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.coordinators import offsets
-from millstream.coordinators.offsets import CommitReply, CommitRequest, OffsetToCommit
+from millstream.coordinators.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
-from millstream.wire.messages import Struct
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import finish_frame, response_header
+from millstream.wire.offset_commit import (
+    TOPIC_IDS_FROM,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    read_offset_commit_request,
+    write_offset_commit_response,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
-BY_ID_FROM: Final = 10
 KNOWS_MEMBER_EPOCHS_FROM: Final = 9
 
 
-def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
+    version = request.header.version
+    body = read_offset_commit_request(cursor, version)
+    for topic in body.topics:
+        _find_topic(broker, topic, version)
     commit = CommitRequest(
-        group_id=body.group_id,
-        member_id=body.member_id,
-        instance_id=body.group_instance_id,
-        generation=body.generation_id_or_member_epoch,
-        topics=[_wanted(broker, topic, request.version) for topic in body.topics],
-        retention_ms=body.retention_time_ms if request.version <= 4 else -1,
-        knows_member_epochs=request.version >= KNOWS_MEMBER_EPOCHS_FROM,
-    )
-
-    def show(codes: CommitReply) -> Struct:
-        return _answer(body, codes)
-
-    def refuse(error: KafkaError) -> Struct:
-        return _answer(body, [[error.code] * len(topic.partitions) for topic in body.topics])
-
-    return broker.coordinators.ask(
         body.group_id,
-        lambda state, env: offsets.commit(state, commit, env),
-        show=show,
-        refuse=refuse,
+        body.member_id,
+        body.instance_id,
+        body.generation,
+        [(topic.name, topic.partitions) for topic in body.topics],
+        body.retention_ms,
+        version >= KNOWS_MEMBER_EPOCHS_FROM,
     )
+    try:
+        answer = broker.coordinators.submit(
+            body.group_id, lambda state, env: offsets.commit(state, commit, env)
+        )
+    except KafkaError as error:
+        return _answer(request, body, _refused(body, error))
+    if isinstance(answer, asyncio.Future):
+        return Pending(_answer_later(request, body, answer))
+    return _answer(request, body, answer)
 
 
-def _wanted(broker: "Broker", topic: Struct, version: int) -> tuple[str, list[OffsetToCommit]]:
+def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> None:
+    """Fill in the topic's name, and say which partitions there are none of."""
     unknown = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
-    name = ""
-    if version >= BY_ID_FROM:
+    if version >= TOPIC_IDS_FROM:
         found = broker.image.topics_by_id.get(topic.topic_id)
         if found is None:
             unknown = KafkaCode.UNKNOWN_TOPIC_ID
         else:
-            name = found.name
+            topic.name = found.name
     else:
-        name = topic.name
-        found = broker.image.topics.get(name)
-        topic.topic_id = NO_TOPIC_ID
+        found = broker.image.topics.get(topic.name)
     count = len(found.partitions) if found is not None else 0
-    return name, [
-        OffsetToCommit(
-            one.partition_index,
-            one.committed_offset,
-            one.committed_leader_epoch,
-            one.committed_metadata or "",
-            KafkaCode.NONE if 0 <= one.partition_index < count else unknown,
-        )
-        for one in topic.partitions
-    ]
+    for one in topic.partitions:
+        if not 0 <= one.partition < count:
+            one.code = unknown
 
 
-def _answer(body: Struct, codes: CommitReply) -> Struct:
-    return Struct(
-        topics=[
-            Struct(
-                name=topic.__dict__.get("name", ""),
-                topic_id=topic.topic_id,
-                partitions=[
-                    Struct(partition_index=one.partition_index, error_code=code)
-                    for one, code in zip(topic.partitions, topic_codes, strict=True)
-                ],
-            )
-            for topic, topic_codes in zip(body.topics, codes, strict=True)
-        ]
-    )
+def _refused(body: OffsetCommitRequest, error: KafkaError) -> CommitReply:
+    return [[error.code] * len(topic.partitions) for topic in body.topics]
+
+
+def _answer(request: Request, body: OffsetCommitRequest, codes: CommitReply) -> Pieces:
+    out = response_header(request.header)
+    write_offset_commit_response(out, request.header.version, body.topics, codes)
+    return [finish_frame(out)]
+
+
+def _answer_later(
+    request: Request, body: OffsetCommitRequest, answer: "asyncio.Future[CommitReply]"
+) -> "asyncio.Future[Pieces]":
+    answered: asyncio.Future[Pieces] = asyncio.get_running_loop().create_future()
+
+    def show(done: "asyncio.Future[CommitReply]") -> None:
+        if answered.done():
+            return
+        error = done.exception()
+        if error is None:
+            answered.set_result(_answer(request, body, done.result()))
+        elif isinstance(error, KafkaError):
+            answered.set_result(_answer(request, body, _refused(body, error)))
+        else:
+            answered.set_exception(error)
+
+    answer.add_done_callback(show)
+    return answered

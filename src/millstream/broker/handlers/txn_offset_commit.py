@@ -12,10 +12,11 @@ from millstream.broker.transactions import wait_for
 from millstream.coordinators import offsets
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.offsets import CommitReply, CommitRequest, OffsetToCommit
+from millstream.coordinators.offsets import CommitReply, CommitRequest
 from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
+from millstream.wire.offset_commit import OffsetToCommit
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
