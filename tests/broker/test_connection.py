@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from millstream.broker.connection import IN_FLIGHT_MAX, Connection, Pending, Pieces
+from millstream.broker.connection import (
+    IN_FLIGHT_MAX,
+    TURN_SECONDS_MAX,
+    Connection,
+    Pending,
+    Pieces,
+)
 from millstream.broker.memory import RequestMemory
 from millstream.errors import ProtocolError
 
@@ -168,6 +174,52 @@ def test_a_reply_that_fails_closes_the_connection() -> None:
         await client.settle()
         host.answers[b"future 0001"].set_exception(ValueError("a bug"))
         assert await client.receive(1) == b""
+        assert host.forgotten == [client.connection]
+
+    run(test)
+
+
+def test_pipelined_requests_of_one_client_do_not_keep_others_waiting() -> None:
+    class SlowHost(Host):
+        """Every request takes two turns' time, on a clock that only they move."""
+
+        now = 0.0
+
+        def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+            self.now += 2 * TURN_SECONDS_MAX
+            return super().dispatch(connection, data)
+
+    async def test() -> None:
+        host = SlowHost()
+        loop = asyncio.get_running_loop()
+        true_time = loop.time
+        loop.time = lambda: true_time() + host.now  # type: ignore[method-assign]
+        busy, other = Client(host), Client(host)
+        many = [b"busy %04d" % number for number in range(50)]
+        await busy.send(b"".join(frame(body) for body in many))
+        await other.send(frame(b"other 001"))
+        expected = b"".join(frame(body) for body in many)
+        assert await busy.receive(len(expected)) == expected
+        assert host.seen.index(b"other 001") < 5
+
+    run(test)
+
+
+def test_a_bug_met_while_going_on_closes_the_connection() -> None:
+    class BuggyHost(Host):
+        def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+            if bytes(data).startswith(b"bug"):
+                raise ZeroDivisionError
+            return super().dispatch(connection, data)
+
+    async def test() -> None:
+        host = BuggyHost()
+        client = Client(host)
+        await client.send(frame(b"gate 0001") + frame(b"bug 00002"))
+        await client.settle()
+        host.waits[b"gate 0001"].set_result(None)
+        while await client.receive(1):
+            pass
         assert host.forgotten == [client.connection]
 
     run(test)

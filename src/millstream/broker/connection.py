@@ -33,6 +33,8 @@ SHARED_BUFFER_BYTES: Final = 1 << 20
 IN_FLIGHT_MAX: Final = 512
 # A client that does not read its replies stops being read itself beyond this.
 OUTPUT_BYTES_MAX: Final = 64 << 20
+# How long one client's pipelined requests may keep the loop; then others have their turn.
+TURN_SECONDS_MAX: Final = 0.005
 
 _GOES_ON_WHEN_WRITABLE: Final = (Sent.SOCKET_FULL, Sent.TURN_OVER)
 # A frame that did not come whole gets memory for this much, and then for four times what
@@ -94,6 +96,7 @@ class Connection:
         "_has_writer",
         "_host",
         "_is_receiving",
+        "_is_resting",
         "_loop",
         "_output",
         "_partial",
@@ -135,6 +138,8 @@ class Connection:
         self._reserved_bytes = 0
         self._waits_for_memory = False
         self._is_receiving = False
+        # Has had its turn, and goes on with whole frames in the next one.
+        self._is_resting = False
         self._wants_write = False
         self._has_writer = False
         self._warming = False
@@ -196,15 +201,30 @@ class Connection:
         """Dispatch the whole frames in `data`; how many bytes they were."""
         position = 0
         end = len(data)
+        turn_ends_at = 0.0
         while end - position >= SIZE_BYTES:
             if self._is_held_back() or self.is_closed:
                 break
             frame_end = position + SIZE_BYTES + self._frame_size(data, position)
             if frame_end > end:
                 break
+            # One frame is the common case, and asks no clock.
+            if frame_end < end and not turn_ends_at:
+                turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
             self._dispatch(data[position + SIZE_BYTES : frame_end])
             position = frame_end
+            if position < end and self._loop.time() > turn_ends_at:
+                self._rest()
+                break
         return position
+
+    def _rest(self) -> None:
+        self._is_resting = True
+        self._loop.call_soon(self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._resume()
 
     def _frame_size(self, data: "memoryview | bytearray", position: int) -> int:
         (size,) = _SIZE.unpack_from(data, position)
@@ -286,6 +306,7 @@ class Connection:
     def _is_held_back(self) -> bool:
         return (
             self._gates > 0
+            or self._is_resting
             or self._waits_for_memory
             or (self._replies is not None and len(self._replies) >= IN_FLIGHT_MAX)
             or (self._output is not None and self._output.size_bytes >= OUTPUT_BYTES_MAX)
@@ -312,7 +333,9 @@ class Connection:
                 self._drain_partial()
         except ProtocolError as error:
             self.close(str(error))
-            return
+        except Exception:
+            log.exception("closing %s: request failed", self.peer)
+            self.close()
         if not self.is_closed:
             self._read_if_allowed()
 
