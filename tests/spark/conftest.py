@@ -20,11 +20,34 @@ if importlib.util.find_spec("pyspark") is None:
 
 Produce = Callable[..., None]
 
+# Another data source on the path, found by the same search as ours.
+NEIGHBOUR = """
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield (7,)
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "neighbour"
+    def schema(self):
+        return "number int"
+    def reader(self, schema):
+        return Reader()
+"""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     # Spark takes python3 from the PATH for its workers, which need not be this one.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    neighbours = tmp_path_factory.mktemp("neighbours")
+    (neighbours / "pyspark_neighbour.py").write_text(NEIGHBOUR)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(neighbours), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     from pyspark.sql import SparkSession
 
     from tests.support.spark_connector import connector_jars

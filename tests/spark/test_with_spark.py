@@ -54,6 +54,10 @@ def test_a_topic_is_a_table_with_the_columns_of_sparks_own_source(
     assert [r.headers for r in rows] == [None, None, [("h", b"1"), ("h", None)]]
 
 
+def test_another_python_source_on_the_path_works_beside_ours(spark: SparkSession) -> None:
+    assert spark.read.format("neighbour").load().first().number == 7
+
+
 def test_sql_reads_by_a_view_and_says_so_where_it_cannot(
     spark: SparkSession, kafka: Broker, make_topic: MakeTopic, produce: Produce
 ) -> None:

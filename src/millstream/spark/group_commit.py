@@ -54,7 +54,9 @@ def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[
                 for member in members
             ],
         )
-        raise_for(answer.error_code, f"{group}, batch {batch_id}: {answer.error_message}")
+        # The usual reason is a batch that took longer than its transactions may be open.
+        text = f"{answer.error_message}; see 'kafka.transaction.timeout.ms'"
+        raise_for(answer.error_code, f"{group}, batch {batch_id}: {text}")
 
     _at_coordinator(cluster, group, f"committing batch {batch_id} of {group}", ask)
 

@@ -1,0 +1,46 @@
+"""What Spark imports is light and never fails; the core is complete without Spark."""
+
+import subprocess
+import sys
+
+BLOCKED = """
+import sys
+for name in ("pyspark", "pyarrow", "pandas", "numpy"):
+    sys.modules[name] = None
+"""
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_module_that_spark_finds_loads_little() -> None:
+    found = run(
+        "import sys, pyspark_millstream as m\n"
+        "print(m.DefaultSource.name(), 'pyarrow' in sys.modules, 'millstream' in sys.modules)"
+    )
+    assert found.split() == ["millstream", "False", "False"]
+
+
+def test_without_spark_the_module_imports_and_register_says_what_to_install() -> None:
+    found = run(
+        BLOCKED + "import pyspark_millstream as m\n"
+        "print(hasattr(m, 'DefaultSource'))\n"
+        "try:\n    m.register(None)\nexcept ImportError as error:\n    print(error)"
+    )
+    assert found.startswith("False")
+    assert "millstream[spark]" in found
+
+
+def test_the_core_needs_nothing_of_spark() -> None:
+    found = run(
+        BLOCKED + "from click.testing import CliRunner\n"
+        "from millstream.cli.main import root\n"
+        "import millstream.broker.broker, millstream.testing.broker, millstream.records.rows\n"
+        "print(CliRunner().invoke(root, ['--help']).exit_code)"
+    )
+    assert found.strip() == "0"
