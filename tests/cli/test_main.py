@@ -1,6 +1,7 @@
 """The command as a whole: help, versions, wrong usage, failures."""
 
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -96,8 +97,12 @@ def test_python_without_assertions_is_refused() -> None:
     "arguments", [["topic", "list"], ["produce", "x"], ["consume", "x"], ["topic", "describe", "x"]]
 )
 def test_an_unreachable_broker_is_one_line_and_exit_code_4(arguments: list[str]) -> None:
-    ran = run_millstream(*arguments, bootstrap="127.0.0.1:1")
+    # Taken, so that nobody else listens there, but not listened on.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = run_millstream(*arguments, bootstrap=address)
     assert ran.exit_code == 4
     assert ran.output == ""
     assert ran.errors.count("\n") == 1
-    assert "127.0.0.1:1 refused the connection" in ran.errors
+    assert f"{address} refused the connection" in ran.errors

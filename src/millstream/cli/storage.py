@@ -55,8 +55,13 @@ def segments(directory: Path, as_json: bool) -> None:
             ]
         )
         return
+    # Fifty empty partitions of __consumer_offsets would hide the user's own.
+    shown = [info for info in found if info.size_bytes or not info.partition.startswith("__")]
     headings = ["PARTITION", "BASE-OFFSET", "BYTES", "INDEX-BYTES", "TIMEINDEX-BYTES", "MODIFIED"]
-    print_table(headings, [_segment_row(info) for info in found])
+    print_table(headings, [_segment_row(info) for info in shown])
+    if len(shown) < len(found):
+        hidden = counted(len(found) - len(shown), "empty segment")
+        click.echo(f"{hidden} of internal topics not shown; --json shows all", err=True)
 
 
 @storage.command("dump")
