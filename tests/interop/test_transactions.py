@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.clients.transactional import (
@@ -151,6 +151,49 @@ def test_offsets_are_committed_with_the_transaction_and_only_then(
     producer.abort()
     assert committed_offset(bootstrap, name, source) == 1
     assert read(bootstrap, target) == [b"A"]
+
+
+def test_a_group_member_consumes_transforms_and_produces(bootstrap: str, name: str) -> None:
+    source, target = f"{name}-in", f"{name}-out"
+    create(bootstrap, source, target)
+    writer = ConfluentTransactions(bootstrap, f"{name}-writer")
+    for number in range(4):
+        writer.begin()
+        writer.send(source, [b"%d-%d" % (number, i) for i in range(10)])
+        if number % 2:
+            writer.abort()
+        else:
+            writer.commit()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": name,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([source])
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(20)
+    copied = 0
+    while copied < 20:
+        messages = consumer.consume(7, timeout=2)
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value().upper(), partition=0)
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 20
+        )
+        producer.commit_transaction(20)
+        copied += len(messages)
+    consumer.close()
+    assert read(bootstrap, target) == [b"%d-%d" % (n, i) for n in (0, 2) for i in range(10)]
+    # Behind the last record lie its marker, and an aborted transaction with its own.
+    assert committed_offset(bootstrap, name, source) >= 32
 
 
 def test_the_older_of_two_producers_with_one_id_is_fenced(
