@@ -24,6 +24,8 @@ need gcc command -v cc
 if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
     need openjdk-17-jdk-headless command -v javac
     need maven command -v mvn
+    need burrow command -v Burrow
+    need zookeeper test -e /usr/share/java/zookeeper.jar
 fi
 if [ "$1" = test ]; then
     need kcat command -v kcat

@@ -17,6 +17,7 @@ DEBIAN_PACKAGES = {
     "javac": "openjdk-17-jdk-headless",
     "mvn": "maven",
     "kcat": "kcat",
+    "Burrow": "burrow",
 }
 
 

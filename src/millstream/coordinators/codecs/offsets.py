@@ -1,7 +1,7 @@
 """Committed offsets: Kafka's OffsetCommitKey 0-1 and OffsetCommitValue 0-4.
 
-Written is version 3, as Kafka writes it, or 1 where a client asked for its own retention;
-version 4 differs in its encoding only and older readers do not know it.
+Written is version 3, or 1 where a client asked for its own retention. Kafka 4.3 writes 4,
+which adds the topic's id; tools from before it know up to 3 and skip what is newer.
 """
 
 import struct
