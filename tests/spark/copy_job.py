@@ -52,6 +52,8 @@ def main(bootstrap: str, source: str, sink: str, folder: str) -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        # Short lives: the best compiler's work would never pay.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .getOrCreate()
