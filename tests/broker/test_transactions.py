@@ -184,6 +184,18 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused(
     assert fetch(client, new.topic).high_watermark == 0
 
 
+def test_a_client_may_write_as_a_new_one_and_end_as_an_old_one(
+    client: RawClient, new: RawProducer
+) -> None:
+    for number in range(3):
+        assert new.produce(b"%d" % number) is NONE
+        new.is_new = False
+        assert new.end() is NONE
+        new.is_new = True
+    assert new.epoch == 0
+    assert values_read(client, new.topic) == [b"0", b"1", b"2"]
+
+
 def test_the_first_write_of_a_new_client_begins_to_count(new: RawProducer) -> None:
     assert new.produce(b"x", sequence=7) is KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert new.produce(b"x") is NONE

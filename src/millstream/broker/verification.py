@@ -75,7 +75,8 @@ def _first_writes(
                 producer.producer_id, producer.epoch
             ):
                 continue
-            if version >= ADDS_FROM and batch.base_sequence != 0:
+            is_unknown = producers.get(producer.producer_id) is None
+            if version >= ADDS_FROM and batch.base_sequence != 0 and is_unknown:
                 refused[topic.name, index] = _not_the_first(broker, body, producer)
                 continue
             found.setdefault(producer, {}).setdefault(topic.name, set()).add(index)
@@ -83,8 +84,8 @@ def _first_writes(
 
 
 def _not_the_first(broker: "Broker", body: ProduceRequest, producer: ProducerEpoch) -> KafkaError:
-    """With an epoch per transaction, every first write begins to count; but that a producer
-    is outdated is the more important news."""
+    """With an epoch per transaction, a producer that the partition does not know begins to
+    count; but that it is outdated is the more important news."""
     assert body.transactional_id is not None
     try:
         broker.transactions.check_current(body.transactional_id, producer)
