@@ -54,6 +54,9 @@ class Broker(ABC):
     @abstractmethod
     def command(self) -> list[str]: ...
 
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
@@ -68,7 +71,11 @@ class Broker(ABC):
         with open(self.folder / "output.log", "ab") as output:
             began = time.perf_counter()
             self._process = subprocess.Popen(
-                self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+                self.command(),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=self.environment(),
             )
         while not is_answering(self.port):
             if self._process.poll() is not None:
@@ -121,6 +128,12 @@ class Millstream(Broker):
             *(sys.executable, "-m", "millstream", "broker", "--data-dir", "data"),
             *("--listen", self.bootstrap, *self._options),
         ]
+
+    def environment(self) -> dict[str, str]:
+        # Users have bytecode: pip compiles what it installs. A source tree may not, or may
+        # be forbidden to, so the first start, which never counts, keeps it here.
+        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        return {**inherited, "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode")}
 
 
 class Kafka(Broker):

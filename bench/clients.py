@@ -1,11 +1,5 @@
-"""Other people's clients as loads: Java's performance tools, kcat, and an admin client.
+"""Other people's clients as loads: Java's performance tools, kcat, and an admin client."""
 
-ConsumerPerformance of Kafka subscribes through a consumer group. Until our node has groups,
-`java/AssignedConsumer.java` does what it does with an assigned partition, for both brokers.
-"""
-
-import functools
-import hashlib
 import re
 import subprocess
 import time
@@ -15,11 +9,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.support.jars import classpath, kafka_directory
+from tests.support.jars import classpath
 from tests.support.tools import require, run_checked
 
 _SECONDS_MAX = 300
-_CONSUMER_SOURCE = Path(__file__).parent / "java" / "AssignedConsumer.java"
 
 
 def admin_client(bootstrap: str) -> AdminClient:
@@ -98,28 +91,23 @@ def parse_java_produce(output: str) -> float:
 
 
 def java_consume(bootstrap: str, topic: str, *, records: int) -> float:
-    """Records per second of a Java consumer, from its first record on."""
-    classes = _compiled_consumer()
+    """Records per second of Kafka's ConsumerPerformance, joining its group left out."""
     output = run_checked(
         [
-            *(require("java"), "-Xmx512M", "-cp", f"{classes}:{classpath()}"),
-            *("AssignedConsumer", bootstrap, topic, str(records)),
+            *(require("java"), "-Xmx512M", "-cp", classpath()),
+            *("org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", bootstrap),
+            *("--topic", topic, "--num-records", str(records), "--hide-header"),
         ],
         timeout_seconds=_SECONDS_MAX,
     )
-    found = re.search(r"^rate ([\d.]+)$", output, re.MULTILINE)
-    assert found, f"no rate in:\n{output[-2000:]}"
-    return float(found[1])
+    return parse_java_consume(output)
 
 
-@functools.cache
-def _compiled_consumer() -> Path:
-    digest = hashlib.sha256(_CONSUMER_SOURCE.read_bytes()).hexdigest()[:16]
-    directory = kafka_directory() / f"bench-classes-{digest}"
-    if not (directory / "AssignedConsumer.class").exists():
-        command = [require("javac"), "-cp", classpath(), "-d", str(directory)]
-        run_checked([*command, str(_CONSUMER_SOURCE)], timeout_seconds=120)
-    return directory
+def parse_java_consume(output: str) -> float:
+    """The last of the ten columns: records per second of fetching."""
+    lines = [line.split(", ") for line in output.splitlines() if line.count(", ") == 9]
+    assert lines, f"no summary in:\n{output[-2000:]}"
+    return float(lines[-1][-1])
 
 
 def kcat_produce(bootstrap: str, topic: str, lines: Path, *, count: int, acks: str) -> float:

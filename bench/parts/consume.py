@@ -75,7 +75,9 @@ def _java_row(bench: Bench, name: str, filled: dict[Broker, Filled], target: Tar
             broker.bootstrap, filled[broker].topic, records=filled[broker].records
         ),
     )
-    return Row(PART, f"Java consumer, {name}, hot", "records/s", found.ours, found.kafka, target)
+    return Row(
+        PART, f"Java ConsumerPerformance, {name}, hot", "records/s", found.ours, found.kafka, target
+    )
 
 
 def _kcat_row(bench: Bench, name: str, filled: dict[Broker, Filled], target: Target) -> Row:
