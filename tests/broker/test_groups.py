@@ -112,6 +112,11 @@ def test_offsets_are_committed_and_fetched_in_every_version(
         assert fetch(client, f"commits-{version}", fetch_version) == 7 + version
 
 
+def test_a_group_whose_name_no_record_can_hold_is_refused(client: RawClient) -> None:
+    assert commit(client, "g" * 40_000, 1) == KafkaCode.INVALID_REQUEST
+    assert commit(client, "after", 1) == KafkaCode.NONE
+
+
 def commit(
     client: RawClient, group: str, offset: int, *, version: int = 8, partition: int = 0
 ) -> int:

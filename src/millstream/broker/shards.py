@@ -31,6 +31,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 C = TypeVar("C")
 E = TypeVar("E")
+_NO_PRODUCER: Final = ProducerEpoch(-1, -1)
 # Read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
 # Old records may be compressed by Kafka; what one batch may become.
@@ -64,7 +65,7 @@ class PartitionPort:
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
         now_ms = self._broker.clock.now_ms()
-        producer = transaction or ProducerEpoch(-1, -1)
+        producer = transaction or _NO_PRODUCER
         batch = build_batch(
             [Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)],
             base_offset=0,

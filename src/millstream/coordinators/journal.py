@@ -103,6 +103,10 @@ class ShardStatus(Enum):
     CLOSED = "closed"
 
 
+# Python 3.11 looks a member up in Python code, at a cost that every request would feel.
+_ACTIVE: Final = ShardStatus.ACTIVE
+
+
 class Shard(Generic[S, C, E]):
     def __init__(
         self, name: str, machine: Machine[S, C, E], port: Port, env: Callable[[Ticket], E]
@@ -198,13 +202,11 @@ class Shard(Generic[S, C, E]):
     # -- requests ---------------------------------------------------------------------
 
     def require_active(self) -> None:
-        match self.status:
-            case ShardStatus.LOADING:
-                raise KafkaError(KafkaCode.COORDINATOR_LOAD_IN_PROGRESS)
-            case ShardStatus.CLOSED:
-                raise KafkaError(KafkaCode.NOT_COORDINATOR)
-            case ShardStatus.ACTIVE:
-                return
+        if self.status is _ACTIVE:
+            return
+        if self.status is ShardStatus.LOADING:
+            raise KafkaError(KafkaCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(KafkaCode.NOT_COORDINATOR)
 
     def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
         """The reply, or what will hold it. Raises KafkaError where the answer is one."""
@@ -298,7 +300,7 @@ class Shard(Generic[S, C, E]):
             # A name that is longer than a record can hold, say. Nothing has happened yet.
             raise KafkaError(KafkaCode.INVALID_REQUEST, str(error)) from error
         try:
-            for batch in split_batches(encoded):
+            for batch in split_batches(encoded) if len(encoded) > 1 else (encoded,):
                 self._end = self._port.append(batch, transaction)
         except KafkaError as error:
             if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from millstream.coordinators import rebalance
 from millstream.coordinators.classic import ClassicGroup, ClassicState
@@ -25,6 +26,10 @@ class CommitRequest:
     # From OffsetCommit 9 on, clients know the errors of the consumer protocol.
     knows_member_epochs: bool = True
 
+
+# Python 3.11 looks a member up in Python code, at a cost that every commit would feel.
+_NONE: Final = KafkaCode.NONE
+_EMPTY: Final = ClassicState.EMPTY
 
 # For each topic of the request, in order, a code for each partition.
 CommitReply = list[list[KafkaCode]]
@@ -64,20 +69,20 @@ def commit_in_transaction(
 
 
 def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitReply]) -> None:
-    expire_ms = env.now_ms + request.retention_ms if request.retention_ms >= 0 else -1
+    now_ms = env.now_ms
+    expire_ms = now_ms + request.retention_ms if request.retention_ms >= 0 else -1
+    metadata_length_max = env.settings.offset_metadata_length_max
     reply: CommitReply = []
     for topic, wanted in request.topics:
         codes = []
         for one in wanted:
             code = one.code
-            if code is KafkaCode.NONE and (
-                len(one.metadata) > env.settings.offset_metadata_length_max
-            ):
+            if code is _NONE and len(one.metadata) > metadata_length_max:
                 code = KafkaCode.OFFSET_METADATA_TOO_LARGE
             codes.append(code)
-            if code is KafkaCode.NONE:
+            if code is _NONE:
                 value = CommittedOffset(
-                    one.offset, one.leader_epoch, one.metadata, env.now_ms, expire_ms
+                    one.offset, one.leader_epoch, one.metadata, now_ms, expire_ms
                 )
                 decision.records.append(OffsetChange(request.group_id, topic, one.partition, value))
         reply.append(codes)
@@ -90,7 +95,7 @@ def _check_committer(group: Group, request: CommitRequest) -> None:
             group, request.member_id, request.generation, request.knows_member_epochs
         )
         return
-    if request.generation < 0 and group.state is ClassicState.EMPTY:
+    if request.generation < 0 and group.state is _EMPTY:
         return
     if request.generation >= 0 or request.member_id or request.instance_id is not None:
         group.member(request.member_id, request.instance_id)

@@ -24,6 +24,10 @@ from millstream.records.batch import (
 from millstream.records.compression import compress, decompress
 from millstream.records.records import Record
 
+# Python 3.11 looks a member up in Python code, which a small batch would feel.
+_UNCOMPRESSED: Final = Codec.NONE
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+
 _CRC_POSITION: Final = 17
 _KEEP_ON_REWRITE_MASK: Final = 0xFFF8
 
@@ -44,15 +48,17 @@ def build_batch(
     """One batch of `records`, whose offsets count from `base_offset` and may have gaps."""
     if not records:
         raise ValueError("a batch needs at least one record")
-    attributes = codec.value
-    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+    attributes = int(codec)
+    if timestamp_type is _LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_MASK
     if is_transactional:
         attributes |= TRANSACTIONAL_MASK
     if is_control:
         attributes |= CONTROL_MASK
     base_timestamp_ms = records[0].timestamp_ms
-    payload = compress(codec, _encode_records(records, base_offset, base_timestamp_ms))
+    payload: bytes | bytearray = _encode_records(records, base_offset, base_timestamp_ms)
+    if codec is not _UNCOMPRESSED:
+        payload = compress(codec, payload)
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch,

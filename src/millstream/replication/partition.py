@@ -110,7 +110,8 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._arrived(len(data))
+        if self._fetch_waits:
+            self._arrived(len(data))
         return appended
 
     def append_marker(

@@ -11,6 +11,7 @@ from millstream.coordinators.codecs.changes import CommittedOffset, RecordKind
 from millstream.encoding import Reader, Writer
 
 _TOPIC_ID_TAG: Final = 0
+_OFFSET_KIND: Final = int(RecordKind.OFFSET)
 _KEY_HEAD: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
@@ -20,10 +21,14 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Raises ValueError for a name that is longer than a record can hold."""
     # By hand: a commit is the one record that comes thousands of times a second.
     group, name = group_id.encode(), topic.encode()
-    head = _KEY_HEAD.pack(RecordKind.OFFSET, len(group))
-    return b"".join((head, group, _LENGTH.pack(len(name)), name, _PARTITION.pack(partition)))
+    try:
+        head = _KEY_HEAD.pack(_OFFSET_KIND, len(group))
+        return b"".join((head, group, _LENGTH.pack(len(name)), name, _PARTITION.pack(partition)))
+    except struct.error:
+        raise ValueError(f"a name of {max(len(group), len(name))} bytes") from None
 
 
 def decode_offset_key(reader: Reader) -> tuple[str, str, int]:
