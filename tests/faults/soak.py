@@ -18,6 +18,7 @@ from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 from tests.spark.kills import spark_kill_rounds
+from tests.spark.standalone import standalone_rounds
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,6 +35,7 @@ SOAKS = {
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
     "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
+    "spark_standalone": Soak(1, standalone_rounds, 9_000),
     "transaction_copies": Soak(20, copy_passes, 3_000),
     "transaction_power_cuts": Soak(20, copy_passes_with_power_cuts, 4_000),
 }

@@ -1,4 +1,7 @@
-"""The same job on a standalone cluster: a master and two workers, as processes."""
+"""The same job on a standalone cluster: a master and two workers, as processes.
+
+Six JVMs: a minute on a quiet machine, several on a busy one. So it is a soak, not a test.
+"""
 
 import os
 import re
@@ -6,19 +9,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-import pytest
 
 from millstream.testing import Broker
+from tests.faults.kills import Round
 from tests.spark.conftest import consume
 from tests.support.tools import run_checked
 
-# Six JVMs: a minute on a quiet machine, several on a busy one.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
 START_SECONDS_MAX = 120
+ROWS = 2000
+SETTINGS = (
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.ui.enabled=false",
+    "spark.executor.memory=600m",
+    "spark.executor.cores=1",
+    "spark.scheduler.minRegisteredResourcesRatio=1.0",
+)
 
 JOB = """
 import sys
@@ -60,21 +70,22 @@ def wait_for(path: Path, pattern: str) -> str:
     return found[1]
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[str]:
+    """The address of the master."""
     started = []
     try:
         arguments = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         class_name = "org.apache.spark.deploy.master.Master"
-        started.append(start(tmp_path, "master", class_name, *arguments))
-        url = wait_for(tmp_path / "master.log", r"(spark://127\.0\.0\.1:\d+)")
+        started.append(start(folder, "master", class_name, *arguments))
+        url = wait_for(folder / "master.log", r"(spark://127\.0\.0\.1:\d+)")
         for number in range(2):
             worker = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
-            worker += ["--work-dir", str(tmp_path / f"work-{number}"), url]
+            worker += ["--work-dir", str(folder / f"work-{number}"), url]
             class_name = "org.apache.spark.deploy.worker.Worker"
-            started.append(start(tmp_path, f"worker-{number}", class_name, *worker))
+            started.append(start(folder, f"worker-{number}", class_name, *worker))
         for number in range(2):
-            wait_for(tmp_path / f"worker-{number}.log", r"(Successfully registered)")
+            wait_for(folder / f"worker-{number}.log", r"(Successfully registered)")
         yield url
     finally:
         for process in started:
@@ -83,22 +94,24 @@ def master(tmp_path: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def test_a_copy_runs_on_a_master_and_two_workers(master: str, tmp_path: Path) -> None:
-    job = tmp_path / "job.py"
+def standalone_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    for seed in seeds:
+        yield _round(folder / f"cluster-{seed}", seed)
+
+
+def _round(folder: Path, seed: int) -> Round:
+    folder.mkdir()
+    job = folder / "job.py"
     job.write_text(JOB)
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    with Broker(topics={"numbers": 4, "copy": 2}) as broker:
+    with running_cluster(folder) as master, Broker(topics={"numbers": 4, "copy": 2}) as broker:
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         command = ["env", f"PYSPARK_PYTHON={sys.executable}", str(submit), "--master", master]
-        for setting in (
-            "spark.driver.host=127.0.0.1",
-            "spark.driver.bindAddress=127.0.0.1",
-            "spark.ui.enabled=false",
-            "spark.executor.memory=600m",
-            "spark.executor.cores=1",
-            "spark.scheduler.minRegisteredResourcesRatio=1.0",
-        ):
+        for setting in SETTINGS:
             command += ["--conf", setting]
-        checkpoint = str(tmp_path / "checkpoint")
-        run_checked([*command, str(job), broker.bootstrap, checkpoint], timeout_seconds=400)
+        checkpoint = str(folder / "checkpoint")
+        run_checked([*command, str(job), broker.bootstrap, checkpoint], timeout_seconds=600)
         values = consume(broker.bootstrap, "copy", partitions=2, isolation="read_committed")
-    assert sorted(map(int, values)) == list(range(2000))
+    problems = []
+    if sorted(map(int, values)) != list(range(ROWS)):
+        problems.append(f"{len(values)} rows in the copy, {len(set(values))} of them different")
+    return Round(seed=seed, acknowledged=len(values), fault="none", problems=problems)
