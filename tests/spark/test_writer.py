@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
@@ -26,6 +28,7 @@ from millstream.spark.writer import BatchWriter
 from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import consume
+from tests.support.node import MillstreamNode
 
 HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -289,3 +292,27 @@ def test_batches_of_a_partition_have_growing_sequence_numbers(
     )
     assert len(seen) > 2
     assert all(one[0] + one[1] == next_one[0] for one, next_one in pairwise(seen))
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_while_rows_are_written_loses_and_doubles_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every batch is on its way before the next is asked for.
+    monkeypatch.setattr(producing, "BACKLOG_BYTES_MAX", 0)
+    with MillstreamNode(tmp_path / "data", "--dev") as node:
+        node.fix_port()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(20):
+                if number in (5, 12):
+                    node.kill()
+                    node.start()
+                yield from values(*(str(number * 100 + n) for n in range(100)))
+
+        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t"}
+        batch_writer(CaseInsensitiveDict(options), VALUE, overwrite=False).write(batches())
+        found = consume(node.bootstrap, "t", partitions=1, isolation="read_committed")
+    assert [int(value) for value in found] == list(range(2000))
