@@ -20,9 +20,9 @@ with the spread of neighbouring rounds. `{command}` repeats all of it; a part al
 
 Loads: *raw* replays frames built once from a C client of one thread that drops the answers
 (`bench/native/replay.c`), so that the client hides no broker; *Java* is Kafka's ProducerPerformance
-and ConsumerPerformance; *kcat* is librdkafka. Raw batches are 16 KB, Java's default, where the name
-does not say 1 MB, librdkafka's. Our node runs with `--dev` (acks=all answers from the page cache, as
-Kafka's does) except where it says *synced*.
+and ConsumerPerformance; *kcat* is librdkafka. Raw batches are 16 KB, Java's default, where the
+name does not say 1 MB, librdkafka's. Our node runs with `--dev` (acks=all answers from the page
+cache, as Kafka's does) except where it says *synced*.
 """
 
 

@@ -41,10 +41,10 @@ def _throughput(bench: Bench, name: str, shape: ProduceShape) -> list[Row]:
     disk = machine.synced_write_rate(bench.folder, shape.in_flight * shape.batch_bytes) / 1e6
     unsynced = [_unsynced(bench, shape) / 1e6 for _ in range(bench.rounds)]
     limit = [min(disk, rate) for rate in unsynced]
-    what = "disk" if disk <= max(unsynced) else "unsynced"
+    what = "the disk" if disk <= max(unsynced) else "ours unsynced"
     return [
         Row(PART, f"raw, {name}", "MB/s", ours, kafka, at_least(1.2), "Kafka"),
-        Row(PART, f"raw, {name}", "MB/s", ours, limit, at_least(0.8), f"our {what} rate"),
+        Row(PART, f"raw, {name}", "MB/s", ours, limit, at_least(0.8), what),
     ]
 
 

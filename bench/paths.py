@@ -1,0 +1,150 @@
+"""Where the microseconds of a produce and of a fetch go, step by step, inside one process.
+
+    python -m bench.paths
+
+No socket: a node is started in this process and its functions are called as the event loop
+calls them. Each figure is the smallest mean of many short bursts, so that other work on the
+machine is left out. The steps overlap: an indented one is part of the one above it.
+"""
+
+import asyncio
+import gc
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from bench import frames
+from millstream.broker.broker import Broker
+from millstream.broker.dispatch import dispatch
+from millstream.config import load_config
+from millstream.model import Codec
+from millstream.records.batch import BatchView
+from millstream.records.validation import BatchRules, check_produced
+from millstream.wire.apis import ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import read_request_header
+from millstream.wire.messages import Struct
+from millstream.wire.produce import read_produce_request
+
+BURSTS = 200
+CALLS_PER_BURST = 100
+TOPIC = "paths"
+_INT64 = struct.Struct(">q")
+
+
+def smallest_mean_us(call: Callable[[], Any]) -> float:
+    best = float("inf")
+    for _ in range(BURSTS):
+        began = time.perf_counter()
+        for _ in range(CALLS_PER_BURST):
+            call()
+        best = min(best, time.perf_counter() - began)
+    return best / CALLS_PER_BURST * 1e6
+
+
+def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], Any]]]:
+    """A step is a name and a call that can be repeated for ever."""
+    load = frames.produce_load(TOPIC, [batch], acks=1)
+    frame = memoryview(bytearray(load.frames[0]))[4:]
+    cursor = Cursor(frame)
+    header = read_request_header(cursor)
+    body_at = cursor.position
+    data = read_produce_request(cursor, header.version).topics[0].partitions[0][1]
+    assert data is not None
+    partition = node.partitions.get(TOPIC, 0)
+    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    view, rules, now_ms = BatchView(data), BatchRules(), node.clock.now_ms()
+
+    def decode() -> None:
+        fresh = Cursor(frame, body_at)
+        read_produce_request(fresh, header.version)
+
+    def append() -> None:
+        # The last append stamped its offset here; clients send zero.
+        _INT64.pack_into(data, 0, 0)
+        partition.append(data, now_ms=now_ms)
+
+    def whole() -> None:
+        _INT64.pack_into(data, 0, 0)
+        dispatch(node, connection, frame)
+
+    _INT64.pack_into(data, 0, 0)
+    return [
+        ("the whole request, without the socket", whole),
+        ("  header", lambda: read_request_header(Cursor(frame))),
+        ("  body", decode),
+        ("  append", append),
+        ("    read the batch header", lambda: BatchView(data)),
+        ("    checks, the CRC among them", lambda: check_produced(view, rules, now_ms)),
+        ("    CRC alone", view.crc_is_valid),
+        ("    write to the page cache", lambda: partition.log.segments[-1].file.append(data)),
+    ]
+
+
+def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
+    frame = memoryview(
+        frames.fetch_frame(TOPIC, offset=0, max_bytes=1 << 20, min_bytes=1, wait_ms=0)
+    )[4:]
+    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    partition = node.partitions.get(TOPIC, 0)
+
+    def whole() -> None:
+        reply = dispatch(node, connection, frame)
+        assert isinstance(reply, list)
+        for piece in reply:
+            if hasattr(piece, "release"):
+                piece.release()
+
+    return [
+        ("the whole request, without the socket", whole),
+        ("  find the range", lambda: partition.read(0, max_bytes=1 << 20, at_least_one=True)),
+    ]
+
+
+async def create_topic(node: Broker) -> None:
+    from millstream.broker.handlers import create_topics
+    from millstream.broker.request import Request
+    from millstream.wire.headers import RequestHeader
+
+    header = RequestHeader(ApiKey.CREATE_TOPICS, 5, 1, "paths")
+    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    topic = Struct(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    body = Struct(topics=[topic], timeout_ms=10_000, validate_only=False)
+    answer: Any = create_topics.handle(node, Request(header, connection), body)
+    if asyncio.iscoroutine(answer):
+        await answer
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="millstream-paths-") as folder:
+        flags = {"log.dirs": str(Path(folder) / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        node = Broker(load_config(flags=flags), dev=True)
+        await node.start()
+        await create_topic(node)
+        gc.disable()
+        for name, record_bytes, count in (("one record of 100 B", 100, 1), ("16 KB", 1024, 15)):
+            batch = frames.batch(
+                record_bytes=record_bytes,
+                count=count,
+                codec=Codec.NONE,
+                timestamp_ms=node.clock.now_ms(),
+            )
+            show(f"produce, {name}", produce_steps(node, batch))
+        show("fetch of a megabyte", fetch_steps(node))
+        os.sync()
+        await node.stop()
+
+
+def show(title: str, steps: list[tuple[str, Callable[[], Any]]]) -> None:
+    print(title)
+    for name, call in steps:
+        print(f"  {name:44}{smallest_mean_us(call):8.2f} us")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
