@@ -108,6 +108,9 @@ class _RangeReader:
                 batches = self._next_batches()
                 if batches:
                     yield Part(from_offset, batches)
+                    # The time that the caller took is no stall of ours. If it was long, the
+                    # broker may have closed: the answer that is on its way was not read.
+                    self._progress_at = time.monotonic()
         finally:
             self._hang_up(is_reusable=not self._is_sent)
 

@@ -114,8 +114,8 @@ class BatchProducer:
         if queue is None:
             queue = _Queue(routed.partition, self._settings.batch_bytes_max)
             self._queues[routed.partition] = queue
-        if self._backlog_bytes == 0:
-            self._progress_at = time.monotonic()
+        # The time that the caller took to come with more is no stall of ours.
+        self._progress_at = time.monotonic()
         queue.waiting.append(routed)
         self._backlog_bytes += routed.size_bytes
         while self._backlog_bytes > BACKLOG_BYTES_MAX:
@@ -123,6 +123,7 @@ class BatchProducer:
 
     def flush(self) -> None:
         """Wait until every row is written."""
+        self._progress_at = time.monotonic()
         while any(queue.waiting for queue in self._queues.values()):
             self._go_on()
 
