@@ -203,6 +203,7 @@ def _round(
     before, log_before = ledger.acknowledged, len(node.log_text)
     _wait_until_acknowledged(ledger, before + ACKNOWLEDGED_PER_ROUND_MIN)
     time.sleep(chance.random() * 0.3)
+    node.freeze()
     disk.cut_power()
     node.kill()
     rounds = node.log_text[log_before:].count("compacted compacted-")

@@ -79,6 +79,7 @@ def copy_pass(data_dir: Path, seed: int, records: int, disk: CuttableDisk | None
 def kill_node(node: MillstreamNode, disk: CuttableDisk | None) -> None:
     """Kill it, and start it again on what is left."""
     if disk is not None:
+        node.freeze()
         disk.cut_power()
     node.kill()
     if disk is not None:

@@ -3,6 +3,7 @@
 import os
 import re
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -79,6 +80,11 @@ class MillstreamNode:
             self.kill()
             raise AssertionError(f"the node ignored SIGTERM:\n{self.log_text[-4000:]}") from None
         return self._forget()
+
+    def freeze(self) -> None:
+        """Stop the process where it is: from now on it can promise nothing more."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
 
     def kill(self) -> None:
         """kill -9: no clean-up at all."""
