@@ -24,13 +24,16 @@ class Ledger:
         assert value not in self.acknowledged, f"{value} acknowledged twice"
         self.acknowledged[value] = (partition, offset)
 
-    def forget_before(self, next_offsets: dict[int, int]) -> None:
-        """Drop what has been checked, so that a long run does not grow."""
-        self.acknowledged = {
-            value: (partition, offset)
-            for value, (partition, offset) in self.acknowledged.items()
-            if offset >= next_offsets.get(partition, 0)
-        }
+    def first_offsets(self, start: dict[int, int]) -> dict[int, int]:
+        """Where to begin reading: at `start`, or below it where something was acknowledged.
+
+        A log that ended at `start` may end before it after a power cut, for its end was
+        promised to nobody; what is acknowledged from then on has lower offsets.
+        """
+        first = dict(start)
+        for partition, offset in self.acknowledged.values():
+            first[partition] = min(first[partition], offset)
+        return first
 
 
 def value_of(writer: str, number: int) -> str:

@@ -16,6 +16,7 @@ from tests.faults.ledger import Ledger, Place, value_of
 
 TOPIC = "faults"
 PARTITIONS = 3
+NUMBERS_PER_ROUND = 10_000_000
 QUIET = {"log_level": 0, "socket.keepalive.enable": True}
 
 
@@ -32,7 +33,8 @@ class Writer:
         self.name = name
         self._ledger = ledger
         self._random = random.Random(seed)
-        self._number = 0
+        # No two rounds send the same value: a reader may look into the round before.
+        self._number = seed * NUMBERS_PER_ROUND
         self._in_flight = 0
         self._stop = threading.Event()
         self._producer = Producer(

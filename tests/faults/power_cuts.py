@@ -105,7 +105,7 @@ def _round(node: MillstreamNode, disk: CuttableDisk, seed: int) -> Round:
     load.wait_until_acknowledged(ledger, reached + 200)
     for writer in writers:
         writer.stop()
-    found, ends = load.read_all(node.bootstrap, start)
+    found, ends = load.read_all(node.bootstrap, ledger.first_offsets(start))
     bad = problems(ledger, found, writers={"all"})
     bad += follower.wait_until_seen(found)
     follower.stop()

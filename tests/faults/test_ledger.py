@@ -41,6 +41,11 @@ def test_a_record_at_another_offset_has_moved() -> None:
     assert kinds(found) == {"moved"}
 
 
+def test_reading_begins_below_the_start_where_the_log_became_shorter() -> None:
+    ledger = ledger_of(all_1=(0, 7), all_2=(0, 8), all_3=(1, 30))
+    assert ledger.first_offsets({0: 10, 1: 20}) == {0: 7, 1: 20}
+
+
 def test_a_later_number_before_an_earlier_one_is_disorder() -> None:
     found = problems(ledger_of(), {(0, 0): "all:2", (0, 1): "all:1"}, writers=WRITERS)
     assert kinds(found) == {"disorder"}
