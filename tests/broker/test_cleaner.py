@@ -14,7 +14,6 @@ from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
-from millstream.wire.vendor import COMPACT_TOPIC, CompactTopicRequest
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -209,7 +208,7 @@ class RawVendor:
         self._connection.__exit__(None, None, None)
 
     def compact(self, topic: str, *, is_started: bool):  # type: ignore[no-untyped-def]
-        return self._connection.compact_topic(CompactTopicRequest(topic, is_started))
+        return self._connection.compact_topic(topic, is_started=is_started)
 
     def state(self, topic: str) -> int:
         return self.compact(topic, is_started=False).partitions[0].state  # type: ignore[no-any-return]
@@ -224,8 +223,8 @@ class TestVendorApi:
 
     def test_the_key_is_shown_to_our_own_clients_only(self, broker: Broker) -> None:
         with RawClient(broker.bootstrap) as client:
-            assert COMPACT_TOPIC in self.listed(client, "millstream")
-            assert COMPACT_TOPIC not in self.listed(client, "librdkafka")
+            assert ApiKey.COMPACT_TOPIC in self.listed(client, "millstream")
+            assert ApiKey.COMPACT_TOPIC not in self.listed(client, "librdkafka")
 
     def test_what_cannot_be_compacted_gets_a_code(self, broker: Broker) -> None:
         other = create(broker, **{"cleanup.policy": "delete"})

@@ -1,47 +1,56 @@
-"""Our own messages: what is written is read back."""
+"""Our own messages: what is written is read back, and half of it is refused."""
 
 import pytest
 
 from millstream.errors import ProtocolError
+from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
-from millstream.wire.vendor import (
-    CompactedPartition,
-    CompactTopicRequest,
-    CompactTopicResponse,
-    compact_topic_frame,
-    read_compact_topic,
-    read_compact_topic_response,
-    write_compact_topic_response,
+from millstream.wire.messages import (
+    Struct,
+    request_reader,
+    request_writer,
+    response_reader,
+    response_writer,
 )
 
-RESPONSE = CompactTopicResponse(
-    0,
-    None,
-    [
-        CompactedPartition(0, 2, None, 0.5, 100, 50, 10, 5, 5, 150, 7),
-        CompactedPartition(1, 3, "damaged", 1.0, 2**40, 0, 0, 0, 0, 0, 0),
-    ],
+
+def partition(index: int, state: int, problem: str | None) -> Struct:
+    return Struct(
+        partition=index,
+        state=state,
+        problem=problem,
+        dirty_ratio=0.5,
+        bytes_before=2**40,
+        bytes_after=50,
+        records_before=10,
+        records_after=5,
+        keys=5,
+        moved_bytes=150,
+        elapsed_ms=7,
+    )
+
+
+RESPONSE = Struct(
+    error_code=0,
+    error_message=None,
+    partitions=[partition(0, 2, None), partition(1, 3, "damaged")],
 )
 
 
 def test_a_request_is_read_back() -> None:
-    request = CompactTopicRequest("table", is_started=True)
-    frame = compact_topic_frame(request, correlation_id=7, client_id="me")
-    cursor = Cursor(memoryview(frame), 8)
-    assert cursor.nullable_string() == "me"
-    assert read_compact_topic(cursor) == request
-    assert cursor.position == len(frame)
+    request = Struct(topic="table", is_started=True)
+    out = bytearray()
+    request_writer(ApiKey.COMPACT_TOPIC, 0)(out, request)
+    cursor = Cursor(memoryview(out))
+    assert request_reader(ApiKey.COMPACT_TOPIC, 0)(cursor) == request
+    assert cursor.position == len(out)
 
 
-def test_a_response_is_read_back() -> None:
-    frame = write_compact_topic_response(RESPONSE, correlation_id=7)
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    assert int.from_bytes(frame[4:8], "big") == 7
-    assert read_compact_topic_response(Cursor(memoryview(frame), 8)) == RESPONSE
-
-
-def test_a_short_response_is_refused() -> None:
-    frame = write_compact_topic_response(RESPONSE, correlation_id=7)
-    for end in range(8, len(frame)):
+def test_a_response_is_read_back_and_a_short_one_refused() -> None:
+    out = bytearray()
+    response_writer(ApiKey.COMPACT_TOPIC, 0)(out, RESPONSE)
+    read = response_reader(ApiKey.COMPACT_TOPIC, 0)
+    assert read(Cursor(memoryview(out))) == RESPONSE
+    for end in range(len(out)):
         with pytest.raises(ProtocolError):
-            read_compact_topic_response(Cursor(memoryview(frame)[:end], 8))
+            read(Cursor(memoryview(out)[:end]))

@@ -22,7 +22,6 @@ from millstream.wire.headers import (
     response_header,
 )
 from millstream.wire.messages import Struct, request_reader, response_writer
-from millstream.wire.vendor import VENDOR_APIS
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -38,8 +37,6 @@ def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pie
     cursor = Cursor(frame)
     header = read_request_header(cursor)
     api = APIS.get(header.api_key)
-    if api is None and header.api_key in VENDOR_APIS:
-        return _dispatch_vendor(broker, connection, header, cursor)
     if api is None:
         raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
     if not api.lowest_listed <= header.version <= api.max_version:
@@ -79,18 +76,6 @@ _EFFECT_AFTER_WAIT = frozenset(
         ApiKey.END_TXN,
     }
 )
-
-
-def _dispatch_vendor(
-    broker: "Broker", connection: Connection, header: RequestHeader, cursor: Cursor
-) -> Pieces | Pending:
-    """The requests that are ours: few, rare, and without a schema in kio."""
-    if not 0 <= header.version <= VENDOR_APIS[header.api_key]:
-        raise ProtocolError(f"API key {header.api_key} has no version {header.version}")
-    connection.client_id = cursor.nullable_string()
-    from millstream.broker.handlers import compact_topic
-
-    return compact_topic.handle(broker, header.correlation_id, cursor)
 
 
 def _copied(cursor: Cursor) -> Cursor:

@@ -55,20 +55,20 @@ def _cells(row: Row) -> Sequence[object]:
 def _ask(topic: str, bootstrap: str) -> list[Row]:
     """Start it, and look how it goes until it is done."""
     from millstream.cli.vendor import VendorConnection
-    from millstream.wire.vendor import CompactTopicRequest, CompactTopicResponse
+    from millstream.wire.messages import Struct
 
-    def checked(answer: CompactTopicResponse) -> CompactTopicResponse:
+    def checked(answer: Struct) -> Struct:
         if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"topic {topic} does not exist")
         if answer.error_code:
             code = KafkaCode(answer.error_code).name
-            raise CommandFailed(f"topic {topic}: {answer.message or code} ({code})")
+            raise CommandFailed(f"topic {topic}: {answer.error_message or code} ({code})")
         return answer
 
     with VendorConnection(bootstrap) as connection:
-        before = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=False)))
+        before = checked(connection.compact_topic(topic, is_started=False))
         ratios = {each.partition: each.dirty_ratio for each in before.partitions}
-        answer = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=True)))
+        answer = checked(connection.compact_topic(topic, is_started=True))
         while any(each.state in _WORKING for each in answer.partitions):
             moved = sum(each.moved_bytes for each in answer.partitions)
             done = sum(each.state not in _WORKING for each in answer.partitions)
@@ -78,7 +78,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
                 err=True,
             )
             time.sleep(_POLL_SECONDS)
-            answer = checked(connection.compact_topic(CompactTopicRequest(topic, is_started=False)))
+            answer = checked(connection.compact_topic(topic, is_started=False))
         click.echo("", err=True)
     for each in answer.partitions:
         if each.state == _FAILED:

@@ -9,17 +9,11 @@ from millstream import __version__
 from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable, parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import ProtocolError
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
 from millstream.wire.messages import Struct, request_writer, response_reader
-from millstream.wire.vendor import (
-    CLIENT_SOFTWARE_NAME,
-    CompactTopicRequest,
-    CompactTopicResponse,
-    compact_topic_frame,
-    read_compact_topic_response,
-)
+from millstream.wire.vendor import CLIENT_SOFTWARE_NAME
 
 _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
@@ -50,13 +44,10 @@ class VendorConnection:
     ) -> None:
         self._sock.close()
 
-    def compact_topic(self, request: CompactTopicRequest) -> CompactTopicResponse:
-        frame = compact_topic_frame(request, correlation_id=1, client_id=_CLIENT_ID)
-        self._require(struct.unpack_from(">h", frame)[0])
-        try:
-            return read_compact_topic_response(self._exchange(frame))
-        except ProtocolError as error:
-            raise self._no_sense(error) from None
+    def compact_topic(self, topic: str, *, is_started: bool) -> Struct:
+        """Start compacting a topic, or only hear how that is going."""
+        self._require(ApiKey.COMPACT_TOPIC)
+        return self._ask(ApiKey.COMPACT_TOPIC, 0, Struct(topic=topic, is_started=is_started))
 
     def partition_sizes(self, topic: str, indexes: list[int]) -> dict[int, int]:
         """Kafka's DescribeLogDirs, which the client library has no call for."""
@@ -90,7 +81,10 @@ class VendorConnection:
         write_request_header(frame, RequestHeader(api, version, 0, _CLIENT_ID))
         request_writer(api, version)(frame, body)
         try:
-            return response_reader(api, version)(self._exchange(frame))
+            cursor = self._exchange(frame)
+            if APIS[api].is_flexible(version) and api != ApiKey.API_VERSIONS:
+                cursor.skip_tags()
+            return response_reader(api, version)(cursor)
         except ProtocolError as error:
             raise self._no_sense(error) from None
 

@@ -54,6 +54,7 @@ class ApiKey(IntEnum):
     # Our own, from 20000 up: see `vendor`.
     COMMIT_GROUP = 20000
     LAST_BATCH = 20001
+    COMPACT_TOPIC = 20002
 
 
 NEVER_FLEXIBLE = 32767
@@ -124,5 +125,6 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_from=0),
         Api(ApiKey.COMMIT_GROUP, 0, 0, flexible_from=0),
         Api(ApiKey.LAST_BATCH, 0, 0, flexible_from=0),
+        Api(ApiKey.COMPACT_TOPIC, 0, 0, flexible_from=0),
     )
 }

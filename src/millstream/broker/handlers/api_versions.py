@@ -7,7 +7,7 @@ from millstream.broker.request import Request
 from millstream.errors import KafkaCode
 from millstream.wire.apis import APIS
 from millstream.wire.messages import Struct
-from millstream.wire.vendor import CLIENT_SOFTWARE_NAME, KEYS_FROM, VENDOR_APIS
+from millstream.wire.vendor import CLIENT_SOFTWARE_NAME, KEYS_FROM
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -26,10 +26,7 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
             code = KafkaCode.INVALID_REQUEST
         if names[0] == CLIENT_SOFTWARE_NAME:
             # Other clients never see keys that Kafka does not have.
-            api_keys = listed_versions(with_ours=True) + [
-                Struct(api_key=key, min_version=0, max_version=newest)
-                for key, newest in VENDOR_APIS.items()
-            ]
+            api_keys = listed_versions(with_ours=True)
     return Struct(
         error_code=code,
         api_keys=api_keys,

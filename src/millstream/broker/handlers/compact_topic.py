@@ -2,54 +2,42 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.connection import Pieces
+from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
-from millstream.wire.cursor import Cursor
-from millstream.wire.vendor import (
-    CompactedPartition,
-    CompactTopicRequest,
-    CompactTopicResponse,
-    read_compact_topic,
-    write_compact_topic_response,
-)
+from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", correlation_id: int, cursor: Cursor) -> Pieces:
-    request = read_compact_topic(cursor)
+def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     try:
-        answer = _answer(broker, request)
+        partitions = _partitions(broker, body)
     except KafkaError as error:
-        answer = CompactTopicResponse(error.code, error.message)
-    return [write_compact_topic_response(answer, correlation_id=correlation_id)]
+        return Struct(error_code=error.code, error_message=error.message, partitions=[])
+    return Struct(error_code=KafkaCode.NONE, error_message=None, partitions=partitions)
 
 
-def _answer(broker: "Broker", request: CompactTopicRequest) -> CompactTopicResponse:
-    partitions = broker.partitions.of_topic(request.topic)
+def _partitions(broker: "Broker", body: Struct) -> list[Struct]:
+    partitions = broker.partitions.of_topic(body.topic)
     if not partitions:
         raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
     for partition in partitions.values():
         if not partition.log.config.is_compacted:
             raise KafkaError(
-                KafkaCode.POLICY_VIOLATION, f"{request.topic} has no compact in its cleanup.policy"
+                KafkaCode.POLICY_VIOLATION, f"{body.topic} has no compact in its cleanup.policy"
             )
-    if request.is_started:
+    if body.is_started:
         for partition in partitions.values():
             partition.require_online()
             broker.cleaner.ask(partition)
-    return CompactTopicResponse(
-        KafkaCode.NONE,
-        None,
-        [_told(broker, index, partition) for index, partition in sorted(partitions.items())],
-    )
+    return [_told(broker, index, partition) for index, partition in sorted(partitions.items())]
 
 
-def _told(broker: "Broker", index: int, partition: Partition) -> CompactedPartition:
+def _told(broker: "Broker", index: int, partition: Partition) -> Struct:
     progress = broker.cleaner.progress(partition)
-    return CompactedPartition(
+    return Struct(
         partition=index,
         state=progress.state,
         problem=progress.problem,
