@@ -148,7 +148,7 @@ def test_every_listed_api_is_loadable_and_listed_once(client: RawClient) -> None
     listed = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert len(listed) == len(response.api_keys)
     assert listed == {
-        k: (api.lowest_listed, api.max_version) for k, api in APIS.items() if k < KEYS_FROM
+        k: (api.lowest_listed, api.highest_listed) for k, api in APIS.items() if k < KEYS_FROM
     }
     assert listed[ApiKey.PRODUCE][0] == 0
 
@@ -335,6 +335,21 @@ def test_an_idempotent_retry_gets_the_first_offset_and_a_gap_is_refused(
     gap = produce(client, topic, numbered(9, b"d"), acks=-1)
     assert gap.error_code == KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert values_in(fetch(client, topic, 0)) == [b"a", b"b", b"c"]
+
+
+def test_version_6_is_read_and_two_phase_commit_refused(client: RawClient) -> None:
+    fields = {
+        "transactional_id": "tx-6",
+        "transaction_timeout_ms": 1000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "keep_prepared_txn": False,
+    }
+    client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=["tx-6"])
+    plain = client.ask(ApiKey.INIT_PRODUCER_ID, 6, enable2_pc=False, **fields)
+    assert (plain.error_code, plain.ongoing_txn_producer_id) == (0, -1)
+    refused = client.ask(ApiKey.INIT_PRODUCER_ID, 6, enable2_pc=True, **fields)
+    assert refused.error_code == KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_producer_ids_are_never_given_twice(client: RawClient) -> None:

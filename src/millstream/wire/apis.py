@@ -1,8 +1,9 @@
 """The API table: every request this node answers, and in which versions.
 
 ApiVersions is answered from here and dispatch checks against here, so what is listed is
-what works. `min_listed` differs from `min_version` for one API only: librdkafka before
-2.11.1 turns compression off unless Produce 0 is listed, although nobody sends it.
+what works, with two exceptions. Produce is listed from 0: librdkafka before 2.11.1 turns
+compression off unless it is, although nobody sends it. InitProducerId 6 is read and not
+listed: its fields are for two-phase commit (KIP-939), which is refused.
 """
 
 from dataclasses import dataclass
@@ -67,10 +68,15 @@ class Api:
     max_version: int
     flexible_from: int
     min_listed: int = -1
+    max_listed: int = -1
 
     @property
     def lowest_listed(self) -> int:
         return self.min_version if self.min_listed < 0 else self.min_listed
+
+    @property
+    def highest_listed(self) -> int:
+        return self.max_version if self.max_listed < 0 else self.max_listed
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_from
@@ -99,7 +105,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.CREATE_TOPICS, 2, 7, flexible_from=5),
         Api(ApiKey.DELETE_TOPICS, 1, 6, flexible_from=4),
         Api(ApiKey.DELETE_RECORDS, 0, 2, flexible_from=2),
-        Api(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_from=2),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 6, flexible_from=2, max_listed=5),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_from=4),
         Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, flexible_from=3),
         Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, flexible_from=3),

@@ -55,7 +55,7 @@ def features() -> dict[str, list[Struct]]:
 
 def listed_versions(*, with_ours: bool = False) -> list[Struct]:
     return [
-        Struct(api_key=api.key, min_version=api.lowest_listed, max_version=api.max_version)
+        Struct(api_key=api.key, min_version=api.lowest_listed, max_version=api.highest_listed)
         for api in APIS.values()
         if with_ours or api.key < KEYS_FROM
     ]

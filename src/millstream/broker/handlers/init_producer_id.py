@@ -1,4 +1,4 @@
-"""InitProducerId (22), versions 0-5: an id for a producer, never given twice.
+"""InitProducerId (22), versions 0-6 (5 are listed): an id for a producer, never given twice.
 
 With a transactional id, the producer also takes that over: the one before is fenced and its
 open transaction aborted. From 3 on a producer may ask for a new epoch after an error.
@@ -22,6 +22,9 @@ KNOWS_FENCING_FROM: Final = 4
 
 async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     try:
+        if body.enable2_pc or body.keep_prepared_txn:
+            # What Kafka answers where two-phase commit (KIP-939) is not allowed.
+            raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
             return await _take_over(broker, body)
         producer_id = await broker.producer_ids.next()
