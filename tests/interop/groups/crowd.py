@@ -31,10 +31,11 @@ class Interval:
 
 @dataclass
 class Ledger:
-    intervals: dict[int, list[Interval]] = field(default_factory=lambda: defaultdict(list))
+    # By partition, as `topic-number`.
+    intervals: dict[str, list[Interval]] = field(default_factory=lambda: defaultdict(list))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, *, member: str, event: str, partitions: list[int], at_ns: int) -> None:
+    def note(self, *, member: str, event: str, partitions: list[str], at_ns: int) -> None:
         with self._lock:
             for partition in partitions:
                 if event == "assign":
@@ -42,7 +43,7 @@ class Ledger:
                 else:
                     self._end(partition, member, at_ns)
 
-    def _end(self, partition: int, member: str, at_ns: int) -> None:
+    def _end(self, partition: str, member: str, at_ns: int) -> None:
         for interval in self.intervals[partition]:
             if interval.member == member and interval.end_ns is None:
                 interval.end_ns = at_ns
@@ -57,7 +58,7 @@ class Ledger:
         with self._lock:
             return max(each.begin_ns for found in self.intervals.values() for each in found)
 
-    def owners(self) -> dict[int, list[str]]:
+    def owners(self) -> dict[str, list[str]]:
         with self._lock:
             return {
                 partition: [each.member for each in found if each.end_ns is None]
@@ -116,6 +117,9 @@ class Process:
     def add(self, name: str) -> None:
         self.members.append(name)
         self._tell(f"add {name}")
+
+    def subscribe(self, name: str, *topics: str) -> None:
+        self._tell(" ".join(("subscribe", name, *topics)))
 
     def leave(self, name: str) -> None:
         self.members.remove(name)
@@ -207,3 +211,21 @@ class Crowd:
         except AssertionError as error:
             owners = self.ledger.owners()
             raise AssertionError(f"{error}: {dict(sorted(owners.items()))}") from None
+
+    def wait_until_owned(self, readers: dict[str, set[str]], partitions: int) -> None:
+        """All partitions of these topics have one owner, among the readers of the topic."""
+
+        def is_owned() -> bool:
+            owned = dict.fromkeys(readers, 0)
+            for partition, names in self.ledger.owners().items():
+                topic = partition.rpartition("-")[0]
+                if len(names) > 1 or not set(names) <= readers.get(topic, set()):
+                    return False
+                if names:
+                    owned[topic] += 1
+            return all(count == partitions for count in owned.values())
+
+        try:
+            wait_until(is_owned, "the new subscriptions count", seconds_max=60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {dict(sorted(self.ledger.owners().items()))}") from None

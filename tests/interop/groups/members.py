@@ -2,10 +2,10 @@
 
     python -m tests.interop.groups.members KIND BOOTSTRAP GROUP TOPIC
 
-Reads `add NAME`, `leave NAME` and `stop`; prints one JSON line when a member gets or gives
-up partitions, with the machine's monotonic time: taken before the client is told that a
-partition is given up, and after it was told that it has one. So the times of different
-processes can be compared.
+Reads `add NAME`, `subscribe NAME TOPIC ...`, `leave NAME` and `stop`; prints one JSON line
+when a member gets or gives up partitions, with the machine's monotonic time: taken before
+the client is told that a partition is given up, and after it was told that it has one. So
+the times of different processes can be compared.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 SESSION_MS = 3_000
@@ -26,14 +27,34 @@ def report(member: str, event: str, partitions: Iterable[Any]) -> None:
         "at_ns": time.monotonic_ns(),
         "member": member,
         "event": event,
-        "partitions": sorted(each.partition for each in partitions),
+        "partitions": sorted(f"{each.topic}-{each.partition}" for each in partitions),
     }
     with _printing:
         print(json.dumps(line), flush=True)
 
 
 class Member(Protocol):
+    def subscribe(self, topics: list[str]) -> None:
+        """From the next poll on, read these topics."""
+        ...
+
     def leave(self) -> None: ...
+
+
+class Wish:
+    """What a member shall subscribe to; taken by the thread that polls."""
+
+    def __init__(self) -> None:
+        self._topics: SimpleQueue[list[str]] = SimpleQueue()
+
+    def put(self, topics: list[str]) -> None:
+        self._topics.put(topics)
+
+    def take(self) -> list[str] | None:
+        try:
+            return self._topics.get_nowait()
+        except Empty:
+            return None
 
 
 class ConfluentMember:
@@ -53,19 +74,28 @@ class ConfluentMember:
             **(timeouts if is_classic else {}),
             **options,
         }
+        self._name = name
         self._consumer = Consumer(settings)
-        self._consumer.subscribe(
-            [topic],
-            on_assign=lambda consumer, partitions: report(name, "assign", partitions),
-            on_revoke=lambda consumer, partitions: report(name, "revoke", partitions),
-            on_lost=lambda consumer, partitions: report(name, "lost", partitions),
-        )
+        self._wish = Wish()
+        self.subscribe([topic])
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def subscribe(self, topics: list[str]) -> None:
+        self._wish.put(topics)
+
     def _run(self) -> None:
+        name = self._name
         while not self._stop.is_set():
+            topics = self._wish.take()
+            if topics is not None:
+                self._consumer.subscribe(
+                    topics,
+                    on_assign=lambda consumer, partitions: report(name, "assign", partitions),
+                    on_revoke=lambda consumer, partitions: report(name, "revoke", partitions),
+                    on_lost=lambda consumer, partitions: report(name, "lost", partitions),
+                )
             self._consumer.poll(0.1)
         self._consumer.close()
 
@@ -98,14 +128,24 @@ class KafkaPythonMember:
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=500,
         )
-        self._consumer.subscribe([topic], listener=Listener())
+        self._listener = Listener()
+        self._consumer.subscribe([topic], listener=self._listener)
+        self._wish = Wish()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def subscribe(self, topics: list[str]) -> None:
+        self._wish.put(topics)
+
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._consumer.poll(timeout_ms=100)
+            topics = self._wish.take()
+            if topics is not None:
+                self._consumer.subscribe(topics, listener=self._listener)
+            # A poll that ends while it joins may leave kafka-python 3.0 outside for ever; with
+            # Kafka, too.
+            self._consumer.poll(timeout_ms=1000)
         self._consumer.close()
 
     def leave(self) -> None:
@@ -118,9 +158,13 @@ class AioKafkaMember:
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
         self._arguments = (name, bootstrap, group, topic)
+        self._wish = Wish()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._wish.put(topics)
 
     async def _run(self) -> None:
         from aiokafka import AIOKafkaConsumer
@@ -147,6 +191,9 @@ class AioKafkaMember:
         consumer.subscribe([topic], listener=Listener())
         await consumer.start()
         while not self._stop.is_set():
+            topics = self._wish.take()
+            if topics is not None:
+                consumer.subscribe(topics, listener=Listener())
             await consumer.getmany(timeout_ms=100)
         report(name, "revoke", consumer.assignment())
         await consumer.stop()
@@ -181,9 +228,11 @@ def main(kind: str, bootstrap: str, group: str, topic: str) -> None:
         import confluent_kafka  # noqa: F401  # now, not in the first member's time
     print("ready", flush=True)
     for line in sys.stdin:
-        command, _, name = line.strip().partition(" ")
+        command, name, *topics = [*line.split(), ""]
         if command == "add":
             members[name] = KINDS[kind](name, bootstrap, group, topic)
+        elif command == "subscribe":
+            members[name].subscribe(topics[:-1])
         elif command == "leave":
             members.pop(name).leave()
         elif command == "stop":

@@ -4,7 +4,7 @@ from tests.interop.groups.crowd import Ledger
 
 
 def note(ledger: Ledger, member: str, event: str, at_ns: int) -> None:
-    ledger.note(member=member, event=event, partitions=[0], at_ns=at_ns)
+    ledger.note(member=member, event=event, partitions=["t-0"], at_ns=at_ns)
 
 
 def test_one_owner_after_the_other_is_fine() -> None:
@@ -14,7 +14,7 @@ def test_one_owner_after_the_other_is_fine() -> None:
     # Lines of different processes arrive in any order.
     note(ledger, "a", "revoke", 2)
     assert ledger.overlaps() == []
-    assert ledger.owners() == {0: ["b"]}
+    assert ledger.owners() == {"t-0": ["b"]}
 
 
 def test_a_new_owner_before_the_old_gave_it_up_is_found() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.interop.groups.crowd import Crowd
+from tests.interop.groups.crowd import Crowd, Process
 from tests.support.node import MillstreamNode
 
 PARTITIONS = 60
@@ -57,6 +57,50 @@ def test_members_come_leave_and_die_and_topics_grow(node: str, kind: str) -> Non
         grown.result(20)
         crowd.wait_until_shared(partitions=9)
         first.stop()
+        assert crowd.ledger.overlaps() == []
+
+
+def start_two(crowd: Crowd, kind: str) -> list[Process]:
+    processes = []
+    for _ in range(2):
+        processes.append(crowd.start(kind, 1))
+        crowd.wait_until_shared()
+    return processes
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_member_subscribes_to_one_more_topic(node: str, kind: str) -> None:
+    old, new = f"old-{kind}", f"new-{kind}"
+    create_topic(node, old, 4)
+    create_topic(node, new, 4)
+    with Crowd(node, f"growing-{kind}", old, 4) as crowd:
+        processes = start_two(crowd, kind)
+        [first], [second] = (process.members for process in processes)
+        processes[0].subscribe(first, old, new)
+        crowd.wait_until_owned({old: {first, second}, new: {first}}, partitions=4)
+        for process in processes:
+            process.stop()
+        assert crowd.ledger.overlaps() == []
+
+
+# Not cooperative-sticky of librdkafka: it leaves the topic that a member gave up without an
+# owner, with Apache Kafka as well.
+@pytest.mark.parametrize("kind", [kind for kind in ALL_KINDS if kind != "confluent-cooperative"])
+def test_members_subscribe_to_other_topics(node: str, kind: str) -> None:
+    old, new = f"left-{kind}", f"taken-{kind}"
+    create_topic(node, old, 4)
+    create_topic(node, new, 4)
+    with Crowd(node, f"changing-{kind}", old, 4) as crowd:
+        processes = start_two(crowd, kind)
+        [first], [second] = (process.members for process in processes)
+        processes[1].subscribe(second, new)
+        crowd.wait_until_owned({old: {first}, new: {second}}, partitions=4)
+        processes[0].subscribe(first, old, new)
+        crowd.wait_until_owned({old: {first}, new: {first, second}}, partitions=4)
+        processes[0].subscribe(first, new)
+        crowd.wait_until_owned({new: {first, second}}, partitions=4)
+        for process in processes:
+            process.stop()
         assert crowd.ledger.overlaps() == []
 
 

@@ -8,6 +8,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -21,6 +23,7 @@ public final class GroupMembers {
     private static final class Member extends Thread implements ConsumerRebalanceListener {
         private final KafkaConsumer<byte[], byte[]> consumer;
         private final String member;
+        private final BlockingQueue<List<String>> wishes = new LinkedBlockingQueue<>();
         private volatile boolean stopped;
 
         Member(String kind, String bootstrap, String group, String topic, String name) {
@@ -49,9 +52,17 @@ public final class GroupMembers {
         @Override
         public void run() {
             while (!stopped) {
+                List<String> topics = wishes.poll();
+                if (topics != null) {
+                    consumer.subscribe(topics, this);
+                }
                 consumer.poll(Duration.ofMillis(100));
             }
             consumer.close();
+        }
+
+        void subscribe(List<String> topics) {
+            wishes.add(topics);
         }
 
         void leave() throws InterruptedException {
@@ -61,7 +72,7 @@ public final class GroupMembers {
 
         private void report(String event, Collection<TopicPartition> partitions) {
             String numbers = partitions.stream()
-                .map(TopicPartition::partition).sorted().map(String::valueOf)
+                .map(one -> "\"" + one + "\"").sorted()
                 .collect(Collectors.joining(", "));
             synchronized (OUT) {
                 OUT.printf("{\"at_ns\": %d, \"member\": \"%s\", \"event\": \"%s\", \"partitions\": [%s]}%n",
@@ -95,6 +106,8 @@ public final class GroupMembers {
             String[] words = line.split(" ");
             if (words[0].equals("add")) {
                 members.put(words[1], new Member(args[0], args[1], args[2], args[3], words[1]));
+            } else if (words[0].equals("subscribe")) {
+                members.get(words[1]).subscribe(List.of(words).subList(2, words.length));
             } else if (words[0].equals("leave")) {
                 members.remove(words[1]).leave();
             }
