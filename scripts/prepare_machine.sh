@@ -21,6 +21,9 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 fi
 need python3-venv "$python" -c 'import ensurepip, venv'
 need gcc command -v cc
+# Without a compiler and these headers the record loops run in Python: slower, not wrong.
+need python3-dev "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(
+    os.path.join(sysconfig.get_path("include"), "Python.h")))'
 if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
     need openjdk-17-jdk-headless command -v javac
     need maven command -v mvn
