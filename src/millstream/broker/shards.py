@@ -32,6 +32,8 @@ S = TypeVar("S")
 C = TypeVar("C")
 E = TypeVar("E")
 _NO_PRODUCER: Final = ProducerEpoch(-1, -1)
+_JAVA_INT_MAX: Final = 2**31 - 1
+_JAVA_INT_MIN: Final = -(2**31)
 # Read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
 # Old records may be compressed by Kafka; what one batch may become.
@@ -45,11 +47,15 @@ def java_hash(text: str) -> int:
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value
+    # Java's integers are signed.
+    return value - (1 << 32) if value > _JAVA_INT_MAX else value
 
 
 def partition_for(name: str, partitions: int) -> int:
-    return (java_hash(name) & 0x7FFFFFFF) % partitions
+    """As Kafka places groups and transactional ids, so that adopted ones are found again."""
+    number = java_hash(name)
+    # Java's smallest integer has no positive twin; Kafka takes 0 for it.
+    return 0 if number == _JAVA_INT_MIN else abs(number) % partitions
 
 
 class PartitionPort:
