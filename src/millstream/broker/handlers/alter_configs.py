@@ -1,6 +1,7 @@
 """AlterConfigs (33), versions 0-2: replaces all settings of a topic or broker."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millstream.broker import config_view
 from millstream.broker.handlers.describe_configs import broker_of
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    return await answer_each(
+        body, lambda resource: _replace(broker, resource, validate_only=body.validate_only)
+    )
+
+
+async def answer_each(
+    body: Struct, change: Callable[[Struct], Coroutine[Any, Any, None]]
+) -> Struct:
+    """Change each resource of a request; each gets its own code."""
     answers = []
     for resource in body.resources:
         answer = Struct(
@@ -22,7 +32,7 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
             resource_name=resource.resource_name,
         )
         try:
-            await _replace(broker, resource, validate_only=body.validate_only)
+            await change(resource)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millstream.broker import config_view
+from millstream.broker.handlers.alter_configs import answer_each
 from millstream.broker.handlers.describe_configs import broker_of
 from millstream.broker.request import Request
 from millstream.cluster.changes import ConfigChange, ConfigOperation
@@ -14,20 +15,9 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    answers = []
-    for resource in body.resources:
-        answer = Struct(
-            error_code=KafkaCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            await _alter(broker, resource, validate_only=body.validate_only)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-        answers.append(answer)
-    return Struct(responses=answers)
+    return await answer_each(
+        body, lambda resource: _alter(broker, resource, validate_only=body.validate_only)
+    )
 
 
 async def _alter(broker: "Broker", resource: Struct, *, validate_only: bool) -> None:
