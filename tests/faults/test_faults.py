@@ -69,6 +69,6 @@ def test_the_check_of_a_cut_sees_records_below_the_old_end_of_the_log(tmp_path: 
                 assert isinstance(offset, int)
                 ledger.acknowledge(f"all:{number}", 0, offset)
             found, _ = load.read_all(node.bootstrap, ledger.first_offsets(start))
-            assert {place for place in ledger.acknowledged.values()} <= set(found)
+            assert set(ledger.acknowledged.values()) <= set(found)
         finally:
             node.kill()
