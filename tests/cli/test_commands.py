@@ -202,3 +202,9 @@ def test_following_a_topic_ends_with_130_at_ctrl_c(bootstrap: str, topic: str) -
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_topic_id_is_written_as_kafka_writes_it() -> None:
+    from millstream.cli.topic import _id_text
+
+    assert _id_text("U7cI4/UPSU6Prru+M9UxpQ") == "U7cI4_UPSU6Prru-M9UxpQ"

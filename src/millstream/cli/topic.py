@@ -118,7 +118,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     if as_json:
         print_json(_as_json(description, partitions, configs))
         return
-    click.echo(f"topic     {name}\nid        {description.topic_id}")
+    click.echo(f"topic     {name}\nid        {_id_text(description.topic_id)}")
     for key, value in configs.items():
         click.echo(f"config    {key}={value}")
     click.echo(f"records   {sum(row.record_count for row in partitions)}\n")
@@ -204,7 +204,7 @@ def _as_json(
 ) -> JsonValue:
     return {
         "name": description.name,
-        "id": str(description.topic_id),
+        "id": _id_text(description.topic_id),
         "configs": dict(configs),
         "partitions": [
             {
@@ -240,3 +240,8 @@ def _ask_before_deleting(names: tuple[str, ...]) -> None:
         raise CommandFailed("deleting topics needs -y where nobody can be asked")
     listed = ", ".join(names)
     click.confirm(f"Delete {listed} with all records?", abort=True, err=True)
+
+
+def _id_text(topic_id: object) -> str:
+    """As Kafka's tools and partition.metadata write it: librdkafka uses the other alphabet."""
+    return str(topic_id).replace("+", "-").replace("/", "_")
