@@ -20,6 +20,7 @@ from millstream.config.option import (
     parse_value,
 )
 from millstream.config.tables import BROKER_OPTIONS, find_broker_option
+from millstream.config.typed_values import TypedValues
 
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"hours": 3_600_000, "minutes": 60_000}
 
@@ -39,7 +40,7 @@ class _Found:
     source: Source
 
 
-class BrokerConfig:
+class BrokerConfig(TypedValues):
     """Typed values by option name. Ask with the getter of the option's type."""
 
     __slots__ = ("_cluster_default", "_effective", "_own", "_static", "notes")
@@ -63,37 +64,6 @@ class BrokerConfig:
         if name not in self._effective:
             self._effective[name] = _in_unit_of(name, self._found(name)[0])
         return self._effective[name]
-
-    def int(self, name: str) -> int:
-        value = self.get(name)
-        assert type(value) is int, name
-        return value
-
-    def float(self, name: str) -> float:
-        value = self.get(name)
-        assert isinstance(value, float), name
-        return value
-
-    def boolean(self, name: str) -> bool:
-        value = self.get(name)
-        assert isinstance(value, bool), name
-        return value
-
-    def string(self, name: str) -> str:
-        value = self.get(name)
-        assert isinstance(value, str), name
-        return value
-
-    def optional_string(self, name: str) -> str | None:
-        """An empty text counts as not set, as in Kafka's shipped files."""
-        value = self.get(name)
-        assert value is None or isinstance(value, str), name
-        return value or None
-
-    def list(self, name: str) -> tuple[str, ...]:
-        value = self.get(name)
-        assert value is None or isinstance(value, tuple), name
-        return value or ()
 
     def source(self, name: str) -> Source:
         return self._found(name)[0].source

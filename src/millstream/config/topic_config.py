@@ -14,9 +14,10 @@ from millstream.config.option import (
     parse_value,
 )
 from millstream.config.tables import TOPIC_OPTIONS, unknown_name
+from millstream.config.typed_values import TypedValues
 
 
-class TopicConfig:
+class TopicConfig(TypedValues):
     """Typed values by topic option name. Never changes."""
 
     __slots__ = ("_broker", "_own", "overrides")
@@ -31,31 +32,6 @@ class TopicConfig:
             return self._own[name]
         option = TOPIC_OPTIONS[name]
         return self._broker.get(option.synonyms[0]) if option.synonyms else option.default
-
-    def int(self, name: str) -> int:
-        value = self.get(name)
-        assert type(value) is int, name
-        return value
-
-    def float(self, name: str) -> float:
-        value = self.get(name)
-        assert isinstance(value, float), name
-        return value
-
-    def boolean(self, name: str) -> bool:
-        value = self.get(name)
-        assert isinstance(value, bool), name
-        return value
-
-    def string(self, name: str) -> str:
-        value = self.get(name)
-        assert isinstance(value, str), name
-        return value
-
-    def list(self, name: str) -> tuple[str, ...]:
-        value = self.get(name)
-        assert value is None or isinstance(value, tuple), name
-        return value or ()
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs answers for the topic."""
