@@ -25,6 +25,8 @@ _COMMANDS = {
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
+    "ship": LazyCommand("millstream.cli.ship", "ship", "Send the lines of log files, and follow."),
+    "loadgen": LazyCommand("millstream.cli.loadgen", "loadgen", "Make the logs of a web site."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
     ),

@@ -1,0 +1,251 @@
+"""`millstream ship`: the lines of files, as they are written, into a topic.
+
+How far each file is acknowledged stands in a state file, which is written after the
+acknowledgements: a shipper that was killed goes on after the last line written there.
+"""
+
+import fcntl
+import hashlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Final
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted
+from millstream.cli.sending import Progress, Sender
+from millstream.ingest.shipping_state import (
+    Acknowledged,
+    StateUnreadable,
+    load_state,
+    save_state,
+)
+from millstream.ingest.tail import FileMark, Tail
+
+# Below what a topic takes by default, with room for the batch around it.
+_LINE_BYTES_MAX: Final = 900_000
+_SAVE_EVERY_SECONDS: Final = 0.5
+# How long a quiet file is left alone before it is looked at again.
+_QUIET_SECONDS: Final = 0.25
+_FINISH_SECONDS_MAX: Final = 30.0
+_DELIVERY_SECONDS_MAX: Final = 120.0
+
+
+@click.command("ship")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-t", "--topic", required=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on as the files grow and are rotated.")
+@click.option("--source", help="The key of all records.  [default: HOST/FILE of each file]")
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to remember how far it got.  [default: in ~/.local/state/millstream]",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no counts.")
+@bootstrap_option
+def ship(
+    files: tuple[Path, ...],
+    topic: str,
+    follow: bool,
+    source: str | None,
+    state_path: Path | None,
+    quiet: bool,
+    bootstrap: str,
+) -> None:
+    """Send the lines of FILES to a topic, each line a record, and remember how far.
+
+    Called again with the same state, it goes on after the last acknowledged line. With
+    --follow it stays: rotated files are read to their end, truncated ones from their start,
+    a broker that is away is waited for.
+
+    Example: millstream ship /var/log/nginx/access.log --topic logs --follow
+    """
+    if not follow:
+        for path in files:
+            if not path.is_file():
+                raise CommandFailed(f"{path} is not a file; to wait for it use --follow")
+    describe_topic(connect_admin(bootstrap), topic)
+    state = state_path or _default_state(topic, files)
+    sender = Sender(
+        bootstrap, topic, delivery_seconds_max=None if follow else _DELIVERY_SECONDS_MAX
+    )
+    with _State(state) as kept:
+        shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet))
+        shipper.run(follow=follow)
+    if not quiet:
+        click.echo(shipper.summary(topic), err=True)
+
+
+def _default_state(topic: str, files: tuple[Path, ...]) -> Path:
+    """One for each set of files: two shippers of other files do not meet."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    names = "\n".join(sorted(str(path.resolve()) for path in files))
+    mark = hashlib.sha256(names.encode()).hexdigest()[:12]
+    return Path(base) / "millstream" / f"ship-{topic}-{mark}.json"
+
+
+class _State:
+    """The state file, held by one shipper at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: IO[str] | None = None
+        self.marks: dict[str, FileMark] = {}
+
+    def __enter__(self) -> "_State":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = self._path.with_name(self._path.name + ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(
+                f"another shipper uses {self._path}; give this one its own --state"
+            ) from None
+        try:
+            self.marks = load_state(self._path)
+        except StateUnreadable as wrong:
+            raise CommandFailed(f"{wrong}. Remove it to begin at the start of the files") from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._lock is not None
+        self._lock.close()
+
+    def save(self) -> None:
+        save_state(self._path, self.marks)
+
+
+@dataclass(slots=True)
+class _Shipped:
+    """A file on its way."""
+
+    name: str
+    key: str
+    tail: Tail
+    acknowledged: Acknowledged
+
+
+class _Shipper:
+    def __init__(
+        self,
+        sender: Sender,
+        state: _State,
+        paths: tuple[Path, ...],
+        source: str | None,
+        progress: Progress,
+    ) -> None:
+        self._sender = sender
+        self._state = state
+        self._progress = progress
+        self._bytes_read = 0
+        self._long_lines = 0
+        self._saved_at = time.monotonic()
+        self._is_stopping = False
+        host = os.uname().nodename
+        self._files = [
+            _Shipped(
+                name=str(path.resolve()),
+                key=source or f"{host}/{path.name}",
+                tail=Tail(
+                    path, state.marks.get(str(path.resolve())), line_bytes_max=_LINE_BYTES_MAX
+                ),
+                acknowledged=Acknowledged(),
+            )
+            for path in paths
+        ]
+
+    def run(self, *, follow: bool) -> None:
+        before = signal.signal(signal.SIGTERM, self._stop)
+        try:
+            while not self._is_stopping:
+                for file in self._files:
+                    self._read(file)
+                is_quiet = all(file.tail.is_at_end for file in self._files)
+                self._sender.poll(_QUIET_SECONDS if is_quiet and follow else 0)
+                self._save_sometimes()
+                self._progress.show(self._progress_text)
+                if is_quiet and not follow:
+                    break
+            if not follow:
+                self._send_last_lines()
+            self._sender.finish(_FINISH_SECONDS_MAX)
+        finally:
+            # Also when it was interrupted or refused: what is acknowledged is kept.
+            self._save()
+            for file in self._files:
+                file.tail.close()
+            self._progress.stop()
+            signal.signal(signal.SIGTERM, before)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._is_stopping = True
+
+    def _read(self, file: _Shipped) -> None:
+        for line in file.tail.read():
+            self._send(file, line.data, line.generation, line.end_position)
+            self._long_lines += not line.is_complete
+
+    def _send_last_lines(self) -> None:
+        for file in self._files:
+            for line in file.tail.flush():
+                self._send(file, line.data, line.generation, line.end_position)
+
+    def _send(self, file: _Shipped, data: bytes, generation: int, end_position: int) -> None:
+        if not data:
+            return
+        self._bytes_read += len(data) + 1
+        sent = file.acknowledged.sent(generation, end_position)
+
+        def acknowledge() -> None:
+            sent.is_acknowledged = True
+
+        self._sender.send(data, key=file.key, acknowledge=acknowledge)
+
+    def _save_sometimes(self) -> None:
+        if time.monotonic() - self._saved_at >= _SAVE_EVERY_SECONDS:
+            self._save()
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        is_changed = False
+        for file in self._files:
+            last = file.acknowledged.take_last()
+            if last is not None:
+                mark = file.tail.mark(last.generation, last.end_position)
+                self._state.marks[file.name] = mark
+                is_changed = True
+        if is_changed:
+            self._state.save()
+
+    def _progress_text(self) -> str:
+        seconds = max(self._progress.elapsed_seconds, 0.001)
+        count = self._sender.acknowledged_count
+        return (
+            f"{count:,} lines acknowledged, {self._bytes_read / 1e6:,.1f} MB read, "
+            f"{count / seconds:,.0f} lines/s, {self._sender.waiting_count:,} waiting"
+        )
+
+    def summary(self, topic: str) -> str:
+        counts = [file.tail.counts for file in self._files]
+        text = f"shipped {counted(self._sender.acknowledged_count, 'record')} to {topic}"
+        for number, noun in (
+            (sum(each.rotations for each in counts), "rotation"),
+            (sum(each.truncations for each in counts), "truncation"),
+            (self._long_lines, "cut in a long line"),
+            (sum(each.gaps for each in counts), "file not found again; lines may be missing"),
+        ):
+            if number:
+                text += f"; {number} {noun}"
+        return text

@@ -1,0 +1,217 @@
+"""A log file that is followed through rotation and truncation.
+
+A name stands for several files, one after another: each is a generation. A file is known by
+its inode and by the bytes it begins with, because inodes are used again and `copytruncate`
+keeps them. When a file was renamed away it is read to its end first, then those that came
+between, by age, then the one that has the name now.
+
+Knows files. Does not know topics, acknowledgements or time: it is asked again later.
+"""
+
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from millstream.ingest.lines import Line, LineSplitter
+
+_READ_BYTES: Final = 256 * 1024
+_HEAD_BYTES_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """Which file, and how far: everything before `position` is done."""
+
+    device: int
+    inode: int
+    position: int
+    head_length: int
+    head_crc: int
+
+
+@dataclass(slots=True)
+class TailCounts:
+    rotations: int = 0
+    truncations: int = 0
+    # A rotated file that was not read to its end could not be found again.
+    gaps: int = 0
+
+
+class Tail:
+    """`read` gives the next lines, until `is_at_end`; later there may be more."""
+
+    def __init__(self, path: Path, mark: FileMark | None, *, line_bytes_max: int) -> None:
+        self.path = path
+        self.counts = TailCounts()
+        self._line_bytes_max = line_bytes_max
+        self._generation = 0
+        self._file: BinaryIO | None = None
+        # Nothing more for now; an empty read alone may be a part of a long line.
+        self.is_at_end = True
+        self._splitter = LineSplitter(position=0, line_bytes_max=line_bytes_max)
+        self._heads: dict[int, tuple[int, int, int, int]] = {}
+        # Files to read before the one that has the name.
+        self._older: list[Path] = []
+        if mark is not None:
+            self._resume(mark)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def read(self) -> list[Line]:
+        if self._file is None and not self._open_next():
+            return []
+        assert self._file is not None
+        # At every end, before what comes after it is taken for more of the same.
+        if self.is_at_end and self._was_cut():
+            self.counts.truncations += 1
+            lines = self._own(self._splitter.flush())
+            self._start(self._file, position=0)
+            return lines
+        data = self._file.read(_READ_BYTES)
+        self.is_at_end = not data
+        if data:
+            lines = self._own(self._splitter.split(data))
+            self._extend_head()
+            return lines
+        return self._leave() if self._was_replaced() else []
+
+    def flush(self) -> list[Line]:
+        """The last line where the file does not end with a newline."""
+        return self._own(self._splitter.flush())
+
+    def mark(self, generation: int, position: int) -> FileMark:
+        """For the end of a line that `read` gave."""
+        device, inode, length, crc = self._heads[generation]
+        for old in [each for each in self._heads if each < generation]:
+            del self._heads[old]
+        return FileMark(device, inode, position, length, crc)
+
+    # -- opening -------------------------------------------------------------------------
+
+    def _resume(self, mark: FileMark) -> None:
+        for path in [self.path, *_siblings(self.path)]:
+            if _is_same(path, mark):
+                file = path.open("rb", buffering=0)
+                if path != self.path:
+                    self._older = _newer_siblings(self.path, os.fstat(file.fileno()))
+                self._start(file, position=mark.position)
+                return
+        self.counts.gaps += 1
+        if self.path.exists():
+            self._start(self.path.open("rb", buffering=0), position=0)
+
+    def _open_next(self) -> bool:
+        path = self._older.pop(0) if self._older else self.path
+        try:
+            file = path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return False
+        self._start(file, position=0)
+        return True
+
+    def _start(self, file: BinaryIO, *, position: int) -> None:
+        self._file = file
+        self._generation += 1
+        self.is_at_end = False
+        file.seek(position)
+        self._splitter = LineSplitter(position=position, line_bytes_max=self._line_bytes_max)
+        self._remember_head(min(position, _HEAD_BYTES_MAX))
+
+    def _remember_head(self, length: int) -> None:
+        assert self._file is not None
+        status = os.fstat(self._file.fileno())
+        head = os.pread(self._file.fileno(), length, 0)
+        self._heads[self._generation] = (
+            status.st_dev,
+            status.st_ino,
+            len(head),
+            zlib.crc32(head),
+        )
+
+    def _extend_head(self) -> None:
+        length = min(self._splitter.next_position, _HEAD_BYTES_MAX)
+        if self._heads[self._generation][2] < length:
+            self._remember_head(length)
+
+    # -- at the end of what is there -------------------------------------------------------
+
+    def _was_cut(self) -> bool:
+        assert self._file is not None
+        if os.fstat(self._file.fileno()).st_size < self._splitter.next_position:
+            return True
+        _, _, length, crc = self._heads[self._generation]
+        return zlib.crc32(os.pread(self._file.fileno(), length, 0)) != crc
+
+    def _was_replaced(self) -> bool:
+        if self._older:
+            return True
+        assert self._file is not None
+        ours = os.fstat(self._file.fileno())
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino)
+
+    def _leave(self) -> list[Line]:
+        """The writer may have gone on in the old file until it saw the new one; that is read."""
+        assert self._file is not None
+        last = self._file.read(_READ_BYTES)
+        if last:
+            return self._own(self._splitter.split(last))
+        self.counts.rotations += 1
+        lines = self._own(self._splitter.flush())
+        if not self._older:
+            self._older = _newer_siblings(self.path, os.fstat(self._file.fileno()))
+        self.close()
+        self._open_next()
+        return lines
+
+    def _own(self, lines: list[Line]) -> list[Line]:
+        for line in lines:
+            line.generation = self._generation
+        return lines
+
+
+def _is_same(path: Path, mark: FileMark) -> bool:
+    """Whether a file holds what was read up to the mark; its name and inode may be new."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size < mark.position:
+                return False
+            if not mark.head_length:
+                status = os.fstat(file.fileno())
+                return (status.st_dev, status.st_ino) == (mark.device, mark.inode)
+            return zlib.crc32(os.pread(file.fileno(), mark.head_length, 0)) == mark.head_crc
+    except OSError:
+        return False
+
+
+def _siblings(path: Path) -> list[Path]:
+    """Rotated files of this name (`x.log.1`, `x.log-20260101`), newest first.
+
+    Packed ones are left out: what is in them cannot be told from what was read.
+    """
+    found = []
+    rotated = re.compile(re.escape(path.name) + r"[.-]\d[\d.-]*")
+    for each in path.parent.iterdir():
+        if rotated.fullmatch(each.name) and each.is_file():
+            found.append((each.stat().st_mtime_ns, each))
+    return [each for _, each in sorted(found, reverse=True)]
+
+
+def _newer_siblings(path: Path, ours: os.stat_result) -> list[Path]:
+    """Files that had the name after ours and lost it again, oldest first."""
+    newer = []
+    for each in _siblings(path):
+        status = each.stat()
+        is_ours = (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino)
+        if not is_ours and status.st_mtime_ns > ours.st_mtime_ns:
+            newer.append(each)
+    return newer[::-1]

@@ -1,0 +1,145 @@
+"""`ship` and `loadgen` as users run them: own processes, kills, rotation."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.command_line import run_millstream
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+MakeTopic = Callable[..., str]
+
+
+def records(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while (message := consumer.poll(10)) is not None and not message.error():
+        found.append((message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def values(bootstrap: str, topic: str) -> list[bytes]:
+    return [value for _, value in records(bootstrap, topic)]
+
+
+def test_files_are_sent_whole_and_only_what_is_new_the_second_time(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log = make_topic(partitions=1), tmp_path / "x.log"
+    log.write_bytes(b"one\n\ntwo\xff\nthree")
+    arguments = ["ship", str(log), "--topic", topic, "--state", str(tmp_path / "state")]
+    done = run_millstream(*arguments, "--source", "web/x", bootstrap=kafka_bootstrap)
+    assert done.exit_code == 0, done.errors
+    assert "shipped 3 records" in done.errors
+    assert records(kafka_bootstrap, topic) == [
+        (b"web/x", b"one"),
+        (b"web/x", b"two\xff"),
+        (b"web/x", b"three"),
+    ]
+    with log.open("ab") as file:
+        file.write(b"\nfour\n")
+    assert run_millstream(*arguments, bootstrap=kafka_bootstrap).exit_code == 0
+    assert values(kafka_bootstrap, topic)[3:] == [b"four"]
+
+
+def test_a_line_larger_than_a_record_is_sent_in_pieces(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log = make_topic(partitions=1), tmp_path / "x.log"
+    log.write_bytes(b"a" * 10_000_000 + b"\nafter\n")
+    done = run_millstream(
+        *["ship", str(log), "--topic", topic, "--state", str(tmp_path / "state")],
+        bootstrap=kafka_bootstrap,
+    )
+    assert "11 cut in a long line" in done.errors
+    *pieces, last = values(kafka_bootstrap, topic)
+    assert sum(map(len, pieces)) == 10_000_000
+    assert last == b"after"
+
+
+def test_a_shipper_that_is_killed_loses_no_line_and_repeats_only_the_last_ones(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log, state = make_topic(partitions=1), tmp_path / "x.log", tmp_path / "state"
+    command = [sys.executable, "-m", "millstream", "ship", str(log), "--topic", topic, "--follow"]
+    command += ["--state", str(state), "-q", "-b", kafka_bootstrap]
+    written = 0
+    for round_number in range(3):
+        shipper = subprocess.Popen(command)
+        try:
+            with log.open("ab") as file:
+                for _ in range(500):
+                    file.write(b"line %d\n" % written)
+                    written += 1
+            last = b"line %d" % (written - 1)
+            wait_until(
+                lambda last=last: last in values(kafka_bootstrap, topic), "the line is there"
+            )
+            if round_number == 1:
+                log.rename(log.with_name("x.log.1"))
+        finally:
+            shipper.kill()
+            shipper.wait()
+    shipper = subprocess.Popen(command)
+    with log.open("ab") as file:
+        file.write(b"last\n")
+    try:
+        wait_until(lambda: b"last" in values(kafka_bootstrap, topic), "the last line is there")
+    finally:
+        shipper.send_signal(signal.SIGTERM)
+        assert shipper.wait(20) == 0
+    got = values(kafka_bootstrap, topic)
+    # A repeated line changes nothing here: the first time of each is in the file's order.
+    assert list(dict.fromkeys(got)) == [b"line %d" % each for each in range(written)] + [b"last"]
+
+
+def test_only_one_shipper_uses_a_state(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log, state = make_topic(partitions=1), tmp_path / "x.log", tmp_path / "state"
+    log.write_bytes(b"one\n")
+    arguments = ["ship", str(log), "--topic", topic, "--state", str(state)]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "millstream", *arguments, "-f", "-q", "-b", kafka_bootstrap]
+    )
+    try:
+        wait_until(state.exists, "a state is written")
+        second = run_millstream(*arguments, bootstrap=kafka_bootstrap)
+        assert second.exit_code == 1
+        assert "another shipper" in second.errors
+    finally:
+        first.terminate()
+        first.wait(20)
+
+
+def test_a_file_that_is_not_there_is_an_error_only_without_follow(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    done = run_millstream(
+        *["ship", str(tmp_path / "no.log"), "--topic", make_topic(partitions=1)],
+        bootstrap=kafka_bootstrap,
+    )
+    assert done.exit_code == 1
+    assert "--follow" in done.errors
+
+
+def test_loadgen_sends_what_it_prints_for_the_same_seed(
+    kafka_bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(partitions=1)
+    traffic = ["loadgen", "-n", "400", "--seed", "7", "--start", "1790000000000"]
+    sent = run_millstream(*traffic, "--topic", topic, "--fast", bootstrap=kafka_bootstrap)
+    assert "sent 400 lines" in sent.errors
+    printed = run_millstream(*traffic, bootstrap=kafka_bootstrap).output
+    assert b"\n".join(values(kafka_bootstrap, topic)).decode() + "\n" == printed
