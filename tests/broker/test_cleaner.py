@@ -193,6 +193,24 @@ def test_a_damaged_partition_is_left_alone_and_others_go_on(
     assert not list((data_dir / f"{damaged}-0").glob("*.cleaned"))
 
 
+def test_a_topic_that_is_made_anew_does_not_inherit_the_failure(
+    broker: Broker, data_dir: Path
+) -> None:
+    topic = create(broker, **{"min.cleanable.dirty.ratio": "1.0"})
+    produce(broker, topic, range(30))
+    with open(data_dir / f"{topic}-0" / f"{0:020d}.log", "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff\xff\xff")
+    with RawVendor(broker.bootstrap) as vendor:
+        vendor.compact(topic, is_started=True)
+        wait_until(lambda: vendor.state(topic) == 3, "the damage is found")
+        broker.delete_topic(topic)
+        broker.create_topic(topic, configs=COMPACTED)
+        assert vendor.state(topic) == 0
+    produce(broker, topic, range(60))
+    wait_until_compacted(data_dir, topic)
+
+
 class RawVendor:
     """The connection that the command line uses."""
 

@@ -38,12 +38,14 @@ def test_a_running_node_compacts_a_topic_and_tells_what_that_brought() -> None:
         ran = run_millstream("storage", "compact", "table", "-b", broker.bootstrap)
         assert ran.exit_code == 0, ran.errors
         first, second = ran.output.splitlines()[1:]
-        assert first.split()[0] == "table-0"
+        assert first.split()[:2] == ["table-0", "1.00"]
         assert first.split()[4:7] == ["300", "10", "10"]
         assert second.split()[0] == "table-1"
+        assert ran.errors.splitlines()[-1].startswith("2 of 2 partitions")
         again = run_millstream("storage", "compact", "table", "--json", "-b", broker.bootstrap)
         [told, _] = json.loads(again.output)
         assert told["records_before"] == told["records_after"] == 0
+        assert told["bytes_before"] == told["bytes_after"] == int(first.split()[3])
 
 
 def test_a_topic_that_cannot_be_compacted_is_refused_in_plain_words() -> None:

@@ -18,7 +18,7 @@ from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage import layout
 from millstream.storage.checkpoints import read_offsets, write_offsets
-from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
+from millstream.storage.cleaning import CannotClean, CleanedSegment
 from millstream.storage.compaction import Dirtiness, is_due
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import Log
@@ -60,9 +60,9 @@ class Cleaner:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._file_system = OsFileSystem()
-        # Where the last round ended, and of which log: names come back, logs do not.
+        # Of which log, in both: names come back, logs do not. Where the last round ended.
         self._cleaned: dict[TopicPartition, tuple[Log, int]] = {}
-        self._progress: dict[TopicPartition, Progress] = {}
+        self._progress: dict[TopicPartition, tuple[Log, Progress]] = {}
         self._asked: dict[TopicPartition, None] = {}
         self._wake = asyncio.Event()
         self._throttle: Throttle | None = None
@@ -101,7 +101,14 @@ class Cleaner:
         return measure(partition.log, cleaned_offset=offset, now_ms=now_ms)
 
     def progress(self, partition: Partition) -> Progress:
-        return self._progress.get(partition.topic_partition, Progress())
+        known = self._progress.get(partition.topic_partition)
+        return known[1] if known is not None and known[0] is partition.log else Progress()
+
+    def _begin(self, partition: Partition, state: State) -> Progress:
+        size_bytes = partition.log.size_bytes
+        progress = Progress(state, bytes_before=size_bytes, bytes_after=size_bytes)
+        self._progress[partition.topic_partition] = (partition.log, progress)
+        return progress
 
     def ask(self, partition: Partition) -> None:
         """Compact as soon as possible, all that may be: the active segment is rolled."""
@@ -109,7 +116,7 @@ class Cleaner:
         if self.progress(partition).state in (State.WAITING, State.RUNNING):
             return
         partition.log.roll(self._broker.clock.now_ms())
-        self._progress[where] = Progress(State.WAITING)
+        self._begin(partition, State.WAITING)
         self._asked[where] = None
         self._wake.set()
 
@@ -145,6 +152,8 @@ class Cleaner:
             if partition is not None and partition.offline_reason is None:
                 return partition
             del self._asked[where]
+            if partition is not None:
+                self._give_up(partition, str(partition.offline_reason))
         if not broker.config.boolean("log.cleaner.enable") or broker.disk_failure is not None:
             return None
         dirtiest: tuple[float, Partition] | None = None
@@ -159,7 +168,7 @@ class Cleaner:
             try:
                 found = self._measure(partition, now_ms)
             except (KafkaError, OSError) as error:
-                self._give_up(partition, self._progress_of(partition), error)
+                self._give_up(partition, error)
                 continue
             is_dirtier = dirtiest is None or found.ratio > dirtiest[0]
             if is_dirtier and is_due(found, partition.log.config):
@@ -169,7 +178,7 @@ class Cleaner:
     async def _clean(self, partition: Partition, *, is_asked: bool) -> Progress:
         """One round; when asked for, as many as there are keys for."""
         where = partition.topic_partition
-        progress = self._progress[where] = Progress(State.RUNNING)
+        progress = self._begin(partition, State.RUNNING)
         began = self._broker.clock.monotonic()
         try:
             while await self._clean_once(partition, progress, began) and is_asked:
@@ -180,25 +189,27 @@ class Cleaner:
             progress.state = State.IDLE
         except LogDirFailed as error:
             self._broker.fail_disk(str(error))
-            self._give_up(partition, progress, error)
+            self._give_up(partition, error)
         except (OSError, NoSpace) as error:
             self._give_up_or_wait(partition, progress, error)
         except (CannotClean, KafkaError, MemoryError) as error:
-            self._give_up(partition, progress, error)
+            self._give_up(partition, error)
         except Exception as error:
             # A bug, and one that must not stop the cleaning of the other partitions.
             log.exception("compaction of %s failed", where)
-            self._give_up(partition, progress, error)
+            self._give_up(partition, error)
         finally:
             progress.elapsed_ms = _elapsed_ms(self._broker, began)
             if progress.state is not State.IDLE or progress.problem is not None:
                 self._discard(partition.log)
         return progress
 
-    def _give_up(self, partition: Partition, progress: Progress, error: Exception) -> None:
+    def _give_up(self, partition: Partition, error: Exception | str) -> None:
         """Until the next start, or until someone asks for this partition."""
         log.error("cannot compact %s, leaving it alone: %s", partition.topic_partition, error)
+        progress = self.progress(partition)
         progress.state, progress.problem = State.FAILED, str(error) or type(error).__name__
+        self._progress[partition.topic_partition] = (partition.log, progress)
 
     def _give_up_or_wait(
         self, partition: Partition, progress: Progress, error: OSError | NoSpace
@@ -210,12 +221,9 @@ class Cleaner:
         elif isinstance(error, NoSpace) or error.errno in _FULL:
             log.warning("compaction of %s waits: %s", where, error)
         else:
-            self._give_up(partition, progress, error)
+            self._give_up(partition, error)
             return
         progress.state, progress.problem = State.IDLE, str(error)
-
-    def _progress_of(self, partition: Partition) -> Progress:
-        return self._progress.setdefault(partition.topic_partition, Progress())
 
     async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
         """False when there was nothing to do, or the log changed meanwhile."""
@@ -228,7 +236,6 @@ class Cleaner:
         )
         if planned is None:
             return False
-        _begin(progress, planned)
         throttle = Throttle(broker.config.float("log.cleaner.io.max.bytes.per.second"))
         self._throttle = throttle
         end_offset = None
@@ -304,12 +311,6 @@ def _limits(broker: "Broker") -> CleaningLimits:
         load_factor=min(max(broker.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
         buffer_bytes=broker.config.int("log.cleaner.io.buffer.size"),
     )
-
-
-def _begin(progress: Progress, planned: Round) -> None:
-    if progress.bytes_before == 0:
-        progress.bytes_before = sum(span.size_bytes for span in planned.spans)
-        progress.bytes_after = progress.bytes_before
 
 
 def _count(progress: Progress, cleaned: CleanedSegment) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,9 +12,11 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, print_json, print_table
 from millstream.errors import KafkaCode
 
+if TYPE_CHECKING:
+    from millstream.wire.messages import Struct
+
 _POLL_SECONDS: Final = 0.2
 _WORKING: Final = (1, 2)
-_FAILED: Final = 3
 _HEADINGS: Final = (
     "PARTITION",
     "DIRTY-RATIO",
@@ -55,9 +57,8 @@ def _cells(row: Row) -> Sequence[object]:
 def _ask(topic: str, bootstrap: str) -> list[Row]:
     """Start it, and look how it goes until it is done."""
     from millstream.cli.vendor import VendorConnection
-    from millstream.wire.messages import Struct
 
-    def checked(answer: Struct) -> Struct:
+    def checked(answer: "Struct") -> "Struct":
         if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"topic {topic} does not exist")
         if answer.error_code:
@@ -66,27 +67,29 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
         return answer
 
     with VendorConnection(bootstrap) as connection:
-        before = checked(connection.compact_topic(topic, is_started=False))
-        ratios = {each.partition: each.dirty_ratio for each in before.partitions}
         answer = checked(connection.compact_topic(topic, is_started=True))
-        while any(each.state in _WORKING for each in answer.partitions):
-            moved = sum(each.moved_bytes for each in answer.partitions)
-            done = sum(each.state not in _WORKING for each in answer.partitions)
-            click.echo(
-                f"\r{done} of {len(answer.partitions)} partitions, {moved / 1e6:,.0f} MB moved",
-                nl=False,
-                err=True,
-            )
+        # Now, when the active segment is rolled and nothing is done yet.
+        ratios = {each.partition: each.dirty_ratio for each in answer.partitions}
+        while _show_progress(answer.partitions):
             time.sleep(_POLL_SECONDS)
             answer = checked(connection.compact_topic(topic, is_started=False))
         click.echo("", err=True)
     for each in answer.partitions:
-        if each.state == _FAILED:
+        if each.problem is not None:
             raise CommandFailed(f"cannot compact {topic}-{each.partition}: {each.problem}")
     return [
-        _row(f"{topic}-{each.partition}", ratios[each.partition], each)
+        _row(f"{topic}-{each.partition}", ratios.get(each.partition, 0.0), each)
         for each in answer.partitions
     ]
+
+
+def _show_progress(partitions: "Sequence[Struct]") -> bool:
+    """Whether there is still something to wait for."""
+    moved = sum(each.moved_bytes for each in partitions)
+    done = sum(each.state not in _WORKING for each in partitions)
+    text = f"\r{done} of {len(partitions)} partitions, {moved / 1e6:,.0f} MB moved"
+    click.echo(text, nl=False, err=True)
+    return done < len(partitions)
 
 
 def _compact_offline(path: Path) -> list[Row]:
