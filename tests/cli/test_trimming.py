@@ -47,9 +47,32 @@ def starts(broker: Broker, topic: str) -> list[int]:
 
 
 def test_the_lowest_commit_counts_and_a_missing_one_keeps_all() -> None:
-    assert consumed_offset([30, 10, 20]) == 10
-    assert consumed_offset([30, None]) is None
-    assert consumed_offset([]) is None
+    assert consumed_offset([30, 10, 20], 30) == 10
+    assert consumed_offset([30, None], 30) is None
+    assert consumed_offset([], 30) is None
+
+
+def test_a_commit_beyond_the_end_was_not_made_for_these_records(broker: Broker) -> None:
+    assert consumed_offset([31, 10], 30) is None
+    topic = filled(broker, "beyond", {OPTION: "beyond-own"})
+    commit(broker, "beyond-own", topic, {0: 5, 1: 101})
+    commit(broker, "beyond", topic, {0: 101, 1: 100})
+    ran = run_millstream(
+        *("topic", "trim", topic, "--consumed-by", "beyond", "-b", broker.bootstrap, "--json")
+    )
+    assert ran.exit_code == 0, ran.errors
+    assert [row["records"] for row in json.loads(ran.output)] == [0, 100]
+    wait_until(lambda: starts(broker, topic) == [5, 100], "the option has done its work")
+
+
+def test_a_topic_that_is_only_compacted_is_not_trimmed(broker: Broker) -> None:
+    broker.create_topic("whole", configs={"cleanup.policy": "compact"})
+    for options in ((), ("--dry-run",)):
+        ran = run_millstream(
+            *("topic", "trim", "whole", "--consumed-by", "g", "-b", broker.bootstrap, *options)
+        )
+        assert ran.exit_code == 1
+        assert "no delete in its cleanup.policy" in ran.errors
 
 
 def test_a_dry_run_shows_records_and_bytes_and_deletes_nothing(broker: Broker) -> None:

@@ -46,13 +46,14 @@ async def _delete_consumed_of(broker: "Broker", topic: TopicState, groups: tuple
         return False
     has_moved = False
     for index, partition in broker.partitions.of_topic(topic.name).items():
-        offset = consumed_offset(commit.get(index) for commit in commits)
         partition_log = partition.log
+        offset = consumed_offset(
+            (commit.get(index) for commit in commits), partition.high_watermark
+        )
         if offset is None or partition.offline_reason is not None:
             continue
         if not partition_log.config.is_deleted or partition.topic_id != topic.topic_id:
             continue
-        offset = min(offset, partition.high_watermark)
         if offset > partition_log.log_start_offset:
             partition_log.delete_records_before(offset)
             has_moved = True

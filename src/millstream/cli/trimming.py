@@ -13,6 +13,7 @@ from millstream.cli.cluster import (
     json_option,
     wait_for,
 )
+from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
 from millstream.storage.retention import consumed_offset
 
@@ -49,8 +50,8 @@ def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) 
     """Delete the records that consumer groups have consumed.
 
     Of each partition what lies before the lowest commit of the groups. A group without a
-    commit on a partition keeps that partition whole. Bytes are about right: the partition's
-    size, shared out over its offsets.
+    commit on a partition keeps that partition whole, and so does a commit beyond its end.
+    Bytes are about right: the partition's size, shared out over its offsets.
     """
     names = [name.strip() for name in groups.split(",") if name.strip()]
     if not names:
@@ -75,6 +76,8 @@ def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
     from confluent_kafka.admin import OffsetSpec
 
     indexes = [partition.id for partition in describe_topic(admin, topic).partitions]
+    if "delete" not in _cleanup_policy(admin, topic):
+        raise CommandFailed(f"topic {topic} has no delete in its cleanup.policy")
     commits = [_commits(admin, group, topic, indexes) for group in groups]
     places = [TopicPartition(topic, index) for index in indexes]
     starts, ends = (
@@ -86,7 +89,7 @@ def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
     )
     trims = []
     for index in indexes:
-        offset = consumed_offset(commit.get(index) for commit in commits)
+        offset = consumed_offset((commit.get(index) for commit in commits), ends[index])
         found = Trim(index, starts[index], ends[index], offset)
         if offset is not None:
             # A commit before the log start is of records that are gone already.
@@ -94,6 +97,14 @@ def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
             found.records = found.trim_offset - found.start_offset
         trims.append(found)
     return trims
+
+
+def _cleanup_policy(admin: "AdminClient", topic: str) -> str:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    answers = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+    return str(wait_for(answers[resource], f"topic {topic}")["cleanup.policy"].value)
 
 
 def _commits(admin: "AdminClient", group: str, topic: str, indexes: list[int]) -> dict[int, int]:

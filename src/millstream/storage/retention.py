@@ -76,14 +76,15 @@ def count_expired(
     return count
 
 
-def consumed_offset(commits: Iterable[int | None]) -> int | None:
+def consumed_offset(commits: Iterable[int | None], end_offset: int) -> int | None:
     """Up to where all of the groups have consumed a partition, from the commit of each.
 
     One group without a commit keeps everything: it may still want it from the beginning.
+    So does a commit beyond the end: what it was made for is not what is here now.
     """
     lowest: int | None = None
     for commit in commits:
-        if commit is None:
+        if commit is None or commit > end_offset:
             return None
         lowest = commit if lowest is None else min(lowest, commit)
     return lowest
