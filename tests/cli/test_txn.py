@@ -50,6 +50,8 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     assert producer.end() is KafkaCode.PRODUCER_FENCED
     state = run_millstream("txn", "list", "--state", "Ongoing", bootstrap=broker.bootstrap)
     assert name not in state.output
+    again = run_millstream("txn", "abort", name, bootstrap=broker.bootstrap)
+    assert (again.exit_code, again.errors) == (1, f"millstream: {name} has no open transaction\n")
 
 
 def test_only_a_transaction_without_a_coordinator_hangs_and_is_ended(

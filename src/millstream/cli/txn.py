@@ -115,7 +115,7 @@ def _described(cluster: Cluster, transactional_id: str) -> Struct:
 
 
 @txn.command()
-@click.argument("transactional_id", metavar="ID", required=False)
+@click.argument("transactional_id", metavar="[ID]", required=False)
 @click.option("--topic", help="With --partition and --producer-id: a transaction that hangs.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--producer-id", type=click.IntRange(0))
@@ -146,6 +146,8 @@ def abort(
 def _abort_id(cluster: Cluster, transactional_id: str) -> None:
     """Take the id over, as a new producer would: that fences and aborts."""
     known = _described(cluster, transactional_id)
+    if known.transaction_state not in _OPEN:
+        raise CommandFailed(f"{transactional_id} has no open transaction")
     node = cluster.transaction_coordinator(transactional_id)
     for _ in range(_RETRIES_MAX):
         answer = cluster.ask(
