@@ -73,8 +73,20 @@ def test_partitions_that_failed_are_offline_or_not_compacted_are_passed_over() -
     other = partition("other", 40, is_compacted=False)
     offline.offline_reason = "gone"
     made = cleaner(failed, offline, other)
-    made._progress_of(failed).state = State.FAILED
+    made._give_up(failed, "damaged")
     assert chosen(made) is None
+    failed.log = partition("failed", 40).log
+    assert chosen(made) == "failed"
+
+
+def test_who_was_asked_for_and_went_offline_is_not_waited_for() -> None:
+    offline = partition("offline", 40)
+    made = cleaner(offline)
+    made.ask(offline)
+    offline.offline_reason = "gone"
+    assert chosen(made) is None
+    assert made.progress(offline).state is State.FAILED
+    assert made.progress(offline).problem == "gone"
 
 
 def test_who_was_asked_for_comes_before_all_others() -> None:
