@@ -4,17 +4,13 @@ One process serves many commands, because a JVM takes a second to start.
 """
 
 import base64
-import fcntl
-import functools
-import hashlib
 import json
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.jars import classpath, kafka_directory
-from tests.support.tools import require, run_checked, skip_if_java_is_left_out
+from tests.support.java_program import java_command
 
 _SOURCE = Path(__file__).parent / "java" / "InteropClient.java"
 # Jackson refuses single strings above 20 MB; a 5 MB record is 7 MB in base64.
@@ -33,19 +29,8 @@ class JavaClient:
     """`with JavaClient(bootstrap) as java: java.call("topic_names")["names"]`"""
 
     def __init__(self, bootstrap: str) -> None:
-        skip_if_java_is_left_out()
         self._process = subprocess.Popen(
-            [
-                require("java"),
-                f"-Xmx{_HEAP}",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.apache.logging.log4j.level=ERROR",
-                "-cp",
-                f"{_compiled_client()}:{classpath()}",
-                "InteropClient",
-                bootstrap,
-            ],
+            [*java_command(_SOURCE, heap=_HEAP), bootstrap],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -95,18 +80,3 @@ def encode_bytes(data: bytes | None) -> str | None:
 
 def decode_bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
-
-
-@functools.cache
-def _compiled_client() -> Path:
-    # Named by the source's digest: an edited source is compiled again, an old one is not.
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
-    directory = kafka_directory() / f"classes-{digest}"
-    with open(kafka_directory() / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "InteropClient.class").exists():
-            run_checked(
-                [require("javac"), "-cp", classpath(), "-d", str(directory), str(_SOURCE)],
-                timeout_seconds=120,
-            )
-    return directory

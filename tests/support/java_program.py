@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.support.jars import classpath, kafka_directory
 from tests.support.tools import require, run_checked, skip_if_java_is_left_out
 
+_LOGGING = Path(__file__).parent / "java" / "log4j2.xml"
+
 
 def java_command(source: Path, *, heap: str = "256m") -> list[str]:
     """What starts the class of this source file with Kafka's jars; arguments follow."""
@@ -17,7 +19,7 @@ def java_command(source: Path, *, heap: str = "256m") -> list[str]:
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
-        "-Dorg.apache.logging.log4j.level=ERROR",
+        f"-Dlog4j2.configurationFile={_LOGGING}",
         "-cp",
         f"{_compiled(source)}:{classpath()}",
         source.stem,

@@ -6,8 +6,10 @@ owns nothing from the kill on. Two intervals of one partition must never overlap
 """
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +22,7 @@ from tests.support.java_program import java_command
 from tests.support.waiting import wait_until
 
 _JAVA = Path(__file__).parents[2] / "support" / "java" / "GroupMembers.java"
+_LOG_BYTES_SHOWN = 4_000
 
 
 @dataclass
@@ -93,11 +96,12 @@ class Process:
             command = [*java_command(_JAVA), *arguments]
         else:
             command = [sys.executable, "-m", "tests.interop.groups.members", *arguments]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -110,6 +114,14 @@ class Process:
                 self._ready.set()
             elif line.endswith("\n"):
                 self._ledger.note(**json.loads(line))
+
+    @property
+    def log_text(self) -> str:
+        """The end of what the clients logged so far."""
+        descriptor = self._log.fileno()
+        # Not by seeking: the process writes at the same position.
+        position = max(os.fstat(descriptor).st_size - _LOG_BYTES_SHOWN, 0)
+        return os.pread(descriptor, _LOG_BYTES_SHOWN, position).decode(errors="replace")
 
     def wait_until_ready(self) -> None:
         assert self._ready.wait(60), "the members' process did not start"
@@ -152,6 +164,7 @@ class Process:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
+        self._log.close()
 
 
 class Crowd:
@@ -209,8 +222,7 @@ class Crowd:
         try:
             wait_until(is_shared, "every partition has its owner", seconds_max=seconds_max)
         except AssertionError as error:
-            owners = self.ledger.owners()
-            raise AssertionError(f"{error}: {dict(sorted(owners.items()))}") from None
+            raise AssertionError(f"{error}: {self._situation()}") from None
 
     def wait_until_owned(self, readers: dict[str, set[str]], partitions: int) -> None:
         """All partitions of these topics have one owner, among the readers of the topic."""
@@ -228,4 +240,9 @@ class Crowd:
         try:
             wait_until(is_owned, "the new subscriptions count", seconds_max=60)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {dict(sorted(self.ledger.owners().items()))}") from None
+            raise AssertionError(f"{error}: {self._situation()}") from None
+
+    def _situation(self) -> str:
+        owners = dict(sorted(self.ledger.owners().items()))
+        logs = (f"{process.members}: {process.log_text}" for process in self.processes)
+        return "\n".join((str(owners), *logs))
