@@ -287,6 +287,20 @@ def test_time_out_ends_only_what_is_open(status: Status) -> None:
 # -- stories ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("client_version", [OLD, NEW])
+@pytest.mark.parametrize("commit", [True, False])
+def test_who_was_timed_out_cannot_end_what_was_aborted(client_version: int, commit: bool) -> None:
+    script = in_state(Status.ONGOING, client_version=client_version)
+    script.time_out()
+
+    def end() -> object:
+        return script.end(0, commit=commit, client_version=client_version)
+
+    assert refused(end) is E.PRODUCER_FENCED
+    script.write_markers()
+    assert refused(end) is E.PRODUCER_FENCED
+
+
 def test_a_timeout_must_be_positive_and_below_the_limit() -> None:
     script = Transcript()
     for timeout_ms in (0, -1, TransactionSettings().timeout_max_ms + 1):

@@ -13,6 +13,12 @@ from millstream.coordinators.codecs.transactions import (
 )
 from millstream.coordinators.decision import ProducerEpoch, Ticket
 from millstream.coordinators.journal import BATCH_BYTES_MAX
+from millstream.coordinators.transaction import (
+    EPOCH_PER_TRANSACTION,
+    EndRequest,
+    completed,
+    end,
+)
 from millstream.coordinators.transaction_groups import (
     GroupReply,
     Member,
@@ -45,7 +51,14 @@ class Group:
             self.now_ms, self.now_ms, TransactionSettings(), Ticket(), lambda: 1_000
         )
 
-    def member(self, name: str, status: Status = Status.ONGOING, *, topics: int = 1) -> Member:
+    def member(
+        self,
+        name: str,
+        status: Status = Status.ONGOING,
+        *,
+        topics: int = 1,
+        client_version: int = 0,
+    ) -> Member:
         transactional_id = f"millstream:{GROUP}:{name}"
         producer = ProducerEpoch(len(self.state.transactions), 0)
         self.state.transactions[transactional_id] = Transaction(
@@ -56,6 +69,7 @@ class Group:
                 60_000,
                 status,
                 {f"{'t' * 200}{n}": frozenset({0}) for n in range(topics)},
+                client_version=client_version,
             ),
         )
         return Member(transactional_id, producer)
@@ -110,6 +124,23 @@ def test_named_members_are_committed_and_all_others_of_the_group_aborted() -> No
     epochs = [one.stored.producer_epoch for one in group.state.transactions.values()]
     assert epochs == [1, 1, 1, 0, 0], "whatever is late from a member is fenced"
     assert group.state.batches == {GROUP: CommittedBatch(5, 1_000)}
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_member_that_ends_its_transaction_late_is_fenced(is_named: bool, is_commit: bool) -> None:
+    group = Group()
+    member = group.member("a", client_version=EPOCH_PER_TRANSACTION)
+    group.commit(5, *[member] * is_named)
+    late = EndRequest(
+        member.transactional_id, member.producer, is_commit, client_version=EPOCH_PER_TRANSACTION
+    )
+    transaction = group.state.transactions[member.transactional_id]
+    for after in (transaction.stored, completed(transaction, group.env())):
+        transaction.stored = after
+        with pytest.raises(KafkaError) as error:
+            end(group.state, late, group.env())
+        assert error.value.code is KafkaCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("batch", [5, 4, 0])

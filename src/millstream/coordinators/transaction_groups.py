@@ -21,7 +21,7 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.journal import BATCH_BYTES_MAX
 from millstream.coordinators.transaction import (
     EPOCH_MAX,
-    EPOCH_PER_TRANSACTION,
+    NOT_BY_CLIENT,
     Decision,
     fence_and_abort,
     find,
@@ -120,7 +120,7 @@ def _commit(transaction: Transaction, env: TransactionEnv, decision: Decision[Gr
         value,
         # Whatever is late from this producer must not begin another transaction.
         producer_epoch=min(value.producer_epoch + 1, EPOCH_MAX),
-        client_version=EPOCH_PER_TRANSACTION,
+        client_version=NOT_BY_CLIENT,
     )
     decision.records.append(change_of(transaction, value))
     decision.deadlines.append(no_timeout(transaction))
