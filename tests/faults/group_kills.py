@@ -1,8 +1,9 @@
-"""kill -9 of the node while offsets are committed and a group rebalances, again and again.
+"""kill -9 of the node while offsets are committed and groups rebalance, again and again.
 
 An acknowledged commit is a promise: after every kill each partition's committed offset is
-at least the last that was acknowledged, and at most the last that was sent. The members of
-the rebalancing group live through the kills, and share all partitions again afterwards.
+at least the last that was acknowledged, and at most the last that was sent. Two groups
+rebalance meanwhile, one of each protocol; their members live through the kills, and share
+all partitions again afterwards.
 """
 
 import contextlib
@@ -19,14 +20,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millstream.errors import KafkaCode
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
-from tests.faults.kills import Round
+from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round
 from tests.interop.groups.crowd import Crowd
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 
 TOPIC = "kept"
 PARTITIONS = 6
-COMMITS_PER_ROUND_MIN = 300
+# Commits that one client sends before it waits for the first answer.
+PIPELINED = 50
+KINDS = ("confluent-eager", "confluent-consumer")
 _SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
 _REJOIN = {
     KafkaCode.UNKNOWN_MEMBER_ID,
@@ -69,25 +72,30 @@ class Committer:
             with contextlib.suppress(OSError), RawClient(self._bootstrap) as client:
                 ask_coordinator(client, self.group)
                 while not self._stop.is_set():
-                    offset += 1
-                    self._commit(client, offset % PARTITIONS, offset)
+                    self._commit(client, range(offset + 1, offset + PIPELINED + 1))
+                    offset += PIPELINED
 
-    def _commit(self, client: RawClient, partition: int, offset: int) -> None:
+    def _commit(self, client: RawClient, offsets: range) -> None:
         if self._is_member and self._generation < 0:
             self._join(client)
-        self.committed.sent[partition] = offset
-        answer = client.ask(
-            ApiKey.OFFSET_COMMIT,
-            8,
-            group_id=self.group,
-            generation_id_or_member_epoch=self._generation,
-            member_id=self._member_id,
-            group_instance_id=None,
-            topics=[Struct(name=TOPIC, partitions=[_position(partition, offset)])],
-        )
-        code = KafkaCode(answer.topics[0].partitions[0].error_code)
+        for offset in offsets:
+            self.committed.sent[offset % PARTITIONS] = offset
+            client.send(
+                ApiKey.OFFSET_COMMIT,
+                8,
+                group_id=self.group,
+                generation_id_or_member_epoch=self._generation,
+                member_id=self._member_id,
+                group_instance_id=None,
+                topics=[Struct(name=TOPIC, partitions=[_position(offset % PARTITIONS, offset)])],
+            )
+        for offset in offsets:
+            answer = client.receive(ApiKey.OFFSET_COMMIT, 8)
+            self._note(offset, KafkaCode(answer.topics[0].partitions[0].error_code))
+
+    def _note(self, offset: int, code: KafkaCode) -> None:
         if code is KafkaCode.NONE:
-            self.committed.acknowledged[partition] = offset
+            self.committed.acknowledged[offset % PARTITIONS] = offset
             self.committed.count += 1
         elif code in _REJOIN and self._is_member:
             self._member_id, self._generation = "", -1
@@ -160,7 +168,7 @@ def problems(bootstrap: str, committer: Committer) -> list[str]:
     return bad
 
 
-def group_kill_rounds(data_dir: Path, seeds: list[int], kind: str) -> Iterator[Round]:
+def group_kill_rounds(data_dir: Path, seeds: list[int]) -> Iterator[Round]:
     node = MillstreamNode(
         data_dir,
         *("--set", "offsets.topic.num.partitions=4", "--set", "group.min.session.timeout.ms=1000"),
@@ -172,14 +180,19 @@ def group_kill_rounds(data_dir: Path, seeds: list[int], kind: str) -> Iterator[R
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
             created.result(20)
-        crowd = stack.enter_context(Crowd(node.bootstrap, "crowd", TOPIC, PARTITIONS))
-        crowd.start(kind, 2)
-        crowd.wait_until_shared()
+        crowds = {
+            kind: stack.enter_context(Crowd(node.bootstrap, f"crowd-{kind}", TOPIC, PARTITIONS))
+            for kind in KINDS
+        }
+        for kind, crowd in crowds.items():
+            crowd.start(kind, 2)
+        for crowd in crowds.values():
+            crowd.wait_until_shared()
         for seed in seeds:
-            yield _round(node, crowd, kind, seed)
+            yield _round(node, crowds, seed)
 
 
-def _round(node: MillstreamNode, crowd: Crowd, kind: str, seed: int) -> Round:
+def _round(node: MillstreamNode, crowds: dict[str, Crowd], seed: int) -> Round:
     chance = random.Random(seed)
     committers = [
         Committer(
@@ -189,27 +202,29 @@ def _round(node: MillstreamNode, crowd: Crowd, kind: str, seed: int) -> Round:
         )
         for number in range(6)
     ]
-    _wait_until_committed(committers, COMMITS_PER_ROUND_MIN)
-    # A member that comes and one that goes: the kill falls somewhere into the rebalance.
-    joining = crowd.start(kind, 1)
-    time.sleep(chance.random() * 0.5)
+    _wait_until_committed(committers, ACKNOWLEDGED_PER_ROUND_MIN)
+    # Members that come: the kill falls somewhere into the rebalances.
+    joining = [(crowd, crowd.start(kind, 1)) for kind, crowd in crowds.items()]
+    time.sleep(chance.random())
     pid = node.pid
     node.kill()
     node.start()
     reached = sum(committer.committed.count for committer in committers)
-    _wait_until_committed(committers, reached + 50)
+    _wait_until_committed(committers, reached + PIPELINED)
     for committer in committers:
         committer.stop()
     bad = [each for committer in committers for each in problems(node.bootstrap, committer)]
-    crowd.wait_until_shared(60)
-    joining.stop()
-    crowd.processes.remove(joining)
-    crowd.wait_until_shared(60)
-    bad += crowd.ledger.overlaps()
+    for crowd, process in joining:
+        crowd.wait_until_shared()
+        process.stop()
+        crowd.processes.remove(process)
+    for crowd in crowds.values():
+        crowd.wait_until_shared()
+        bad += crowd.ledger.overlaps()
     return Round(
         seed=seed,
         acknowledged=sum(committer.committed.count for committer in committers),
-        fault=f"SIGKILL of {pid} while a member joined",
+        fault=f"SIGKILL of {pid} while members joined",
         problems=bad,
     )
 

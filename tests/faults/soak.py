@@ -1,8 +1,8 @@
 """The long runs: `python -m tests.faults.soak NAME`, resumable, one line per round.
 
 Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the seed, how many
-records were acknowledged, the fault that hit, and what was wrong. A round with fewer than
-2,000 acknowledged records does not count. Run again, it goes on where it stopped.
+records (of `group_kills`: commits) were acknowledged, the fault that hit, and what was wrong.
+A round with fewer than 2,000 of them does not count. Run again, it goes on where it stopped.
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
+from tests.faults.group_kills import group_kill_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 from tests.spark.kills import spark_kill_rounds
@@ -32,6 +33,9 @@ class Soak:
 
 SOAKS = {
     "kills": Soak(200, lambda folder, seeds: kill_rounds(folder / "data", seeds), 1_000),
+    "group_kills": Soak(
+        100, lambda folder, seeds: group_kill_rounds(folder / "data", seeds), 5_000
+    ),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
     "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
