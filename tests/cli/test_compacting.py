@@ -48,6 +48,17 @@ def test_a_running_node_compacts_a_topic_and_tells_what_that_brought() -> None:
         assert told["bytes_before"] == told["bytes_after"] == int(first.split()[3])
 
 
+def test_records_are_counted_once_though_their_keys_need_several_rounds() -> None:
+    # Room for two of the ten keys.
+    with Broker(settings={"log.cleaner.dedupe.buffer.size": "60"}) as broker:
+        broker.create_topic("table", configs=CONFIGS)
+        fill(broker.bootstrap, "table")
+        ran = run_millstream("storage", "compact", "table", "--json", "-b", broker.bootstrap)
+    [told] = json.loads(ran.output)
+    assert told["keys"] < 10
+    assert (told["records_before"], told["records_after"]) == (300, 10)
+
+
 def test_a_topic_that_cannot_be_compacted_is_refused_in_plain_words() -> None:
     with Broker(topics={"stream": 1}) as broker:
         ran = run_millstream("storage", "compact", "stream", "-b", broker.bootstrap)

@@ -236,6 +236,8 @@ class Cleaner:
         )
         if planned is None:
             return False
+        _begin_round(progress)
+        moved_bytes = progress.moved_bytes
         throttle = Throttle(broker.config.float("log.cleaner.io.max.bytes.per.second"))
         self._throttle = throttle
         end_offset = None
@@ -247,7 +249,7 @@ class Cleaner:
                     self._discard(partition_log)
                     return False
                 _count(progress, cleaned)
-                progress.moved_bytes = throttle.moved_bytes
+                progress.moved_bytes = moved_bytes + throttle.moved_bytes
                 progress.elapsed_ms = _elapsed_ms(broker, began)
                 end_offset = cleaned.end_offset
         finally:
@@ -311,6 +313,12 @@ def _limits(broker: "Broker") -> CleaningLimits:
         load_factor=min(max(broker.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
         buffer_bytes=broker.config.int("log.cleaner.io.buffer.size"),
     )
+
+
+def _begin_round(progress: Progress) -> None:
+    """A round reads again what the rounds before it kept; that counts once."""
+    progress.records_before -= progress.records_after
+    progress.records_after = 0
 
 
 def _count(progress: Progress, cleaned: CleanedSegment) -> None:

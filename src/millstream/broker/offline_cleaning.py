@@ -125,6 +125,9 @@ def _compact(
         planned = plan_round(log, limits, cleaned_offset=offsets.get(where), now_ms=now_ms)
         if planned is None:
             break
+        # A round reads again what the rounds before it kept; that counts once.
+        outcome.records_before -= outcome.records_after
+        outcome.records_after = 0
         for cleaned in clean(planned, log.cache.file_system, moved=lambda size: None):
             _put_in_place(log, cleaned, now_ms)
             outcome.records_before += cleaned.records_before
