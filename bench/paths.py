@@ -47,6 +47,10 @@ def smallest_mean_us(call: Callable[[], Any]) -> float:
     return best / CALLS_PER_BURST * 1e6
 
 
+def _connection() -> Any:
+    return SimpleNamespace(client_id=None, listener="PLAINTEXT", shortcut=None, last_produced=None)
+
+
 def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], Any]]]:
     """A step is a name and a call that can be repeated for ever."""
     load = frames.produce_load(TOPIC, [batch], acks=1)
@@ -57,7 +61,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     data = read_produce_request(cursor, header.version).topics[0].partitions[0][1]
     assert data is not None
     partition = node.partitions.get(TOPIC, 0)
-    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    connection = _connection()
     view, rules, now_ms = BatchView(data), BatchRules(), node.clock.now_ms()
 
     def decode() -> None:
@@ -73,9 +77,14 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
         _INT64.pack_into(data, 0, 0)
         dispatch(node, connection, frame)
 
+    def decoded() -> None:
+        connection.shortcut = connection.last_produced = None
+        whole()
+
     _INT64.pack_into(data, 0, 0)
     return [
         ("the whole request, without the socket", whole),
+        ("the same, to another partition than before", decoded),
         ("  header", lambda: read_request_header(Cursor(frame))),
         ("  body", decode),
         ("  append", append),
@@ -90,7 +99,7 @@ def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
     frame = memoryview(
         frames.fetch_frame(TOPIC, offset=0, max_bytes=1 << 20, min_bytes=1, wait_ms=0)
     )[4:]
-    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    connection = _connection()
     partition = node.partitions.get(TOPIC, 0)
 
     def whole() -> None:
@@ -112,7 +121,7 @@ async def create_topic(node: Broker) -> None:
     from millstream.wire.headers import RequestHeader
 
     header = RequestHeader(ApiKey.CREATE_TOPICS, 5, 1, "paths")
-    connection: Any = SimpleNamespace(client_id=None, listener="PLAINTEXT")
+    connection = _connection()
     topic = Struct(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     body = Struct(topics=[topic], timeout_ms=10_000, validate_only=False)
     answer: Any = create_topics.handle(node, Request(header, connection), body)

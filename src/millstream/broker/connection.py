@@ -64,6 +64,10 @@ class Pending:
         self.gate = gate
 
 
+# The answer to a frame that was expected, None to one that was not.
+Shortcut = Callable[["Connection", memoryview], Pieces | Pending | None]
+
+
 class _Slot:
     """A reply's place in the queue."""
 
@@ -110,10 +114,12 @@ class Connection:
         "client_software",
         "is_closed",
         "is_reading",
+        "last_produced",
         "listener",
         "peer",
         "received_at",
         "sent_at",
+        "shortcut",
         "sock",
         "stalled_since",
     )
@@ -128,6 +134,9 @@ class Connection:
         self.peer = peer
         self.client_id: str | None = None
         self.client_software: str | None = None
+        # A handler that expects more of the same leaves here how to answer it quickly.
+        self.shortcut: Shortcut | None = None
+        self.last_produced: object = None
         # A frame that has begun: its bytes so far, grown as they arrive. Queues are made
         # when first needed: thousands of connections are idle.
         self._partial: bytearray | None = None
@@ -484,5 +493,6 @@ class Connection:
             release_all(slot.pieces or ())
         self._replies = None
         self._partial = None
+        self.shortcut = self.last_produced = None
         self._release_memory()
         self._host.forget(self)

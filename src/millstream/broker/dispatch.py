@@ -34,6 +34,11 @@ _handlers: dict[int, Handler] = {}
 
 
 def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pieces | Pending:
+    shortcut = connection.shortcut
+    if shortcut is not None:
+        reply = shortcut(connection, frame)
+        if reply is not None:
+            return reply
     cursor = Cursor(frame)
     header = read_request_header(cursor)
     api = APIS.get(header.api_key)

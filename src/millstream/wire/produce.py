@@ -17,6 +17,7 @@ from millstream.wire.cursor import Cursor
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
+ACKS_ALL: Final = -1
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _RESULT_HEAD = struct.Struct(">ihq")

@@ -2,29 +2,37 @@
 
 Per partition: append, restamped in place. acks 0 and 1 answer at once; acks all answers
 when the record is safe, or says at the request's deadline that it may not be.
+
+A connection that writes to the same partition again and again gets a shortcut, which knows
+the request by its first bytes and does the rest of the same steps (`wire.repeated`).
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.connection import Pending, Pieces
+from millstream.broker.connection import Connection, Pending, Pieces
 from millstream.broker.request import Request
 from millstream.broker.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID
 from millstream.records.batch import TRANSACTIONAL_MASK
 from millstream.records.validation import RecordErrors
+from millstream.replication.partition import Partition
+from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, response_header
 from millstream.wire.produce import (
+    ACKS_ALL,
     ProduceRequest,
     ProduceResult,
     ProduceTopic,
     read_produce_request,
     write_produce_response,
 )
+from millstream.wire.repeated import RepeatedProduce, repeated_produce
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -36,8 +44,9 @@ Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
 # A topic of the request, the place of a partition in it, and what to run in a thread.
 Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
 
-ACKS_ALL = -1
 VERSION_MIN = 3
+# Looked up once: a member of an enum costs as much as a function call.
+PRODUCE = int(ApiKey.PRODUCE)
 # The low byte of the batch's attributes.
 ATTRIBUTES_BYTE = 22
 
@@ -46,15 +55,91 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
     body = read_produce_request(cursor, request.version)
     recompressions = _recompressions(broker, body)
     if recompressions:
-        # The effect comes after a wait: the connection's next frame has to wait, too.
+        # The effect comes after a wait: the connection's next frame has to wait, too, and
+        # the shared buffer is written to before the coroutine begins.
+        _copy_records(body)
         return Pending(_recompress_and_append(broker, request, body, recompressions), gate=True)
     if body.transactional_id is None:
-        return _append_all(broker, request, body)
+        return _append_and_remember(broker, request, body, cursor.data)
     checked = _check_transaction(broker, request, body)
     if isinstance(checked, dict):
         return _append_all(broker, request, body, checked)
     _copy_records(body)
     return Pending(_append_when_checked(broker, request, body, checked), gate=True)
+
+
+def _append_and_remember(
+    broker: "Broker", request: Request, body: ProduceRequest, frame: memoryview
+) -> Pieces | Pending:
+    answer = _append_all(broker, request, body)
+    connection = request.connection
+    partition = _only_partition(broker, body)
+    # From the second time on: a client that writes here and there would only pay for it.
+    if partition is not None and partition is connection.last_produced:
+        repeated = repeated_produce(frame, request.header, body)
+        connection.shortcut = (
+            None if repeated is None else partial(_append_again, broker, partition, repeated)
+        )
+    connection.last_produced = partition
+    return answer
+
+
+def _only_partition(broker: "Broker", body: ProduceRequest) -> Partition | None:
+    if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
+        return None
+    topic = body.topics[0]
+    if topic.name in INTERNAL_TOPICS:
+        return None
+    return broker.partitions.find(topic.name, topic.partitions[0][0])
+
+
+def _append_again(
+    broker: "Broker",
+    partition: Partition,
+    repeated: RepeatedProduce,
+    connection: Connection,
+    frame: memoryview,
+) -> Pieces | Pending | None:
+    """A request that was seen before, with new records; None for any other, and for one
+    that takes more than an append."""
+    data = repeated.records_of(frame)
+    if (
+        data is None
+        or len(data) <= ATTRIBUTES_BYTE
+        or data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK
+        or partition.offline_reason is not None
+        or partition.log.config.compression_type is not None
+    ):
+        return None
+    broker.requests[PRODUCE] += 1
+    try:
+        appended = partition.append(data, now_ms=broker.clock.now_ms())
+    except KafkaError as error:
+        refused = _refused(broker, ProduceResult(repeated.index), error)
+        request = Request(repeated.header_of(frame), connection)
+        return _answer(request, [(repeated.topic, [refused])])
+    wait = broker.durability.wait_if_needed(
+        partition, appended.next_offset, is_acks_all=repeated.is_acks_all
+    )
+    if wait is None:
+        return [
+            repeated.answer(
+                repeated.correlation_of(frame),
+                appended.base_offset,
+                appended.append_time_ms,
+                appended.log_start_offset,
+            )
+        ]
+    request = Request(repeated.header_of(frame), connection)
+    result = ProduceResult(
+        repeated.index,
+        KafkaCode.NONE,
+        appended.base_offset,
+        appended.append_time_ms,
+        appended.log_start_offset,
+    )
+    results = [(repeated.topic, [result])]
+    return Pending(_answer_when_durable(request, repeated.timeout_ms, results, [(result, wait)]))
 
 
 def _check_transaction(
@@ -105,7 +190,6 @@ def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompressio
 async def _recompress_and_append(
     broker: "Broker", request: Request, body: ProduceRequest, recompressions: list[Recompression]
 ) -> Pieces:
-    _copy_records(body)
     for topic, place, work in recompressions:
         try:
             ready = await asyncio.get_running_loop().run_in_executor(None, work)
@@ -145,7 +229,7 @@ def _append_all(
         _close_on_error(request, results)
         return []
     if waits:
-        return Pending(_answer_when_durable(request, body, results, waits))
+        return Pending(_answer_when_durable(request, body.timeout_ms, results, waits))
     return _answer(request, results)
 
 
@@ -175,14 +259,8 @@ def _append(
         elif len(data) > ATTRIBUTES_BYTE and data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK:
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         appended = partition.append(data, now_ms=broker.clock.now_ms())
-    except RecordErrors as error:
-        result.record_errors = error.record_errors
-        return _failed(result, error)
     except KafkaError as error:
-        if isinstance(error, NoSpace):
-            # If descriptors were short, synced files can be closed.
-            broker.sync_soon()
-        return _failed(result, error)
+        return _refused(broker, result, error)
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset
@@ -193,6 +271,15 @@ def _append(
         if wait is not None:
             waits.append((result, wait))
     return result
+
+
+def _refused(broker: "Broker", result: ProduceResult, error: KafkaError) -> ProduceResult:
+    if isinstance(error, RecordErrors):
+        result.record_errors = error.record_errors
+    elif isinstance(error, NoSpace):
+        # If descriptors were short, synced files can be closed.
+        broker.sync_soon()
+    return _failed(result, error)
 
 
 def _failed(result: ProduceResult, error: KafkaError) -> ProduceResult:
@@ -222,7 +309,7 @@ def _close_on_error(request: Request, results: Results) -> None:
 
 
 def _answer_when_durable(
-    request: Request, body: ProduceRequest, results: Results, waits: Waits
+    request: Request, timeout_ms: int, results: Results, waits: Waits
 ) -> "asyncio.Future[Pieces]":
     """Done when everything is safe, or at the deadline. Callbacks, for a task costs more."""
     loop = asyncio.get_running_loop()
@@ -244,7 +331,7 @@ def _answer_when_durable(
         if left == 0:
             answer()
 
-    timer = loop.call_later(max(body.timeout_ms, 0) / 1000, answer)
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, answer)
     for _, future in waits:
         future.add_done_callback(one_is_safe)
     return answered

@@ -1,0 +1,204 @@
+"""One client writing to one partition again and again: the third request takes a shortcut,
+and nobody can tell by the answers."""
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.errors import KafkaCode
+from millstream.records.builder import build_batch
+from millstream.records.records import Record
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.support.raw_client import RawClient
+
+# With this many requests before it, a request is a repetition.
+REPEATED = 3
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+def batch(*values: bytes, is_transactional: bool = False) -> bytearray:
+    records = [Record(i, int(time.time() * 1000), None, v, []) for i, v in enumerate(values)]
+    return build_batch(
+        records,
+        base_offset=0,
+        producer_id=7 if is_transactional else -1,
+        producer_epoch=0 if is_transactional else -1,
+        base_sequence=0 if is_transactional else -1,
+        is_transactional=is_transactional,
+    )
+
+
+def produce(
+    client: RawClient,
+    topic: str | uuid.UUID,
+    data: bytearray,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    version: int = 11,
+) -> Struct:
+    named = {"topic_id": topic} if isinstance(topic, uuid.UUID) else {"name": topic}
+    response = client.ask(
+        ApiKey.PRODUCE,
+        version,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[Struct(**named, partition_data=[Struct(index=partition, records=data)])],
+    )
+    result = response.responses[0].partition_responses[0]
+    assert isinstance(result, Struct)
+    return result
+
+
+def repeat(client: RawClient, topic: str | uuid.UUID, **options: int) -> None:
+    for offset in range(REPEATED):
+        result = produce(client, topic, batch(b"v"), **options)
+        assert (result.error_code, result.base_offset) == (0, offset)
+
+
+def topic_id(client: RawClient, name: str) -> uuid.UUID:
+    asked = [Struct(name=name, topic_id=uuid.UUID(int=0))]
+    answer = client.ask(
+        ApiKey.METADATA,
+        12,
+        topics=asked,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    found: uuid.UUID = answer.topics[0].topic_id
+    return found
+
+
+def fetched_end(client: RawClient, topic: str, partition: int) -> int:
+    answer = client.ask(
+        ApiKey.LIST_OFFSETS,
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            Struct(
+                name=topic,
+                partitions=[
+                    Struct(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
+                ],
+            )
+        ],
+    )
+    end: int = answer.topics[0].partitions[0].offset
+    return end
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_offsets_go_on(client: RawClient, topic: str, acks: int) -> None:
+    repeat(client, topic, acks=acks)
+    result = produce(client, topic, batch(b"a", b"b"), acks=acks)
+    assert (result.error_code, result.base_offset) == (0, REPEATED)
+    assert produce(client, topic, batch(b"c"), acks=acks).base_offset == REPEATED + 2
+
+
+def test_topics_by_id(client: RawClient, topic: str) -> None:
+    repeat(client, topic_id(client, topic), version=13)
+    assert fetched_end(client, topic, 0) == REPEATED
+
+
+def test_another_partition_is_another_request(client: RawClient, topic: str) -> None:
+    repeat(client, topic)
+    assert produce(client, topic, batch(b"v"), partition=1).base_offset == 0
+    assert produce(client, topic, batch(b"v")).base_offset == REPEATED
+    assert fetched_end(client, topic, 1) == 1
+
+
+def test_a_bad_batch_is_refused_as_ever(client: RawClient, topic: str) -> None:
+    repeat(client, topic)
+    damaged = batch(b"v")
+    damaged[-1] ^= 1
+    assert produce(client, topic, damaged).error_code == KafkaCode.CORRUPT_MESSAGE
+    assert produce(client, topic, batch(b"v")).base_offset == REPEATED
+
+
+def test_a_transactional_batch_still_needs_a_transaction(client: RawClient, topic: str) -> None:
+    repeat(client, topic)
+    result = produce(client, topic, batch(b"v", is_transactional=True))
+    assert result.error_code == KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert fetched_end(client, topic, 0) == REPEATED
+
+
+def test_a_topic_that_was_deleted_is_unknown_and_made_again_starts_at_0(
+    client: RawClient, broker: Broker, topic: str
+) -> None:
+    repeat(client, topic)
+    broker.delete_topic(topic)
+    assert produce(client, topic, batch(b"v")).error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic(topic)
+    assert produce(client, topic, batch(b"v")).base_offset == 0
+
+
+def test_a_codec_that_the_topic_is_given_is_used(
+    client: RawClient, broker: Broker, topic: str
+) -> None:
+    repeat(client, topic)
+    client.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        resources=[
+            Struct(
+                resource_type=2,
+                resource_name=topic,
+                configs=[Struct(name="compression.type", config_operation=0, value="lz4")],
+            )
+        ],
+        validate_only=False,
+    )
+    assert produce(client, topic, batch(b"v" * 5000)).base_offset == REPEATED
+    asked = client.ask(
+        ApiKey.FETCH,
+        12,
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            Struct(
+                topic=topic,
+                partitions=[
+                    Struct(
+                        partition=0,
+                        current_leader_epoch=-1,
+                        fetch_offset=REPEATED,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=1 << 20,
+                    )
+                ],
+            )
+        ],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    assert len(asked.responses[0].partitions[0].records) < 1000

@@ -1,0 +1,128 @@
+"""A repeated produce is what the decoder would have read, and its answer what it would write."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from millstream.errors import ProtocolError
+from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import (
+    RequestHeader,
+    finish_frame,
+    read_request_header,
+    response_header,
+    write_request_header,
+)
+from millstream.wire.messages import Struct, request_writer
+from millstream.wire.produce import (
+    FLEXIBLE_FROM,
+    ProduceRequest,
+    ProduceResult,
+    ProduceTopic,
+    read_produce_request,
+    write_produce_response,
+)
+from millstream.wire.repeated import RepeatedProduce, repeated_produce
+from tests.wire.test_codecs_agree import TOPIC_ID
+
+VERSIONS = range(FLEXIBLE_FROM, APIS[ApiKey.PRODUCE].max_version + 1)
+
+
+def frame(
+    records: bytes | None,
+    *,
+    version: int = 11,
+    correlation_id: int = 1,
+    transactional_id: str | None = None,
+    acks: int = 1,
+    partitions: int = 1,
+) -> bytearray:
+    out = bytearray()
+    write_request_header(out, RequestHeader(ApiKey.PRODUCE, version, correlation_id, "app"))
+    data = [Struct(index=3 + i, records=records) for i in range(partitions)]
+    topic = Struct(name="orders", topic_id=TOPIC_ID, partition_data=data)
+    request_writer(ApiKey.PRODUCE, version)(
+        out,
+        Struct(transactional_id=transactional_id, acks=acks, timeout_ms=1500, topic_data=[topic]),
+    )
+    return out
+
+
+def decoded(data: bytes | bytearray) -> tuple[RequestHeader, ProduceRequest]:
+    cursor = Cursor(memoryview(data))
+    header = read_request_header(cursor)
+    return header, read_produce_request(cursor, header.version)
+
+
+def learnt(data: bytearray) -> RepeatedProduce | None:
+    return repeated_produce(memoryview(data), *decoded(data))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [1, 3, 126, 127, 128, 16_382, 16_383, 16_384, 3_000_000])
+def test_the_next_request_is_known_whatever_its_records(version: int, size: int) -> None:
+    known = learnt(frame(b"first", version=version))
+    assert known is not None
+    following = memoryview(frame(b"x" * size, version=version, correlation_id=-7))
+    found = known.records_of(following)
+    # The longest length has five bytes; a frame too short for it is decoded.
+    assert found == b"x" * size or (found is None and size < 5)
+    assert known.header_of(following) == decoded(bytes(following))[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_answer_is_the_one_that_would_be_written(version: int) -> None:
+    data = frame(b"records", version=version, correlation_id=9)
+    known = learnt(data)
+    assert known is not None
+    header, _ = decoded(data)
+    out = response_header(header)
+    topic = ProduceTopic("orders", TOPIC_ID, [])
+    write_produce_response(out, version, [(topic, [ProduceResult(3, 0, 77, 1234, 5)])])
+    assert known.answer(known.correlation_of(memoryview(data)), 77, 1234, 5) == finish_frame(out)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(None),
+        frame(b"abc", version=8),
+        frame(b"abc", acks=0),
+        frame(b"abc", transactional_id="tx"),
+        frame(b"abc", partitions=2),
+        frame(b"abc", partitions=0),
+    ],
+)
+def test_only_simple_requests_are_learnt(data: bytearray) -> None:
+    assert learnt(data) is None
+
+
+@given(
+    first=st.binary(min_size=1, max_size=200),
+    second=st.binary(min_size=1, max_size=200),
+    at=st.integers(0, 300),
+    byte=st.integers(0, 255),
+    cut=st.integers(0, 20),
+)
+@example(first=b"abc", second=b"abcdef", at=1, byte=1, cut=0)
+@example(first=b"abc", second=b"abcdef", at=40, byte=0xFF, cut=0)
+def test_a_damaged_frame_is_never_taken_for_more_than_it_is(
+    first: bytes, second: bytes, at: int, byte: int, cut: int
+) -> None:
+    known = learnt(frame(first))
+    assert known is not None
+    data = frame(second)
+    data[at % len(data)] = byte
+    del data[len(data) - cut :]
+    found = known.records_of(memoryview(data))
+    if found is None:
+        return
+    try:
+        header, body = decoded(data)
+    except ProtocolError:
+        pytest.fail("a frame that cannot be decoded was taken")
+    assert (header.api_key, header.version, header.client_id) == (0, 11, "app")
+    assert (body.transactional_id, body.acks, body.timeout_ms) == (None, 1, 1500)
+    [topic] = body.topics
+    assert (topic.name, topic.partitions) == ("orders", [(3, found)])
