@@ -290,6 +290,9 @@ class Cleaner:
     def _discard(self, partition_log: Log) -> None:
         try:
             discard(self._file_system, partition_log.directory)
+        except FileNotFoundError:
+            # The topic was deleted, and all of its files with it.
+            return
         except OSError as error:
             log.warning("cannot remove files of a compaction: %s", error)
 
