@@ -26,20 +26,15 @@ from millstream.cluster.coordination import (
 )
 from millstream.cluster.embedded import open_embedded_store
 from millstream.cluster.memory import MemoryTree
+from millstream.cluster.zookeeper import Ensemble, open_zookeeper
+from tests.support.zookeeper import new_root
 
 
 class Drivers:
     """Opens sessions on one tree; each is opened after the one before was closed."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
-        self._kind = kind
-        self._directory = directory
-        self._tree = MemoryTree()
-
-    async def open(self) -> CoordinationStore:
-        if self._kind == "memory":
-            return self._tree.open_session()
-        return await open_embedded_store(self._directory)
+    def __init__(self, open_session: Callable[[], Awaitable[CoordinationStore]]) -> None:
+        self.open = open_session
 
     def run(self, scenario: Callable[[CoordinationStore], Awaitable[None]]) -> None:
         async def with_store() -> None:
@@ -52,9 +47,38 @@ class Drivers:
         asyncio.run(with_store())
 
 
-@pytest.fixture(params=["memory", "embedded"])
+def memory_drivers() -> Drivers:
+    tree = MemoryTree()
+
+    async def open_session() -> CoordinationStore:
+        return tree.open_session()
+
+    return Drivers(open_session)
+
+
+def zookeeper_drivers(address: str) -> Drivers:
+    ensemble = Ensemble(address, root=new_root(), session_timeout_ms=6_000)
+    return Drivers(lambda: open_zookeeper(ensemble))
+
+
+SLOW = pytest.mark.slow
+JAVA = pytest.mark.java
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "embedded",
+        pytest.param("zookeeper_of_spark", marks=[SLOW, JAVA]),
+        pytest.param("zookeeper_of_debian", marks=[SLOW, JAVA]),
+    ]
+)
 def drivers(request, tmp_path) -> Drivers:
-    return Drivers(request.param, tmp_path)
+    if request.param == "memory":
+        return memory_drivers()
+    if request.param == "embedded":
+        return Drivers(lambda: open_embedded_store(tmp_path))
+    return zookeeper_drivers(request.getfixturevalue(request.param))
 
 
 def test_a_node_is_created_read_changed_and_deleted(drivers):
@@ -156,7 +180,7 @@ def test_a_stale_version_stops_a_write(drivers):
             with pytest.raises(BadVersion) as caught:
                 await store.commit([stale])
             assert caught.value.operation == stale
-        assert await store.commit([Check("/a", version=1), Check("/a")]) == [1, 1]
+        assert await store.commit([Check("/a", version=1), Check("/a")]) == [1, -1]
 
     drivers.run(scenario)
 
@@ -174,24 +198,84 @@ def test_children_and_tree_know_their_own_and_not_their_neighbours(drivers):
     drivers.run(scenario)
 
 
-def test_a_watch_fires_once_for_a_change_of_the_node_or_its_children(drivers):
+class Hints:
+    """Counts hints, which another thread may bring a little later."""
+
+    def __init__(self, store):
+        self._store = store
+        self.fired = []
+
+    def __call__(self, name):
+        return lambda: self.fired.append(name)
+
+    async def settled(self):
+        """What has fired once everything before has been told."""
+        await self._store.sync()
+        marker = asyncio.Event()
+        await self._store.exists("/marker", marker.set)
+        await self._store.commit([Create("/marker"), Delete("/marker")])
+        await marker.wait()
+        return sorted(self.fired)
+
+
+def test_a_watch_on_a_node_fires_once_when_it_changes_or_goes(drivers):
     async def scenario(store):
-        fired = []
-        await store.commit([Create("/a")])
-        store.watch("/a", lambda: fired.append("a"))
-        store.watch("/a/b", lambda: fired.append("b"))
-        await store.commit([Check("/a")])
-        assert fired == []
-        await store.commit([Create("/a/b")])
-        assert sorted(fired) == ["a", "b"]
-        await store.commit([Put("/a", b"x"), Delete("/a/b")])
-        assert sorted(fired) == ["a", "b"]
-        store.watch("/a", lambda: fired.append("again"))
+        hints = Hints(store)
+        await store.commit([Create("/a", b"1")])
+        await store.get("/a", hints("data"))
+        await store.exists("/a", hints("exists"))
+        await store.commit([Check("/a"), Create("/a/b")])
+        assert await hints.settled() == []
+        await store.commit([Put("/a", b"2")])
+        assert await hints.settled() == ["data", "exists"]
+        await store.commit([Put("/a", b"3")])
+        assert await hints.settled() == ["data", "exists"]
+        await store.get("/a", hints("end"))
         with pytest.raises(BadVersion):
             await store.commit([Put("/a", b"x", version=77)])
-        assert "again" not in fired
+        assert await hints.settled() == ["data", "exists"]
+        await store.commit([Delete("/a/b"), Delete("/a")])
+        assert await hints.settled() == ["data", "end", "exists"]
+
+    drivers.run(scenario)
+
+
+def test_a_watch_on_what_is_not_there_fires_when_it_comes(drivers):
+    async def scenario(store):
+        hints = Hints(store)
+        assert not await store.exists("/a", hints("born"))
+        with pytest.raises(NoNode):
+            await store.get("/a", hints("never"))
+        with pytest.raises(NoNode):
+            await store.children("/a", hints("never"))
+        await store.commit([Create("/a")])
+        assert await hints.settled() == ["born"]
+
+    drivers.run(scenario)
+
+
+def test_a_watch_on_children_fires_once_when_one_comes_or_goes(drivers):
+    async def scenario(store):
+        hints = Hints(store)
+        await store.commit([Create("/a")])
+        await store.children("/a", hints("came"))
         await store.commit([Put("/a", b"x")])
-        assert fired.count("again") == 1
+        assert await hints.settled() == []
+        await store.commit([Create("/a/b")])
+        assert await hints.settled() == ["came"]
+        await store.children("/a", hints("went"))
+        await store.commit([Put("/a/b", b"x"), Delete("/a/b")])
+        assert await hints.settled() == ["came", "went"]
+        await store.children("/a", hints("end"))
+        await store.commit([Delete("/a")])
+        assert await hints.settled() == ["came", "end", "went"]
+
+    drivers.run(scenario)
+
+
+def test_nothing_to_write_is_written_at_once(drivers):
+    async def scenario(store):
+        assert await store.commit([]) == []
 
     drivers.run(scenario)
 
@@ -235,23 +319,38 @@ OPERATIONS = st.one_of(
 )
 
 
+async def outcomes(store, transactions):
+    """What a store answers, and what it holds after each answer."""
+    seen = []
+    for operations in transactions:
+        try:
+            seen.append(await store.commit(operations))
+        except NotApplied as problem:
+            seen.append((type(problem), problem.operation))
+        seen.append(await store.tree("/"))
+    await store.close()
+    return seen
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=6), max_size=8))
 def test_both_stores_do_the_same_with_any_transactions(transactions):
-    async def outcomes(store):
-        seen = []
-        for operations in transactions:
-            try:
-                seen.append(await store.commit(operations))
-            except NotApplied as problem:
-                seen.append((type(problem), problem.operation))
-            seen.append(await store.tree("/"))
-        await store.close()
-        return seen
-
     async def both():
         with tempfile.TemporaryDirectory() as directory:
-            embedded = await outcomes(await open_embedded_store(Path(directory)))
-        assert await outcomes(MemoryTree().open_session()) == embedded
+            embedded = await outcomes(await open_embedded_store(Path(directory)), transactions)
+        assert await outcomes(MemoryTree().open_session(), transactions) == embedded
+
+    asyncio.run(both())
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@settings(max_examples=60, deadline=None)
+@given(transactions=st.lists(st.lists(OPERATIONS, min_size=1, max_size=6), max_size=8))
+def test_zookeeper_does_what_the_one_in_memory_does(zookeeper_of_spark, transactions):
+    async def both():
+        drivers = zookeeper_drivers(zookeeper_of_spark)
+        real = await outcomes(await drivers.open(), transactions)
+        assert await outcomes(MemoryTree().open_session(), transactions) == real
 
     asyncio.run(both())

@@ -85,7 +85,7 @@ def test_a_cancelled_commit_still_happens_and_tells_the_watches(tmp_path):
     async def scenario():
         store = await open_embedded_store(tmp_path)
         fired = asyncio.Event()
-        store.watch("/a", fired.set)
+        await store.exists("/a", fired.set)
         task = asyncio.create_task(store.commit([Create("/a")]))
         await asyncio.sleep(0)
         task.cancel()

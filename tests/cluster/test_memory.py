@@ -13,9 +13,10 @@ def test_sessions_share_the_tree_and_expiry_takes_only_ones_own_nodes():
         fired = []
         await first.commit([Create("/first", is_ephemeral=True), Create("/both", b"1")])
         await second.commit([Create("/second", is_ephemeral=True), Put("/both", b"2")])
-        second.watch("/first", lambda: fired.append("gone"))
+        await second.get("/first", lambda: fired.append("gone"))
+        first.on_end(lambda: fired.append("ended"))
         first.expire()
-        assert fired == ["gone"]
+        assert fired == ["gone", "ended"]
         assert set(await second.tree("/")) == {"/second", "/both"}
         assert await second.get("/both") == Node(b"2", 1)
         with pytest.raises(CoordinationFailed):

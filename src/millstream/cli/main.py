@@ -25,6 +25,9 @@ _COMMANDS = {
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
+    "zookeeper": LazyCommand(
+        "millstream.cli.zookeeper", "zookeeper", "Run a ZooKeeper for development."
+    ),
     "ship": LazyCommand("millstream.cli.ship", "ship", "Send the lines of log files, and follow."),
     "loadgen": LazyCommand("millstream.cli.loadgen", "loadgen", "Make the logs of a web site."),
     "doctor": LazyCommand(

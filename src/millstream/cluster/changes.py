@@ -13,12 +13,14 @@ from millstream.cluster.placement import place_replicas
 from millstream.cluster.state import ClusterImage, PartitionState
 from millstream.config import (
     BROKER_OPTIONS,
+    GROUP_OPTIONS,
     TOPIC_OPTIONS,
     BrokerConfig,
     Kind,
     Option,
     broker_config_problem,
     format_value,
+    group_overrides_problem,
     topic_overrides_problem,
 )
 from millstream.errors import KafkaCode, KafkaError
@@ -198,6 +200,17 @@ def changed_broker_overrides(
         problem = broker_config_problem(name, changed[name])
         if problem is not None:
             raise KafkaError(KafkaCode.INVALID_REQUEST, problem)
+    return changed
+
+
+def changed_group_overrides(
+    config: BrokerConfig, present: Mapping[str, str], changes: Sequence[ConfigChange]
+) -> dict[str, str]:
+    """A group's options after the changes. Raises KafkaError."""
+    changed = _apply_changes(GROUP_OPTIONS, present, changes)
+    problem = group_overrides_problem(config, changed)
+    if problem is not None:
+        raise KafkaError(KafkaCode.INVALID_CONFIG, problem)
     return changed
 
 

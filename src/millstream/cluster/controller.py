@@ -20,6 +20,7 @@ from millstream.cluster.coordination import (
     CoordinationFailed,
     CoordinationStore,
     Create,
+    Delete,
     NoNode,
     Operation,
     Put,
@@ -205,6 +206,24 @@ class Controller:
             overrides = changes.changed_broker_overrides({}, wanted)
             await self._store_broker_overrides(broker_id, overrides, validate_only)
 
+    async def alter_group_configs(
+        self, group_id: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """IncrementalAlterConfigs on a group. Raises KafkaError."""
+        async with self._changing:
+            present = self.image.group_overrides.get(group_id, {})
+            overrides = changes.changed_group_overrides(self.effective_config, present, altered)
+            await self._store_group_overrides(group_id, overrides, validate_only)
+
+    async def replace_group_configs(
+        self, group_id: str, configs: dict[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """AlterConfigs on a group: what is not named goes back to the node's."""
+        async with self._changing:
+            wanted = [ConfigChange(name, value) for name, value in configs.items()]
+            overrides = changes.changed_group_overrides(self.effective_config, {}, wanted)
+            await self._store_group_overrides(group_id, overrides, validate_only)
+
     async def allocate_producer_ids(self) -> range:
         """A block of ids that nobody had and nobody else will get."""
         async with self._changing:
@@ -313,15 +332,32 @@ class Controller:
     ) -> None:
         if validate_only:
             return
-        path, data = znodes.broker_config_path(broker_id), znodes.encode_config(overrides)
-        operation: Operation = Create(path, data)
-        if await self._store.exists(path):
-            operation = Put(path, data)
-        await self._write([operation])
+        await self._write_config(znodes.broker_config_path(broker_id), overrides)
         self.image.broker_overrides[broker_id] = overrides
         self._refresh_config()
         whose = "all nodes" if broker_id is None else f"node {broker_id}"
         log.info("options of %s changed: %s", whose, ", ".join(overrides) or "none set")
+
+    async def _store_group_overrides(
+        self, group_id: str, overrides: dict[str, str], validate_only: bool
+    ) -> None:
+        if validate_only:
+            return
+        path = znodes.group_config_path(group_id)
+        if overrides:
+            await self._write_config(path, overrides)
+            self.image.group_overrides[group_id] = overrides
+        elif group_id in self.image.group_overrides:
+            await self._write([Delete(path)])
+            del self.image.group_overrides[group_id]
+        log.info("options of group %r: %s", group_id, overrides or "none set")
+
+    async def _write_config(self, path: str, overrides: dict[str, str]) -> None:
+        data = znodes.encode_config(overrides)
+        operation: Operation = Create(path, data)
+        if await self._store.exists(path):
+            operation = Put(path, data)
+        await self._write([operation])
 
     def _refresh_config(self) -> None:
         overrides = self.image.broker_overrides
@@ -358,4 +394,6 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         name = path.rpartition("/")[2]
         broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
         image.broker_overrides[broker_id] = znodes.decode_config(node)
+    for path, node in (await store.tree(znodes.GROUP_CONFIGS)).items():
+        image.group_overrides[znodes.group_of_config_path(path)] = znodes.decode_config(node)
     return image

@@ -55,7 +55,18 @@ Operation = Create | Put | Delete | Check
 
 
 class CoordinationFailed(Exception):
-    """The store cannot be used: closed, its disk failed, its session ended."""
+    """The store cannot be used: closed, its disk failed, no connection."""
+
+
+class UnknownOutcome(CoordinationFailed):
+    """A transaction was sent and nobody answered: it happened or it did not.
+
+    Never send it again: `sync`, read, and compare.
+    """
+
+
+class SessionEnded(CoordinationFailed):
+    """This session is over, and so are its ephemeral nodes. Another must be opened."""
 
 
 class NotApplied(Exception):
@@ -87,15 +98,24 @@ class NoParent(NoNode):
     """The node could not be created: there is nothing above it to hold it."""
 
 
+# A hint, not a message: called once, on the loop, when what was read may have changed. Read
+# again; changes in between are not told apart.
+OnChange = Callable[[], None]
+
+
 class CoordinationStore(Protocol):
-    async def get(self, path: str) -> Node:
-        """Raises NoNode."""
+    """One session. Every read may leave one watch, where it read."""
+
+    async def get(self, path: str, on_change: OnChange | None = None) -> Node:
+        """Raises NoNode, and then leaves no watch. The watch is for the data, and for the end."""
         ...
 
-    async def exists(self, path: str) -> bool: ...
+    async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
+        """The watch is for creation too."""
+        ...
 
-    async def children(self, path: str) -> list[str]:
-        """Names, sorted, without the path. Raises NoNode."""
+    async def children(self, path: str, on_change: OnChange | None = None) -> list[str]:
+        """Names, sorted, without the path. Raises NoNode. The watch is for the set of them."""
         ...
 
     async def tree(self, path: str) -> dict[str, Node]:
@@ -106,15 +126,17 @@ class CoordinationStore(Protocol):
         """All of them or none, durable on return. The version of each node afterwards.
 
         Raises a NotApplied for the first operation that cannot be. Later operations see
-        what earlier ones did. A deleted node's version is -1.
+        what earlier ones did. A deleted node's version is -1, a checked one's is what the
+        check named.
         """
         ...
 
-    def watch(self, path: str, callback: Callable[[], None]) -> None:
-        """Call once when the node or the set of its children next changes.
+    async def sync(self) -> None:
+        """Reads after this see everything that was committed anywhere before it."""
+        ...
 
-        A hint, not a message: read again, changes in between are not told apart.
-        """
+    def on_end(self, callback: OnChange) -> None:
+        """Call once, on the loop, when the session has ended without being closed here."""
         ...
 
     async def close(self) -> None:

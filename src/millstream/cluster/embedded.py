@@ -31,12 +31,13 @@ from millstream.cluster.coordination import (
     NoNode,
     NoParent,
     NotEmpty,
+    OnChange,
     Operation,
     Put,
     check_path,
     parent_of,
 )
-from millstream.cluster.watches import Watches, touched_paths
+from millstream.cluster.watches import Watches
 
 FILE_NAME: Final = "millstream-coordination.sqlite"
 
@@ -88,18 +89,20 @@ class EmbeddedStore:
             self._thread.shutdown(wait=True)
             raise
 
-    async def get(self, path: str) -> Node:
-        return await self._call(lambda: self._get(path))
+    async def get(self, path: str, on_change: OnChange | None = None) -> Node:
+        node = await self._call(lambda: self._get(path))
+        self._watches.add(path, on_change)
+        return node
 
-    async def exists(self, path: str) -> bool:
-        try:
-            await self.get(path)
-        except NoNode:
-            return False
-        return True
+    async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
+        found = await self._call(lambda: self._row(path) is not None)
+        self._watches.add(path, on_change)
+        return found
 
-    async def children(self, path: str) -> list[str]:
-        return await self._call(lambda: self._children(path))
+    async def children(self, path: str, on_change: OnChange | None = None) -> list[str]:
+        names = await self._call(lambda: self._children(path))
+        self._watches.add_for_children(path, on_change)
+        return names
 
     async def tree(self, path: str) -> dict[str, Node]:
         return await self._call(lambda: self._tree(path))
@@ -108,8 +111,11 @@ class EmbeddedStore:
         # A cancelled caller must not leave watches unfired for a commit that happened.
         return await asyncio.shield(asyncio.ensure_future(self._commit_and_tell(operations)))
 
-    def watch(self, path: str, callback: Callable[[], None]) -> None:
-        self._watches.add(path, callback)
+    async def sync(self) -> None:
+        """Nobody else writes here."""
+
+    def on_end(self, callback: OnChange) -> None:
+        """The session is the open file, which ends only by `close`."""
 
     async def zxid(self) -> int:
         """Transactions since the file was made; never goes back."""
@@ -128,7 +134,7 @@ class EmbeddedStore:
 
     async def _commit_and_tell(self, operations: Sequence[Operation]) -> list[int]:
         versions = await self._call(lambda: self._commit(operations))
-        self._watches.fire(touched_paths(operations))
+        self._watches.fire(operations)
         return versions
 
     async def _call(self, work: Callable[[], _Result]) -> _Result:
@@ -241,7 +247,7 @@ class EmbeddedStore:
             raise BadVersion(path, operation)
         match operation:
             case Check():
-                return row.version
+                return operation.version
             case Put():
                 database.execute(
                     "update node set data = ?, version = ? where path = ?",

@@ -4,14 +4,13 @@ Several sessions share one `MemoryTree`, so that expiry and races between nodes 
 played. Nothing here waits, so a run is as deterministic as its caller.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.cluster.coordination import (
     ANY_VERSION,
     BadVersion,
     Check,
-    CoordinationFailed,
     Create,
     Delete,
     Node,
@@ -19,12 +18,14 @@ from millstream.cluster.coordination import (
     NoNode,
     NoParent,
     NotEmpty,
+    OnChange,
     Operation,
     Put,
+    SessionEnded,
     check_path,
     parent_of,
 )
-from millstream.cluster.watches import Watches, touched_paths
+from millstream.cluster.watches import Watches
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class MemoryTree:
                     self._place(path, before)
             raise
         self.zxid += 1
-        self.watches.fire(touched_paths(operations))
+        self.watches.fire(operations)
         return versions
 
     def end_session(self, session: int) -> None:
@@ -101,7 +102,7 @@ class MemoryTree:
             raise BadVersion(path, operation)
         match operation:
             case Check():
-                return entry.version
+                return operation.version
             case Put():
                 entry.data = operation.data
                 entry.version += 1
@@ -142,20 +143,26 @@ class MemoryStore:
         self._tree = tree
         self._session = session
         self._is_open = True
+        self._on_end: list[OnChange] = []
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str, on_change: OnChange | None = None) -> Node:
         entry = self._open_tree().entry(path)
+        self._tree.watches.add(path, on_change)
         return Node(entry.data, entry.version)
 
-    async def exists(self, path: str) -> bool:
+    async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
         try:
             self._open_tree().entry(path)
         except NoNode:
             return False
+        finally:
+            self._tree.watches.add(path, on_change)
         return True
 
-    async def children(self, path: str) -> list[str]:
-        return self._open_tree().child_names(path)
+    async def children(self, path: str, on_change: OnChange | None = None) -> list[str]:
+        names = self._open_tree().child_names(path)
+        self._tree.watches.add_for_children(path, on_change)
+        return names
 
     async def tree(self, path: str) -> dict[str, Node]:
         return self._open_tree().below(path)
@@ -163,10 +170,14 @@ class MemoryStore:
     async def commit(self, operations: Sequence[Operation]) -> list[int]:
         return self._open_tree().apply(operations, self._session)
 
-    def watch(self, path: str, callback: Callable[[], None]) -> None:
-        self._open_tree().watches.add(path, callback)
+    async def sync(self) -> None:
+        self._open_tree()
+
+    def on_end(self, callback: OnChange) -> None:
+        self._on_end.append(callback)
 
     async def close(self) -> None:
+        self._on_end.clear()
         self.expire()
 
     def expire(self) -> None:
@@ -174,10 +185,12 @@ class MemoryStore:
         if self._is_open:
             self._is_open = False
             self._tree.end_session(self._session)
+            for callback in self._on_end:
+                callback()
 
     def _open_tree(self) -> MemoryTree:
         if not self._is_open:
-            raise CoordinationFailed("the session has ended")
+            raise SessionEnded("the session has ended")
         return self._tree
 
 

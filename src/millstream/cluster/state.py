@@ -63,6 +63,8 @@ class ClusterImage:
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     # Settings made at run time: by node id, and for all nodes under None.
     broker_overrides: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    # Settings of single groups, by group id; a group need not exist to have some.
+    group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def add_topic(self, topic: TopicState) -> None:
         self.topics[topic.name] = topic

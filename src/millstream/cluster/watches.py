@@ -6,27 +6,32 @@ from millstream.cluster.coordination import Check, Create, Delete, Operation, pa
 
 
 class Watches:
-    __slots__ = ("_callbacks",)
+    """On nodes and on sets of children, apart: as ZooKeeper has them."""
+
+    __slots__ = ("_of_children", "_of_nodes")
 
     def __init__(self) -> None:
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._of_nodes: dict[str, list[Callable[[], None]]] = {}
+        self._of_children: dict[str, list[Callable[[], None]]] = {}
 
-    def add(self, path: str, callback: Callable[[], None]) -> None:
-        self._callbacks.setdefault(path, []).append(callback)
+    def add(self, path: str, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._of_nodes.setdefault(path, []).append(callback)
 
-    def fire(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            for callback in self._callbacks.pop(path, ()):
-                callback()
+    def add_for_children(self, path: str, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._of_children.setdefault(path, []).append(callback)
 
+    def fire(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            if isinstance(operation, Check):
+                continue
+            self._call(self._of_nodes, operation.path)
+            if isinstance(operation, Create | Delete):
+                self._call(self._of_children, parent_of(operation.path))
+            if isinstance(operation, Delete):
+                self._call(self._of_children, operation.path)
 
-def touched_paths(operations: Iterable[Operation]) -> list[str]:
-    """Where a watch must fire after these, each path once, in order."""
-    touched: dict[str, None] = {}
-    for operation in operations:
-        if isinstance(operation, Check):
-            continue
-        touched[operation.path] = None
-        if isinstance(operation, Create | Delete):
-            touched[parent_of(operation.path)] = None
-    return list(touched)
+    def _call(self, watches: dict[str, list[Callable[[], None]]], path: str) -> None:
+        for callback in watches.pop(path, ()):
+            callback()

@@ -8,6 +8,7 @@
 /brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, in-sync replicas
 /config/topics/<t>                        a topic's own options
 /config/brokers/<id> or <default>         options changed at run time
+/config/groups/=<g>                       a group's own options; <g> is quoted as in an address
 """
 
 import base64
@@ -15,6 +16,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote, unquote
 
 from millstream.cluster.coordination import Create, Delete, Node, Operation
 from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
@@ -26,6 +28,7 @@ TOPICS: Final = "/brokers/topics"
 BROKERS: Final = "/brokers/ids"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
 # In the order in which they can be created.
 BASE_PATHS: Final = (
     "/cluster",
@@ -35,6 +38,7 @@ BASE_PATHS: Final = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
 )
 DEFAULT_BROKER: Final = "<default>"
 
@@ -61,6 +65,15 @@ def broker_path(broker_id: int) -> str:
 
 def broker_config_path(broker_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker_id is None else broker_id}"
+
+
+def group_config_path(group_id: str) -> str:
+    # Group ids may hold anything; the sign keeps `.` and `..` from meaning a folder.
+    return f"{GROUP_CONFIGS}/={quote(group_id, safe='')}"
+
+
+def group_of_config_path(path: str) -> str:
+    return unquote(path[len(GROUP_CONFIGS) + 2 :])
 
 
 def create_topic(topic: TopicState, *, controller_epoch: int) -> Iterator[Operation]:

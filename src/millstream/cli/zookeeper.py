@@ -1,0 +1,195 @@
+"""`millstream zookeeper`: a real ZooKeeper for development, from the jars that are there.
+
+One server, no ensemble: production brings its own. The jars are those of PySpark or, without
+it, Debian's.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from millstream.cli.cluster import parse_address
+from millstream.cli.failure import CommandFailed, ExitCode
+
+_DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
+# All that a single server needs of PySpark's four hundred.
+_SPARK_JARS: Final = (
+    "zookeeper-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+    "netty-*.jar",
+)
+_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_JVM_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# A session lasts two ticks at least and forty at most: from one second to twenty.
+_SETTINGS: Final = """tickTime=500
+maxSessionTimeout=60000
+dataDir={folder}
+clientPort={port}
+clientPortAddress={host}
+admin.enableServer=false
+4lw.commands.whitelist=srvr,mntr
+"""
+_SETTINGS_FILE: Final = "zoo.cfg"
+_START_SECONDS_MAX: Final = 30.0
+_STOP_SECONDS_MAX: Final = 10.0
+_POLL_SECONDS: Final = 0.03
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Its files.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:2181",
+    show_default=True,
+    help="Address to listen on; port 0 picks one.",
+)
+def zookeeper(data_dir: Path, listen: str) -> None:
+    """Run a ZooKeeper server for development, until SIGTERM or Ctrl-C.
+
+    Prints `listening on HOST:PORT` when nodes can connect. Needs Java, and PySpark
+    (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
+    """
+    host, port = _address(listen)
+    server = ZooKeeperServer(data_dir, host=host, port=port)
+    server.start(class_path())
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        server.process.terminate()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    click.echo(f"listening on {server.address}")
+    code = server.process.wait()
+    # Java says 143 when it was told to stop.
+    if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
+        raise CommandFailed(f"ZooKeeper ended with {code}")
+
+
+class ZooKeeperServer:
+    """The process. It ends when this one does, however that ends."""
+
+    def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._folder = folder
+        self._host = host
+        self._port = port
+        self.process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def start(self, jars: str) -> None:
+        """Raises CommandFailed unless it serves in time."""
+        java = shutil.which("java")
+        if java is None:
+            raise CommandFailed("ZooKeeper needs Java 11 or newer, and there is none on the PATH")
+        self._port = self._port or _free_port(self._host)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        settings = self._folder / _SETTINGS_FILE
+        settings.write_text(
+            _SETTINGS.format(folder=self._folder.absolute(), host=self._host, port=self._port)
+        )
+        with open(self._folder / "zookeeper.output", "ab") as output:
+            self.process = subprocess.Popen(
+                [java, *_JVM_FLAGS, "-cp", jars, _MAIN, str(settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _wait(self) -> None:
+        """It listens before it serves."""
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not self._serves():
+            output = self._folder / "zookeeper.output"
+            if self.process.poll() is not None:
+                raise CommandFailed(f"ZooKeeper did not start, see {output}")
+            if time.monotonic() > deadline:
+                raise CommandFailed(
+                    f"ZooKeeper did not serve in {_START_SECONDS_MAX:.0f} s, see {output}",
+                    exit_code=ExitCode.TIMEOUT,
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _serves(self) -> bool:
+        address = self._host, self._port
+        with contextlib.suppress(OSError), socket.create_connection(address, 1) as ask:
+            ask.sendall(b"srvr")
+            return b"Mode: standalone" in ask.makefile("rb").read()
+        return False
+
+
+def class_path() -> str:
+    """Raises CommandFailed where there is no ZooKeeper on this machine."""
+    return spark_class_path() or debian_class_path() or _nothing_found()
+
+
+def spark_class_path() -> str | None:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "jars"
+    jars = [str(jar) for pattern in _SPARK_JARS for jar in sorted(folder.glob(pattern))]
+    return ":".join(jars) if any("/zookeeper-" in jar for jar in jars) else None
+
+
+def debian_class_path() -> str | None:
+    """The jar names everything else that it needs."""
+    return str(_DEBIAN_JAR) if _DEBIAN_JAR.exists() else None
+
+
+def _nothing_found() -> str:
+    raise CommandFailed(
+        "there is no ZooKeeper on this machine: pip install 'millstream[spark]', "
+        "or on Debian apt-get install zookeeper"
+    )
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    return (host, 0) if port == "0" and host else parse_address(listen)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)

@@ -1,0 +1,454 @@
+"""The coordination store on ZooKeeper, through kazoo; nothing else imports kazoo.
+
+A store is one ZooKeeper session. kazoo would open another by itself when one expires; here
+that is the end of the store, because everything that was checked under the old session has
+to be checked again under a new one.
+
+kazoo works on threads of its own. What they report crosses to the event loop in `_cross`
+and nowhere else, and no call here blocks the loop.
+
+A request fails at once while there is no connection: kazoo would keep it and send it when
+the connection is back, long after its caller has given up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from millstream.cluster.coordination import (
+    BadVersion,
+    Check,
+    CoordinationFailed,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NoNode,
+    NoParent,
+    NotApplied,
+    NotEmpty,
+    OnChange,
+    Operation,
+    Put,
+    SessionEnded,
+    UnknownOutcome,
+    check_path,
+)
+
+log = logging.getLogger(__name__)
+
+# ZooKeeper drops a connection that sends more than jute.maxbuffer, a megabyte by default.
+TRANSACTION_BYTES_MAX: Final = 900_000
+_OPERATION_OVERHEAD_BYTES: Final = 100
+# Reads of `tree` that are under way at once; more only wait in kazoo's queue.
+_READS_AT_ONCE: Final = 500
+_RETRY_SECONDS: Final = 0.1
+_RETRY_SECONDS_MAX: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Where ZooKeeper is and how to talk to it: `zookeeper.*` of the options."""
+
+    hosts: str
+    root: str = ""
+    session_timeout_ms: int = 18_000
+    connect_timeout_ms: int = 18_000
+    # "user:password" of ZooKeeper's digest scheme.
+    digest: str | None = field(default=None, repr=False)
+    is_protected: bool = False
+    certificate_file: str | None = None
+    key_file: str | None = None
+    authority_file: str | None = None
+    is_tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """What it takes to come back to a session, or to end it for its dead owner."""
+
+    id: int
+    password: bytes = field(repr=False)
+
+
+async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
+    """A connected session, with the root made. Raises CoordinationFailed."""
+    store = ZooKeeper(ensemble, resume)
+    await store.open()
+    return store
+
+
+async def end_session(ensemble: Ensemble, key: SessionKey) -> None:
+    """Close a dead process's session, so that nobody waits for it to expire."""
+    try:
+        store = await open_zookeeper(ensemble, resume=key)
+    except SessionEnded:
+        return
+    await store.close()
+
+
+class ZooKeeper:
+    """A CoordinationStore. Make it with `open_zookeeper`."""
+
+    def __init__(self, ensemble: Ensemble, resume: SessionKey | None) -> None:
+        self._ensemble = ensemble
+        self._root = ensemble.root
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._was_connected = False
+        self._end: CoordinationFailed | None = None
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._on_end: list[OnChange] = []
+        self.session_timeout_ms = ensemble.session_timeout_ms
+        # kazoo tells of every attempt to reconnect; `_state_changed` tells what matters.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+        self._client = _client(ensemble, resume)
+        self._client.add_listener(lambda state: self._cross(self._state_changed, state))
+        self._learn_session_timeout()
+
+    async def open(self) -> None:
+        self._client.start_async()
+        seconds = self._ensemble.connect_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connected.wait()
+            if self._end is not None:
+                raise self._end
+            await self._make_root()
+        except TimeoutError:
+            await self._stop()
+            raise CoordinationFailed(
+                f"no ZooKeeper answers at {self._ensemble.hosts} in {seconds:g} s"
+            ) from None
+        except BaseException:
+            await self._stop()
+            raise
+
+    @property
+    def key(self) -> SessionKey:
+        session_id, password = self._client.client_id
+        return SessionKey(session_id, password)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._end is None and bool(self._client.connected)
+
+    # -- reads ------------------------------------------------------------------------
+
+    async def get(self, path: str, on_change: OnChange | None = None) -> Node:
+        try:
+            data, stat = await self._read(
+                path, lambda at: self._client.get_async(at, watch=self._watch(on_change))
+            )
+        except NoNodeError:
+            raise NoNode(path) from None
+        return Node(data, stat.version)
+
+    async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
+        stat = await self._read(
+            path, lambda at: self._client.exists_async(at, watch=self._watch(on_change))
+        )
+        return stat is not None
+
+    async def children(self, path: str, on_change: OnChange | None = None) -> list[str]:
+        try:
+            names: list[str] = await self._read(
+                path, lambda at: self._client.get_children_async(at, watch=self._watch(on_change))
+            )
+        except NoNodeError:
+            raise NoNode(path) from None
+        # ZooKeeper's own, which no user's tree has.
+        return sorted(name for name in names if (path, name) != ("/", "zookeeper"))
+
+    async def tree(self, path: str) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        level = [path]
+        while level:
+            below: list[str] = []
+            for start in range(0, len(level), _READS_AT_ONCE):
+                part = level[start : start + _READS_AT_ONCE]
+                for at, names in zip(
+                    part, await asyncio.gather(*map(self._names, part)), strict=True
+                ):
+                    above = "" if at == "/" else at
+                    below.extend(f"{above}/{name}" for name in names)
+            for start in range(0, len(below), _READS_AT_ONCE):
+                part = below[start : start + _READS_AT_ONCE]
+                nodes = await asyncio.gather(*map(self._node, part))
+                found.update(
+                    (at, node) for at, node in zip(part, nodes, strict=True) if node is not None
+                )
+            level = below
+        return dict(sorted(found.items()))
+
+    async def sync(self) -> None:
+        await self._read("/", self._client.sync_async)
+
+    async def _names(self, path: str) -> list[str]:
+        try:
+            return await self.children(path)
+        except NoNode:
+            return []
+
+    async def _node(self, path: str) -> Node | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
+
+    async def _read(self, path: str, ask: Callable[[str], Any]) -> Any:
+        check_path(path)
+        try:
+            return await self._answer(lambda: ask(self._full(path)))
+        except NoNodeError:
+            raise
+        except (KazooException, KazooTimeoutError) as error:
+            raise self._failure(error) from error
+
+    # -- writes -----------------------------------------------------------------------
+
+    async def commit(self, operations: Sequence[Operation]) -> list[int]:
+        if not operations:
+            return []
+        transaction = self._client.transaction()
+        size = 0
+        for operation in operations:
+            check_path(operation.path)
+            self._add(transaction, operation)
+            size += _size_bytes(operation)
+        assert size <= TRANSACTION_BYTES_MAX, f"{size} bytes in one transaction"
+        # Shielded: a cancelled caller must not leave an answer that nobody takes.
+        return await asyncio.shield(
+            asyncio.ensure_future(self._commit(operations, transaction.commit_async))
+        )
+
+    async def _commit(self, operations: Sequence[Operation], send: Callable[[], Any]) -> list[int]:
+        if not self.is_connected:
+            raise self._not_connected()
+        try:
+            async with asyncio.timeout(self.session_timeout_ms / 1000):
+                results = await self._answer(send)
+        except (KazooException, KazooTimeoutError, TimeoutError) as error:
+            if self._end is not None:
+                raise self._end from error
+            raise UnknownOutcome(f"ZooKeeper did not answer a write: {_told(error)}") from error
+        return _versions(operations, results)
+
+    def _add(self, transaction: Any, operation: Operation) -> None:
+        path = self._full(operation.path)
+        match operation:
+            case Create():
+                transaction.create(path, operation.data, ephemeral=operation.is_ephemeral)
+            case Put():
+                transaction.set_data(path, operation.data, version=operation.version)
+            case Delete():
+                transaction.delete(path, version=operation.version)
+            case Check():
+                transaction.check(path, version=operation.version)
+
+    # -- the session ------------------------------------------------------------------
+
+    def on_end(self, callback: OnChange) -> None:
+        self._on_end.append(callback)
+
+    async def close(self) -> None:
+        self._on_end.clear()
+        if self._end is None:
+            self._finish(SessionEnded("the session was closed"))
+        await self._stop()
+
+    async def _stop(self) -> None:
+        # It waits for kazoo's threads.
+        await self._loop.run_in_executor(None, _stop, self._client)
+
+    def abandon(self) -> None:
+        """End the session from any thread, without the loop: it may be what hangs."""
+        _stop(self._client)
+
+    def _state_changed(self, state: str) -> None:
+        if self._end is not None:
+            return
+        if state == KazooState.CONNECTED:
+            if self._was_connected:
+                log.info("connected to ZooKeeper again")
+            self._was_connected = True
+            self._connected.set()
+        elif state == KazooState.SUSPENDED:
+            log.warning("the connection to ZooKeeper is lost, trying again")
+        else:
+            self._finish(SessionEnded("the ZooKeeper session has ended"))
+            self._connected.set()
+            for callback in self._on_end:
+                callback()
+            self._on_end.clear()
+            # kazoo would go on with a new session that nobody asked for.
+            self._loop.run_in_executor(None, _stop, self._client)
+
+    def _finish(self, end: CoordinationFailed) -> None:
+        self._end = end
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(end)
+
+    def _learn_session_timeout(self) -> None:
+        """What the server granted, which may be less than what was asked for.
+
+        kazoo keeps it to itself: it is two thirds of it that `_connect` returns.
+        """
+        connection = self._client._connection
+        connect = connection._connect
+
+        def connect_and_tell(*arguments: Any) -> Any:
+            read_timeout_ms, connect_timeout_ms = connect(*arguments)
+            self.session_timeout_ms = round(read_timeout_ms * 3 / 2)
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect_and_tell
+
+    async def _make_root(self) -> None:
+        path = ""
+        for part in self._root.split("/")[1:]:
+            path += "/" + part
+            try:
+                await self._answer(lambda at=path: self._client.create_async(at, b""))  # type: ignore[misc]
+            except NodeExistsError:
+                pass
+            except (KazooException, KazooTimeoutError) as error:
+                raise self._failure(error) from error
+
+    # -- between kazoo's threads and the loop --------------------------------------------
+
+    async def _answer(self, ask: Callable[[], Any]) -> Any:
+        if not self.is_connected:
+            raise self._not_connected()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.add(future)
+        try:
+            ask().rawlink(lambda done: self._cross(_settle, future, done))
+            return await future
+        finally:
+            self._waiting.discard(future)
+
+    def _watch(self, on_change: OnChange | None) -> Callable[[object], None] | None:
+        if on_change is None:
+            return None
+        return lambda event: self._cross(self._changed, on_change)
+
+    def _changed(self, on_change: OnChange) -> None:
+        # kazoo fires all watches when a session ends; then there is nothing to read again.
+        if self._end is None:
+            on_change()
+
+    def _cross(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            # The loop was closed first; nobody waits any more.
+            pass
+
+    def _full(self, path: str) -> str:
+        if not self._root:
+            return path
+        return self._root if path == "/" else self._root + path
+
+    def _not_connected(self) -> CoordinationFailed:
+        return self._end or CoordinationFailed("no connection to ZooKeeper")
+
+    def _failure(self, error: Exception) -> CoordinationFailed:
+        return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_told(error)}")
+
+
+def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
+    retry = KazooRetry(max_tries=-1, delay=_RETRY_SECONDS, backoff=2, max_delay=_RETRY_SECONDS_MAX)
+    return KazooClient(
+        ensemble.hosts,
+        timeout=ensemble.session_timeout_ms / 1000,
+        client_id=None if resume is None else (resume.id, resume.password),
+        connection_retry=retry,
+        auth_data=[("digest", ensemble.digest)] if ensemble.digest else None,
+        default_acl=CREATOR_ALL_ACL if ensemble.is_protected else None,
+        use_ssl=ensemble.is_tls,
+        certfile=ensemble.certificate_file,
+        keyfile=ensemble.key_file,
+        ca=ensemble.authority_file,
+    )
+
+
+def _stop(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+def _settle(future: "asyncio.Future[Any]", done: Any) -> None:
+    if future.done():
+        return
+    if done.exception is None:
+        future.set_result(done.value)
+    else:
+        future.set_exception(done.exception)
+
+
+def _size_bytes(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | Put) else b""
+    return _OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
+
+
+def _versions(operations: Sequence[Operation], results: Sequence[Any]) -> list[int]:
+    """kazoo does not raise when a transaction fails: errors lie among its results."""
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(result, RolledBackError | RuntimeInconsistency):
+            continue
+        if isinstance(result, Exception):
+            raise _not_applied(operation, result)
+    versions = []
+    for operation, result in zip(operations, results, strict=True):
+        match operation:
+            case Create():
+                versions.append(0)
+            case Put():
+                versions.append(result.version)
+            case Delete():
+                versions.append(-1)
+            case Check():
+                versions.append(operation.version)
+    return versions
+
+
+def _not_applied(operation: Operation, error: Exception) -> Exception:
+    problem: type[NotApplied]
+    match error:
+        case NodeExistsError():
+            problem = NodeExists
+        case BadVersionError():
+            problem = BadVersion
+        case NotEmptyError():
+            problem = NotEmpty
+        case NoChildrenForEphemeralsError():
+            problem = NoParent
+        case NoNodeError():
+            problem = NoParent if isinstance(operation, Create) else NoNode
+        case _:
+            return CoordinationFailed(f"ZooKeeper refused {operation.path}: {_told(error)}")
+    return problem(operation.path, operation)
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

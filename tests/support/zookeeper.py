@@ -1,0 +1,41 @@
+"""A real ZooKeeper, one for all tests of a session; each test has a root of its own."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from millstream.cli.zookeeper import ZooKeeperServer, debian_class_path, spark_class_path
+from tests.support.tools import MissingTool, require, skip_if_java_is_left_out
+
+_ROOTS = itertools.count(1)
+
+
+@contextlib.contextmanager
+def zookeeper_server(folder: Path, *, jars: str | None = None) -> Iterator[ZooKeeperServer]:
+    skip_if_java_is_left_out()
+    require("java")
+    server = ZooKeeperServer(folder)
+    server.start(jars or spark_jars())
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def spark_jars() -> str:
+    jars = spark_class_path()
+    if jars is None:
+        raise MissingTool("PySpark, whose jars hold ZooKeeper: pip install 'millstream[spark]'")
+    return jars
+
+
+def debian_jars() -> str:
+    jars = debian_class_path()
+    if jars is None:
+        raise MissingTool("ZooKeeper is not installed; on Debian: apt-get install -y zookeeper")
+    return jars
+
+
+def new_root() -> str:
+    return f"/test-{next(_ROOTS)}"
