@@ -9,6 +9,7 @@ from millstream.records.records import Record
 from millstream.storage.log import Log, LogConfig
 from tests.storage.logs import CRASHED, DIRECTORY, NOW_MS, append, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
+from tests.storage.test_store import FIRST, TOPIC_ID, open_store
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -118,6 +119,40 @@ def test_a_crash_loses_neither_open_nor_aborted_transactions(config: LogConfig) 
     assert again.last_stable_offset == stable < again.high_watermark
     assert aborted(again, 0, max_bytes=1) == told
     assert dict(again.producers) == dict(log.producers)
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut"])
+def test_an_index_that_is_lost_after_a_clean_stop_is_made_again(damage: str) -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SMALL_SEGMENTS)
+    log = store.create(FIRST, TOPIC_ID, SMALL_SEGMENTS)
+    for producer_id in range(1, 10):
+        write(log, producer_id, count=2)
+        end(log, producer_id, ControlType.ABORT if producer_id % 2 else ControlType.COMMIT)
+    told = aborted(log, 0, max_bytes=1), aborted(log, 15)
+    store.close(clean=True)
+    paths = [path for path in files.paths() if path.endswith(".txnindex")]
+    assert len(paths) > 1
+    if damage == "removed":
+        files.remove(paths[1])
+    else:
+        files.data(paths[1]).pop()
+    reports: list[str] = []
+    log = open_store(files, config=SMALL_SEGMENTS, reports=reports).logs[FIRST]
+    assert (aborted(log, 0, max_bytes=1), aborted(log, 15)) == told
+    assert any("txnindex" in report for report in reports)
+    assert log.begin_sync() is not None
+
+
+def test_a_marker_is_written_though_no_record_would_be() -> None:
+    log = open_log(MemoryFileSystem())
+    write(log, 1)
+    log.update_config(LogConfig(segment_bytes=14))
+    with pytest.raises(KafkaError) as error:
+        write(log, 2)
+    assert error.value.code is KafkaCode.RECORD_LIST_TOO_LARGE
+    end(log, 1, ControlType.COMMIT)
+    assert log.last_stable_offset == log.next_offset == 2
 
 
 def test_a_marker_that_comes_again_is_left_out() -> None:

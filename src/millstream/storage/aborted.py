@@ -1,8 +1,9 @@
 """Aborted transactions of a log: found for a reader, and found again after a crash.
 
 The `.txnindex` files say which transactions were aborted. Unlike the other indexes they
-cannot be checked against the one batch they point at, so they are synced with the log, and
-built again for every segment that recovery has to check.
+cannot be checked against the one batch they point at, so they are synced with the log,
+counted at a clean stop, and built again where entries are missing and for every segment that
+recovery has to check.
 """
 
 from collections.abc import Sequence
@@ -47,6 +48,10 @@ def _end_offset(segments: Sequence[Segment], index: int, found: FileRange, upto_
     if known is None and index + 1 < len(segments):
         known = segments[index + 1].base_offset
     return upto_offset if known is None else min(known, upto_offset)
+
+
+def count_aborted(segments: Sequence[Segment]) -> int:
+    return sum(segment.aborted.entries.count for segment in segments)
 
 
 def rebuild_aborted(segments: Sequence[Segment], first: int, snapshots: Snapshots) -> None:

@@ -195,7 +195,8 @@ class Log:
             self.epochs.assign(leader_epoch, base_offset)
             self.save_epochs()
         size_bytes = batch.size_bytes
-        if size_bytes > config.segment_bytes:
+        # A marker has to be written in any case: without it a transaction would never end.
+        if size_bytes > config.segment_bytes and not batch.is_control:
             raise KafkaError(
                 KafkaCode.RECORD_LIST_TOO_LARGE,
                 f"batch of {size_bytes} bytes is larger than segment.bytes",

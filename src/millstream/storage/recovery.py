@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
-from millstream.storage.aborted import rebuild_aborted
+from millstream.storage.aborted import count_aborted, rebuild_aborted
 from millstream.storage.checkpoints import parse_epochs, parse_partition_metadata
 from millstream.storage.files import DescriptorCache, FileInfo, LogFile, read_file
 from millstream.storage.log import Log
@@ -43,6 +43,8 @@ class Circumstances:
     power_was_cut: bool
     recovery_point: int = 0
     log_start_offset: int = 0
+    # Entries that the `.txnindex` files had when the last run ended; 0 when not known.
+    aborted_count: int = 0
     now_ms: int = 0
 
 
@@ -91,6 +93,11 @@ def recover_log(
         else:
             for segment in segments[first:]:
                 segment.aborted.replace([])
+    expected = circumstances.aborted_count
+    lacks_aborted = expected > 0 and count_aborted(segments) < expected
+    if lacks_aborted:
+        report(f"{directory} lacks .txnindex files, or parts of them; making them anew")
+        rebuild_aborted(segments, 0, snapshots)
     log = Log(
         directory,
         partition,
@@ -108,6 +115,8 @@ def recover_log(
         log.mark_dirty_from(circumstances.recovery_point)
         # Now, and not at the first append: it may have to read the segment again.
         log.load_producers(quiet_from=end.quiet_from)
+    if lacks_aborted:
+        log.mark_dirty_from(segments[0].base_offset)
     if log.epochs.entries != (saved_epochs or []):
         log.save_epochs()
     if log.log_start_offset > log.next_offset:

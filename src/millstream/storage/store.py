@@ -14,6 +14,7 @@ from pathlib import Path
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
+from millstream.storage.aborted import count_aborted
 from millstream.storage.checkpoints import (
     format_partition_metadata,
     read_offsets,
@@ -174,6 +175,9 @@ class LogStore:
     def _load(self, names: list[str], configs: Callable[[str], LogConfig]) -> None:
         recovery_points = self._read_checkpoint(layout.RECOVERY_POINTS_FILE)
         log_starts = self._read_checkpoint(layout.LOG_STARTS_FILE)
+        # After a crash they may be of another time.
+        is_counted = self.was_stopped_cleanly
+        aborted = self._read_checkpoint(layout.ABORTED_COUNTS_FILE) if is_counted else {}
         self._checkpointed = set(recovery_points) | set(log_starts)
         now_ms = self._clock_now_ms()
         for name in sorted(names):
@@ -187,6 +191,7 @@ class LogStore:
                 power_was_cut=self.power_was_cut,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
+                aborted_count=aborted.get(partition, 0),
                 now_ms=now_ms,
             )
             self._load_one(name, partition, configs(partition.topic), circumstances)
@@ -417,12 +422,20 @@ class LogStore:
                 log.close()
             self._file_system.close(self._lock)
 
+    def _write_aborted_counts(self) -> None:
+        counts = {where: count_aborted(log.segments) for where, log in self.logs.items()}
+        self._keep_offline(counts, layout.ABORTED_COUNTS_FILE)
+        path = self._path(layout.ABORTED_COUNTS_FILE)
+        some = {where: count for where, count in counts.items() if count}
+        write_offsets(self._file_system, path, some)
+
     def _finish(self) -> None:
         for log in self.logs.values():
             log.finish()
         try:
             self._sync_everything()
             self.write_checkpoints()
+            self._write_aborted_counts()
             # Last: while this file exists, everything else is on the disk.
             marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
             path = self._path(layout.CLEAN_STOP_FILE)
