@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from millstream.broker.handlers.join_group import first_wait_ms
 from millstream.broker.shards import java_hash, partition_for
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
@@ -55,6 +56,54 @@ def test_before_anyone_looked_for_it_this_node_is_no_coordinator() -> None:
         assert find_coordinator(client).error_code == KafkaCode.NONE
         answer = client.ask(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
         assert answer.error_code == KafkaCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_has_options_of_its_own(client: RawClient) -> None:
+    name = "consumer.session.timeout.ms"
+    assert _describe_group(client, GROUP) == {name: "45000"}
+    assert _alter_group(client, GROUP, "50000") == KafkaCode.NONE
+    assert _describe_group(client, GROUP) == {name: "50000"}
+    assert _alter_group(client, GROUP, "1") == KafkaCode.INVALID_CONFIG
+    assert _alter_group(client, "", "50000") == KafkaCode.INVALID_REQUEST
+    assert _describe_group(client, GROUP) == {name: "50000"}
+    assert _describe_group(client, "other") == {name: "45000"}
+    answer = client.ask(
+        ApiKey.ALTER_CONFIGS,
+        2,
+        resources=[Struct(resource_type=32, resource_name=GROUP, configs=[])],
+        validate_only=False,
+    )
+    assert answer.responses[0].error_code == KafkaCode.NONE
+    assert _describe_group(client, GROUP) == {name: "45000"}
+
+
+def _alter_group(client: RawClient, group: str, value: str) -> KafkaCode:
+    config = Struct(name="consumer.session.timeout.ms", config_operation=0, value=value)
+    answer = client.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        resources=[Struct(resource_type=32, resource_name=group, configs=[config])],
+        validate_only=False,
+    )
+    return KafkaCode(answer.responses[0].error_code)
+
+
+def _describe_group(client: RawClient, group: str) -> dict[str, str]:
+    names = ["consumer.session.timeout.ms", "no.such"]
+    answer = client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[Struct(resource_type=32, resource_name=group, configuration_keys=names)],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    return {entry.name: entry.value for entry in answer.results[0].configs}
+
+
+def test_a_client_that_learns_its_topics_late_is_known_by_its_software() -> None:
+    assert first_wait_ms("kafka-python 3.0.12") > 100
+    assert first_wait_ms("librdkafka 2.12.0") == 0
+    assert first_wait_ms(None) == 0
 
 
 def test_the_offsets_topic_is_compacted_and_internal(client: RawClient) -> None:

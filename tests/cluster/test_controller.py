@@ -384,6 +384,47 @@ def test_options_that_need_a_restart_are_refused(name, value):
     World().run(scenario)
 
 
+@pytest.mark.parametrize("group_id", ["readers", "a/b ü", ".", "..", "%2F"])
+def test_options_of_a_group_last_until_they_are_taken_back(group_id):
+    async def scenario():
+        world = World()
+        controller = await world.start()
+        name = "consumer.session.timeout.ms"
+        await controller.alter_group_configs(group_id, [ConfigChange(name, "50000")])
+        await controller.alter_group_configs(
+            group_id, [ConfigChange(name, "60000")], validate_only=True
+        )
+        controller = await world.start()
+        assert controller.image.group_overrides == {group_id: {name: "50000"}}
+        await controller.replace_group_configs(group_id, {"consumer.heartbeat.interval.ms": "6000"})
+        overrides = controller.image.group_overrides[group_id]
+        assert overrides == {"consumer.heartbeat.interval.ms": "6000"}
+        await controller.replace_group_configs(group_id, {})
+        assert (await world.start()).image.group_overrides == {}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.session.timeout.ms", "44999"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.session.timeout.ms", "soon"),
+        ("consumer.heartbeat.interval.ms", "4999"),
+        ("no.such", "1"),
+    ],
+)
+def test_options_of_a_group_keep_the_bounds_of_the_node(name, value):
+    async def scenario(controller):
+        with pytest.raises(KafkaError) as caught:
+            await controller.alter_group_configs("readers", [ConfigChange(name, value)])
+        assert caught.value.code is KafkaCode.INVALID_CONFIG
+        assert controller.image.group_overrides == {}
+
+    World().run(scenario)
+
+
 def test_producer_ids_are_given_once_over_all_starts():
     async def scenario():
         world = World()

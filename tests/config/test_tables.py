@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from millstream.config import BROKER_OPTIONS, TOPIC_OPTIONS, ConfigError, Kind, Status
+from millstream.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    ConfigError,
+    Kind,
+    Status,
+)
 from millstream.config.option import format_value
 from millstream.config.tables import find_broker_option
 
@@ -46,7 +53,7 @@ def test_defaults_are_those_of_kafka_except_where_we_say_so():
             assert (ours if ours is not None else "null") == default, name
 
 
-@pytest.mark.parametrize("options", [BROKER_OPTIONS, TOPIC_OPTIONS])
+@pytest.mark.parametrize("options", [BROKER_OPTIONS, TOPIC_OPTIONS, GROUP_OPTIONS])
 def test_each_row_is_complete_and_keeps_its_own_bounds(options):
     for option in options.values():
         assert option.doc.endswith("."), option.name
@@ -58,13 +65,14 @@ def test_each_row_is_complete_and_keeps_its_own_bounds(options):
 
 
 def test_synonyms_name_options_of_the_node():
-    for options in (BROKER_OPTIONS, TOPIC_OPTIONS):
+    for options in (BROKER_OPTIONS, TOPIC_OPTIONS, GROUP_OPTIONS):
         for option in options.values():
             assert all(name in BROKER_OPTIONS for name in option.synonyms), option.name
 
 
-def test_topic_defaults_agree_with_those_of_the_node():
-    for option in TOPIC_OPTIONS.values():
+@pytest.mark.parametrize("options", [TOPIC_OPTIONS, GROUP_OPTIONS])
+def test_defaults_agree_with_those_of_the_node(options):
+    for option in options.values():
         for name in option.synonyms:
             node = BROKER_OPTIONS[name]
             assert node.default in (None, option.default), name

@@ -7,7 +7,7 @@ import pytest
 from millstream.coordinators.codecs.changes import MemberState
 from millstream.coordinators.consumer import STATIC_LEAVING_EPOCH
 from millstream.errors import KafkaCode
-from tests.coordinators.world import REBALANCE_MS, World, refused, topic_id
+from tests.coordinators.world import GROUP, REBALANCE_MS, World, refused, topic_id
 
 ORDERS = topic_id(0)
 PAYMENTS = topic_id(1)
@@ -50,6 +50,22 @@ def test_a_report_older_than_the_last_assignment_frees_nothing() -> None:
     # Sent before the member has taken in what its join gave it.
     assert world.beat("m1", 1, owned={}).epoch == 1
     assert world.beat("m2", 2).assignment is None
+
+
+def test_a_group_may_have_a_session_timeout_and_an_interval_of_its_own() -> None:
+    world = World()
+    world.image.group_overrides[GROUP] = {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "7000",
+    }
+    world.beat("m1", 0)
+    world.pass_time(49_999)
+    assert world.beat("m1", 1).interval_ms == 7_000
+    # Set while the group lives: it counts from the next heartbeat on.
+    world.image.group_overrides.clear()
+    assert world.beat("m1", 1).interval_ms == 5_000
+    world.pass_time(45_000)
+    assert world.consumers().members == {}
 
 
 def test_a_heartbeat_without_news_writes_nothing() -> None:

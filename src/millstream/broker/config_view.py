@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from millstream.cluster.state import TopicState
-from millstream.config import BROKER_OPTIONS, TOPIC_OPTIONS, Described, topic_config
+from millstream.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    Described,
+    GroupConfig,
+    topic_config,
+)
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+GROUP: Final = 32
 
 
 def topic_entries(
@@ -26,6 +34,12 @@ def topic_entries(
 def broker_entries(broker: "Broker", *, names: Iterable[str] | None) -> list[Struct]:
     chosen = BROKER_OPTIONS if names is None else [n for n in names if n in BROKER_OPTIONS]
     return [_entry(broker.config.describe(name)) for name in chosen]
+
+
+def group_entries(broker: "Broker", group_id: str, *, names: Iterable[str] | None) -> list[Struct]:
+    config = GroupConfig(broker.config, broker.image.group_overrides.get(group_id, {}))
+    chosen = GROUP_OPTIONS if names is None else [n for n in names if n in GROUP_OPTIONS]
+    return [_entry(config.describe(name)) for name in chosen]
 
 
 def _entry(described: Described) -> Struct:

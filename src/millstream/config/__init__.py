@@ -1,10 +1,11 @@
-"""Options of nodes and topics: one table, and the values in force.
+"""Options of nodes, topics and groups: one table, and the values in force.
 
 The tables are in `options_*.py`, one row per option. `load_config` makes the node's
 configuration, `topic_config` a topic's. Names are Kafka's.
 """
 
 from millstream.config.broker_config import BrokerConfig, broker_config_problem
+from millstream.config.group_config import GroupConfig, group_overrides_problem
 from millstream.config.listeners import Listener, inter_broker_listener, parse_listeners
 from millstream.config.load import load_config
 from millstream.config.option import (
@@ -19,7 +20,7 @@ from millstream.config.option import (
     format_value,
     parse_value,
 )
-from millstream.config.tables import BROKER_OPTIONS, TOPIC_OPTIONS
+from millstream.config.tables import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from millstream.config.topic_config import (
     TopicConfig,
     topic_config,
@@ -29,10 +30,12 @@ from millstream.config.topic_config import (
 
 __all__ = [
     "BROKER_OPTIONS",
+    "GROUP_OPTIONS",
     "TOPIC_OPTIONS",
     "BrokerConfig",
     "ConfigError",
     "Described",
+    "GroupConfig",
     "Kind",
     "Listener",
     "Option",
@@ -43,6 +46,7 @@ __all__ = [
     "Value",
     "broker_config_problem",
     "format_value",
+    "group_overrides_problem",
     "inter_broker_listener",
     "load_config",
     "parse_listeners",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from millstream.config import options_topic
+from millstream.config import options_group, options_topic
 from millstream.config.option import INT_MAX, LONG_MAX, Option, Value, format_value
 from millstream.config.tables import BROKER_SECTIONS
 
@@ -66,7 +66,16 @@ def _lines() -> Iterator[str]:
     yield "Options of a topic can always be changed. Where one is not set, the node's is used.\n"
     yield _TOPIC_TABLE_HEAD
     for option in options_topic.OPTIONS:
-        yield _row(option, ", ".join(f"`{name}`" for name in option.synonyms))
+        yield _row(option, _synonyms(option))
+    yield f"\n## {options_group.TITLE}\n"
+    yield "Set with IncrementalAlterConfigs on a group, which need not exist yet.\n"
+    yield _TOPIC_TABLE_HEAD
+    for option in options_group.OPTIONS:
+        yield _row(option, _synonyms(option))
+
+
+def _synonyms(option: Option) -> str:
+    return ", ".join(f"`{name}`" for name in option.synonyms)
 
 
 def _row(option: Option, last: str) -> str:

@@ -83,6 +83,7 @@ OPTIONS: Final = (
         INT,
         45000,
         "The lowest value a group may set for its session timeout.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -90,6 +91,7 @@ OPTIONS: Final = (
         INT,
         60000,
         "The highest value a group may set for its session timeout.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -105,6 +107,7 @@ OPTIONS: Final = (
         INT,
         5000,
         "The lowest value a group may set for its heartbeat interval.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -112,6 +115,7 @@ OPTIONS: Final = (
         INT,
         15000,
         "The highest value a group may set for its heartbeat interval.",
+        WORKS,
         minimum=1,
     ),
     Option(
@@ -127,6 +131,7 @@ OPTIONS: Final = (
         INT,
         0,
         "The lowest value a group may set for its assignment interval.",
+        WORKS,
         minimum=0,
     ),
     Option(
@@ -134,6 +139,7 @@ OPTIONS: Final = (
         INT,
         15000,
         "The highest value a group may set for its assignment interval.",
+        WORKS,
         minimum=0,
     ),
     Option(

@@ -6,6 +6,7 @@ from typing import Final
 
 from millstream.config import (
     options_cluster,
+    options_group,
     options_groups,
     options_log,
     options_network,
@@ -36,6 +37,9 @@ BROKER_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
 )
 TOPIC_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {option.name: option for option in options_topic.OPTIONS}
+)
+GROUP_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
+    {option.name: option for option in options_group.OPTIONS}
 )
 
 # Kafka hands every name that begins so to a plug-in; such names are in no table of its own.

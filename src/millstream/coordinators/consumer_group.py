@@ -128,7 +128,7 @@ def heartbeat(
     news = _news(group, request, member_id, env, decision)
     before = news.current.assigned
     after = advance(group, news, env, decision)
-    keep_alive(group, member_id, env.settings.consumer_session_timeout_ms, env, decision)
+    keep_alive(group, member_id, own_session_timeout_ms(group, env), env, decision)
     _limit_revocation(group, news, after, env, decision)
     decision.reply = HeartbeatReply(
         member_id,
@@ -239,7 +239,9 @@ def _interval_ms(
     After a change, soon: others may be joining too, and partitions change hands at the
     speed of the reports. Then ever more slowly, until it is what was configured.
     """
-    configured_ms = env.settings.consumer_heartbeat_interval_ms
+    configured_ms = _own_setting_ms(
+        group, "consumer.heartbeat.interval.ms", env, env.settings.consumer_heartbeat_interval_ms
+    )
     quiet_ms = 0 if has_changed else max(env.now_ms - group.target_timestamp_ms, 0)
     interval_ms = max(quiet_ms // 2, _SHORTEST_INTERVAL_MS)
     is_settled = current.state is MemberState.STABLE and group.state_name == "Stable"
@@ -335,15 +337,28 @@ def must_go(group: ConsumerGroup, key: DeadlineKey) -> bool:
     return True
 
 
-def session_timeout_ms(member: ConsumerMember, env: Env) -> int:
+def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, env: Env) -> int:
     if member.stored.classic is not None:
         return member.stored.classic.session_timeout_ms
-    return env.settings.consumer_session_timeout_ms
+    return own_session_timeout_ms(group, env)
+
+
+def own_session_timeout_ms(group: ConsumerGroup, env: Env) -> int:
+    """For members that speak the consumer protocol."""
+    return _own_setting_ms(
+        group, "consumer.session.timeout.ms", env, env.settings.consumer_session_timeout_ms
+    )
+
+
+def _own_setting_ms(group: ConsumerGroup, name: str, env: Env, default_ms: int) -> int:
+    """A group may have settings of its own; they were checked when they were made."""
+    overrides = env.image.group_overrides.get(group.group_id)
+    return default_ms if overrides is None else int(overrides.get(name, default_ms))
 
 
 def deadlines_after_replay(group: ConsumerGroup, env: Env, decision: Decision[Any]) -> None:
     for member_id, member in group.members.items():
-        keep_alive(group, member_id, session_timeout_ms(member, env), env, decision)
+        keep_alive(group, member_id, session_timeout_ms(group, member, env), env, decision)
         if member.current.state is MemberState.UNREVOKED_PARTITIONS:
             key = member_key(DeadlineKind.MEMBER_REVOKE, group.group_id, member_id)
             end_ms = env.uptime_ms + max(member.stored.rebalance_timeout_ms, 0)

@@ -356,7 +356,7 @@ def heartbeat(
     if generation != member.current.epoch:
         raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
     decision: Decision[KafkaCode] = Decision(reply=KafkaCode.NONE)
-    session_ms = consumer_group.session_timeout_ms(member, env)
+    session_ms = consumer_group.session_timeout_ms(group, member, env)
     consumer_group.keep_alive(group, member_id, session_ms, env, decision)
     if _should_rejoin(group, member_id, member):
         _expect_join(group, member_id, member, env, decision)

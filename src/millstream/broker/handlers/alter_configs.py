@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker import config_view
-from millstream.broker.handlers.describe_configs import broker_of
+from millstream.broker.handlers.describe_configs import broker_of, group_of
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
@@ -47,6 +47,10 @@ async def _replace(broker: "Broker", resource: Struct, *, validate_only: bool) -
     elif resource.resource_type == config_view.BROKER:
         broker_id = broker_of(broker, name)
         await broker.topics.replace_broker_configs(broker_id, settings, validate_only=validate_only)
+    elif resource.resource_type == config_view.GROUP:
+        await broker.controller.replace_group_configs(
+            group_of(name), settings, validate_only=validate_only
+        )
     else:
         raise KafkaError(
             KafkaCode.INVALID_REQUEST,

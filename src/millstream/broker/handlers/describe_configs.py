@@ -50,9 +50,20 @@ def _entries(broker: "Broker", resource: Struct) -> list[Struct]:
     if resource.resource_type == config_view.BROKER:
         broker_of(broker, resource.resource_name)
         return config_view.broker_entries(broker, names=names)
+    if resource.resource_type == config_view.GROUP:
+        if not resource.resource_name:
+            raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
+        return config_view.group_entries(broker, resource.resource_name, names=names)
     raise KafkaError(
         KafkaCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no options here"
     )
+
+
+def group_of(name: str) -> str:
+    """The group that a change names: unlike nodes, not all groups at once."""
+    if not name:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    return name
 
 
 def broker_of(broker: "Broker", name: str) -> int | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from millstream.broker import config_view
 from millstream.broker.handlers.alter_configs import answer_each
-from millstream.broker.handlers.describe_configs import broker_of
+from millstream.broker.handlers.describe_configs import broker_of, group_of
 from millstream.broker.request import Request
 from millstream.cluster.changes import ConfigChange, ConfigOperation
 from millstream.errors import KafkaCode, KafkaError
@@ -30,6 +30,10 @@ async def _alter(broker: "Broker", resource: Struct, *, validate_only: bool) -> 
     elif resource.resource_type == config_view.BROKER:
         broker_id = broker_of(broker, name)
         await broker.topics.alter_broker_configs(broker_id, changes, validate_only=validate_only)
+    elif resource.resource_type == config_view.GROUP:
+        await broker.controller.alter_group_configs(
+            group_of(name), changes, validate_only=validate_only
+        )
     else:
         raise KafkaError(
             KafkaCode.INVALID_REQUEST,
