@@ -156,6 +156,21 @@ def test_with_an_initial_delay_the_first_generation_gathers_members() -> None:
     assert world.joined(first).generation == world.joined(second).generation == 1
 
 
+def test_a_first_member_that_cannot_assign_yet_is_given_time() -> None:
+    world = World()
+    world.settings = replace(world.settings, initial_rebalance_delay_ms=20)
+    ticket = world.join(first_wait_ms=150)
+    world.pass_time(149)
+    assert ticket not in world.replies
+    world.pass_time(1)
+    assert world.joined(ticket).generation == 1
+
+
+def test_without_an_initial_delay_nobody_waits() -> None:
+    world = World()
+    assert world.joined(world.join(first_wait_ms=150)).generation == 1
+
+
 def test_the_initial_delay_is_not_extended_beyond_its_limit() -> None:
     world = World()
     world.settings = replace(

@@ -72,6 +72,8 @@ class ClassicGroup:
     # While a new group waits for more members: how long it may, and whether one came.
     initial_wait_left_ms: int | None = None
     has_member_come: bool = False
+    # How long the first member, which leads, needs before it can assign anything.
+    first_wait_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
 
     # -- members ----------------------------------------------------------------------

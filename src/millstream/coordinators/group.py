@@ -31,6 +31,9 @@ class JoinRequest:
     must_know_its_id: bool = True
     # From JoinGroup 9 on, a leader can be told that there is nothing to assign (KIP-814).
     can_skip_assignment: bool = False
+    # A client that does not know its topics sooner: as the leader of a new group's first
+    # generation it would have nothing to assign.
+    first_wait_ms: int = 0
 
 
 def check_join(request: JoinRequest, env: Env) -> None:
@@ -90,6 +93,8 @@ def _add(
         is_new=True,
         join_ticket=env.ticket,
     )
+    if not group.members:
+        group.first_wait_ms = request.first_wait_ms
     group.add(member, request.protocol_type)
     group.has_member_come = True
     key = rebalance.session_key(group.group_id, member_id)

@@ -116,6 +116,7 @@ def prepare_rebalance(group: ClassicGroup, env: Env, decision: Decision[Any]) ->
     group.state = ClassicState.PREPARING_REBALANCE
     group.has_member_come = False
     if is_first and delay_ms > 0:
+        delay_ms = max(delay_ms, group.first_wait_ms)
         wait_max_ms = min(group.rebalance_timeout_ms, env.settings.initial_rebalance_wait_max_ms)
         group.initial_wait_left_ms = max(wait_max_ms - delay_ms, 0)
         _set_phase_end(group, DeadlineKind.JOIN, env.uptime_ms + delay_ms, decision)

@@ -143,8 +143,8 @@ class KafkaPythonMember:
             topics = self._wish.take()
             if topics is not None:
                 self._consumer.subscribe(topics, listener=self._listener)
-            # A poll that ends while it joins may leave kafka-python 3.0 outside for ever; with
-            # Kafka, too.
+            # Long, because kafka-python 3.0 forgets a join that it began when the topic grew
+            # if the poll ends meanwhile: see docs/groups.md.
             self._consumer.poll(timeout_ms=1000)
         self._consumer.close()
 
