@@ -1,16 +1,42 @@
 """What an append is given, made ready for the log: split, checked, recompressed."""
 
+from collections.abc import Callable
+
 from millstream.errors import KafkaCode, KafkaError
-from millstream.records.batch import MAGIC, BatchView, split_batches
+from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
 from millstream.records.builder import recompress
 from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_produced
 from millstream.storage.values import LogConfig
 
 
-def ready_to_append(
+def batch_rules(config: LogConfig) -> BatchRules:
+    """What a topic's settings ask of a produced batch."""
+    return BatchRules(
+        message_bytes_max=config.max_message_bytes,
+        timestamp_type=config.timestamp_type,
+        timestamp_before_max_ms=config.timestamp_before_max_ms,
+        timestamp_after_max_ms=config.timestamp_after_max_ms,
+        is_key_required=config.is_compacted,
+    )
+
+
+def recompression_of(
+    data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
+) -> Callable[[], memoryview] | None:
+    """What brings produced records, which it copies, under the topic's codec; None when they
+    are so already. For a thread: it may take long."""
+    codec = config.compression_type
+    if codec is None or len(data) < HEADER_BYTES:
+        return None
+    if BatchView(data).attributes & CODEC_MASK == codec:
+        return None
+    copy = memoryview(bytearray(data))
+    return lambda: _ready_to_append(copy, rules, config, now_ms)
+
+
+def _ready_to_append(
     data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
 ) -> memoryview:
-    """A produced batch, checked and under the topic's codec. For a thread: it may take long."""
     batch = BatchView(data)
     check_produced(batch, rules, now_ms)
     return recompressed(batch, config).bytes

@@ -8,7 +8,6 @@ durability runs `begin_sync`, `syncing.sync` and `end_sync`.
 Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,20 +15,25 @@ from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import TimestampType, TopicId, TopicPartition
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
 from millstream.records.control import EndTransactionMarker, build_end_marker
-from millstream.records.validation import BatchRules, check_produced
+from millstream.records.validation import check_produced
 from millstream.storage import layout, lookup, retention
 from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.checkpoints import format_epochs, format_partition_metadata
 from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile, write_file
-from millstream.storage.incoming import ready_to_append, recompressed, replicated_batches
+from millstream.storage.incoming import (
+    batch_rules,
+    recompressed,
+    recompression_of,
+    replicated_batches,
+)
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
-from millstream.storage.segment_files import DeletedFiles, create_segment, mark_deleted
+from millstream.storage.segment_run import SegmentRun
 from millstream.storage.snapshots import Snapshots
-from millstream.storage.syncing import SyncTicket, Unsynced
+from millstream.storage.syncing import SyncTicket, Unsynced, UnsyncedState
 from millstream.storage.values import (
     Appended,
     CorruptLog,
@@ -78,20 +82,15 @@ class Log:
         self._snapshots = snapshots
         # An empty log has no producers; of others they are read when first needed.
         self._producers: ProducerStates | None = ProducerStates() if next_offset == 0 else None
-        self._active = segments[-1]
         self._unsynced = Unsynced(cache.file_system, device)
-        self._deleted = DeletedFiles()
+        self._run = SegmentRun(
+            directory, segments, cache=cache, snapshots=snapshots, unsynced=self._unsynced
+        )
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self._rules = BatchRules(
-            message_bytes_max=config.max_message_bytes,
-            timestamp_type=config.timestamp_type,
-            timestamp_before_max_ms=config.timestamp_before_max_ms,
-            timestamp_after_max_ms=config.timestamp_after_max_ms,
-            is_key_required=config.is_compacted,
-        )
+        self._rules = batch_rules(config)
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -105,6 +104,11 @@ class Log:
         states = self._snapshots.load(self.segments, self.next_offset, quiet_from=quiet_from)
         self._producers = states
         return states
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have been silent for `producer_expiration_ms`."""
+        if self._producers is not None:
+            self._producers.expire(now_ms, self.config.producer_expiration_ms)
 
     @property
     def last_stable_offset(self) -> int:
@@ -142,13 +146,7 @@ class Log:
         The append would do it as well, but it takes milliseconds, and this may run in a
         thread. Raises KafkaError for a batch that would be refused.
         """
-        codec = self.config.compression_type
-        if codec is None or len(data) < HEADER_BYTES:
-            return None
-        if BatchView(data).attributes & CODEC_MASK == codec:
-            return None
-        copy, rules, config = memoryview(bytearray(data)), self._rules, self.config
-        return lambda: ready_to_append(copy, rules, config, now_ms)
+        return recompression_of(data, self._rules, self.config, now_ms)
 
     def append_as_coordinator(
         self, data: memoryview, *, leader_epoch: int, now_ms: int
@@ -254,42 +252,19 @@ class Log:
 
     def _answer_again(self, known: ProducedBatch) -> Appended:
         is_append_time = self.config.timestamp_type is _LOG_APPEND_TIME
-        return Appended(
-            known.base_offset,
-            known.last_offset + 1,
-            known.timestamp_ms if is_append_time else -1,
-            self.log_start_offset,
-            True,
-        )
+        append_time_ms = known.timestamp_ms if is_append_time else -1
+        next_offset = known.last_offset + 1
+        return Appended(known.base_offset, next_offset, append_time_ms, self.log_start_offset, True)
 
     def _note_produced(self, batch: BatchView) -> None:
         aborted = self.producers.update(batch)
         if aborted is not None:
-            self._note_aborted(aborted)
-
-    def _note_aborted(self, aborted: AbortedTransaction) -> None:
-        """The entry goes to the disk with the marker: nothing shows later that it is missing."""
-        index = self._active.aborted
-        index.append(aborted)
-        try:
-            index.entries.flush()
-        except OSError:
-            # A full disk: the entry stays in memory, and is written with the next one.
-            return
-        self._unsynced.paths[index.entries.file.path] = None
-        self._unsynced.directories[self.directory] = None
+            self._run.note_aborted(aborted)
 
     def save_epochs(self) -> None:
         """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
-        path = f"{self.directory}/{layout.EPOCHS_FILE}"
-        data = format_epochs(self.epochs.entries)
-        try:
-            write_file(self.cache.file_system, path, data, is_synced=False)
-        except OSError as error:
-            raise storage_failure(error, self.directory) from error
+        self._write_small(layout.EPOCHS_FILE, format_epochs(self.epochs.entries))
         self.epochs.is_changed = False
-        self._unsynced.paths[path] = None
-        self._unsynced.directories[self.directory] = None
 
     # Segments
 
@@ -297,55 +272,31 @@ class Log:
         self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
     ) -> Segment:
         """The active segment, or a new one when this append does not belong into it."""
+        active = self._run.active
         if has_room(
-            self._active,
+            active,
             self.config,
             size_bytes=size_bytes,
             timestamp_ms=timestamp_ms,
             last_offset=next_offset - 1,
             now_ms=now_ms,
         ):
-            return self._active
+            return active
         return self._roll_at(max(first_offset, self.next_offset), now_ms)
 
     def roll(self, now_ms: int = 0) -> None:
         """Start a new segment; the one before stays as it is from now on."""
-        if self._active.size_bytes:
+        if self._run.active.size_bytes:
             self._roll_at(self.next_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
-        old = self._active
         try:
             producers = self.producers
             producers.next_offset = self.next_offset
-            self._snapshots.take(producers, keep=self._segment_bases())
-            new = create_segment(
-                self.cache, self.directory, base_offset, self.config, now_ms=now_ms
-            )
+            self._snapshots.take(producers, keep=self._run.base_offsets())
+            return self._run.begin(base_offset, self.config, now_ms)
         except OSError as error:
             raise storage_failure(error, self.directory) from error
-        if old.size_bytes == 0 and old.base_offset != base_offset:
-            # An empty one that does not fit the next offsets would shadow the new one.
-            self._remove_segments([old], now_ms)
-        else:
-            self._finish_segment(old)
-        self.segments.append(new)
-        self._active = new
-        self._unsynced.files[new.file] = None
-        self._unsynced.directories[self.directory] = None
-        return new
-
-    def _segment_bases(self) -> set[int]:
-        return {segment.base_offset for segment in self.segments}
-
-    @staticmethod
-    def _finish_segment(segment: Segment) -> None:
-        segment.forget_recent()
-        try:
-            segment.finish()
-        except OSError:
-            # The index entries stay in memory, and the next start builds what is missing.
-            return
 
     # Reading
 
@@ -367,7 +318,7 @@ class Log:
         try:
             return lookup.find_range(
                 self.segments,
-                self._segment_number(offset),
+                self._run.number_of(offset),
                 offset,
                 max_bytes=max_bytes,
                 upto_offset=upto_offset,
@@ -377,18 +328,11 @@ class Log:
         except OSError as error:
             raise storage_failure(error, self.directory) from error
 
-    def _segment_number(self, offset: int) -> int:
-        last = len(self.segments) - 1
-        if offset >= self._active.base_offset:
-            return last
-        number = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        return max(number, 0)
-
     def aborted_in(
         self, offset: int, found: FileRange, *, upto_offset: int
     ) -> list[AbortedTransaction]:
         """The aborted transactions in a range that was read from `offset` on."""
-        number = self._segment_number(offset)
+        number = self._run.number_of(offset)
         return aborted_in_range(self.segments, number, offset, found, upto_offset=upto_offset)
 
     def read_bytes(self, file_range: FileRange) -> bytes:
@@ -417,30 +361,12 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        number = self._segment_number(offset)
-        self._unsynced.truncations += 1
-        self._remove_segments(self.segments[number + 1 :], 0)
-        segment = self._active = self.segments[number]
-        found = segment.find(offset)
-        if found is not None:
-            position, _ = found
-            base_offset = next(segment.headers(position))[1].base_offset
-            offset = min(offset, base_offset)
-            segment.truncate(position, offset)
-        self._unsynced.files[segment.file] = None
-        self._end_at(offset)
+        self._end_at(self._run.cut_at(offset, self.config))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets `offset`."""
-        self._unsynced.truncations += 1
-        self._remove_segments(list(self.segments), 0)
-        new = create_segment(self.cache, self.directory, offset, self.config, now_ms=0)
-        self.segments.append(new)
-        self._active = new
-        self._unsynced.files[new.file] = None
-        self._unsynced.directories[self.directory] = None
+        self._run.start_again_at(offset, self.config)
         self.log_start_offset = offset
-        self._snapshots.remove_all()
         self._end_at(offset)
 
     def _end_at(self, next_offset: int) -> None:
@@ -448,7 +374,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, next_offset)
         self.high_watermark = min(self.high_watermark, next_offset)
         self.synced_offset = min(self.synced_offset, next_offset)
-        self.size_bytes = sum(segment.size_bytes for segment in self.segments)
+        self.size_bytes = self._run.size_bytes
         self.epochs.truncate_end(next_offset)
         self._snapshots.remove_after(next_offset)
         self._producers = None
@@ -487,42 +413,23 @@ class Log:
                 if expired == 0:
                     raise
         removed = self.segments[:expired]
-        self._remove_segments(removed, now_ms)
+        self._run.remove(removed, self.config, now_ms)
+        self.size_bytes = self._run.size_bytes
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_start(self.log_start_offset)
         return removed
 
-    def _remove_segments(self, removed: list[Segment], now_ms: int) -> None:
-        for segment in removed:
-            self.segments.remove(segment)
-            self.size_bytes -= segment.size_bytes
-            self._unsynced.files.pop(segment.file, None)
-            self._snapshots.remove_at(segment.base_offset)
-            try:
-                marked = mark_deleted(segment)
-            except OSError as error:
-                raise storage_failure(error, self.directory) from error
-            self._deleted.add(marked, due_ms=now_ms + self.config.file_delete_delay_ms)
-
     def replace_segments(self, old: list[Segment], new: Segment, now_ms: int) -> None:
         """Put a compacted segment in the place of those that it was made from."""
-        at = self.segments.index(old[0])
-        self._remove_segments(old, now_ms)
-        self.segments.insert(at, new)
-        self.size_bytes += new.size_bytes
-        self._unsynced.directories[self.directory] = None
+        self._run.replace(old, new, self.config, now_ms)
+        self.size_bytes = self._run.size_bytes
 
     def schedule_removal(self, file: LogFile) -> None:
-        self._deleted.add([file], due_ms=0)
-
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have been silent for `producer_expiration_ms`."""
-        if self._producers is not None:
-            self._producers.expire(now_ms, self.config.producer_expiration_ms)
+        self._run.schedule_removal(file)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Delete the files that were renamed long enough ago."""
-        self._deleted.sweep(now_ms)
+        self._run.sweep(now_ms)
 
     # Durability
 
@@ -542,31 +449,33 @@ class Log:
     def mark_dirty_from(self, synced_offset: int) -> None:
         """After a crash: what lies above may be in the page cache only."""
         self.synced_offset = min(synced_offset, self.next_offset)
-        for segment in self.segments[self._segment_number(synced_offset) :]:
-            segment.file.is_dirty = True
-            self._unsynced.files[segment.file] = None
-            if segment.aborted.entries.count:
-                self._unsynced.paths[segment.aborted.entries.file.path] = None
-        self._unsynced.directories[self.directory] = None
+        self._run.mark_dirty_from(synced_offset)
 
     def give_topic_id(self, topic_id: TopicId) -> None:
         """Write down whose log this is, where the directory does not say."""
-        path = f"{self.directory}/{layout.PARTITION_METADATA_FILE}"
-        data = format_partition_metadata(topic_id)
+        self._write_small(layout.PARTITION_METADATA_FILE, format_partition_metadata(topic_id))
+        self.topic_id = topic_id
+
+    def _write_small(self, name: str, data: bytes) -> None:
+        """Replace a small file of the partition; the next sync takes it along."""
+        path = f"{self.directory}/{name}"
         try:
             write_file(self.cache.file_system, path, data, is_synced=False)
         except OSError as error:
             raise storage_failure(error, self.directory) from error
-        self.topic_id = topic_id
         self._unsynced.paths[path] = None
         self._unsynced.directories[self.directory] = None
 
     def mark_created(self, parent: str) -> None:
         """The directory is new: it and its name in `parent` have to be synced."""
-        self._unsynced.files[self._active.file] = None
+        self._unsynced.files[self._run.active.file] = None
         self._unsynced.paths[f"{self.directory}/{layout.PARTITION_METADATA_FILE}"] = None
         self._unsynced.directories[self.directory] = None
         self._unsynced.directories[parent] = None
+
+    def unsynced_state(self) -> UnsyncedState | None:
+        """What a sync of the whole file system, begun now, would bring to the disk."""
+        return self._unsynced.state() if self._unsynced else None
 
     def forget_dirty(self) -> None:
         """Everything was synced by other means: the whole file system was."""
@@ -576,16 +485,14 @@ class Log:
     def finish(self) -> None:
         """Write what is only in memory, so that the next start can trust the files."""
         try:
-            self._active.finish()
+            self._run.active.finish()
             if self._producers is not None and self.next_offset:
                 self._producers.next_offset = self.next_offset
-                self._snapshots.take(self._producers, keep=self._segment_bases())
+                self._snapshots.take(self._producers, keep=self._run.base_offsets())
         except OSError as error:
             raise storage_failure(error, self.directory) from error
 
     def close(self) -> None:
         """Give back the descriptors. Nothing is written or synced: see `finish`."""
         self._unsynced.abandon()
-        for segment in self.segments:
-            segment.close()
-        self._deleted.close()
+        self._run.close()

@@ -16,6 +16,9 @@ from millstream.storage.files import FileSystem, LogFile
 FILES_ONE_BY_ONE_MAX: Final = 4
 
 
+UnsyncedState = tuple[int, tuple[tuple[LogFile, int], ...], tuple[str, ...], tuple[str, ...]]
+
+
 @dataclass(slots=True)
 class PinnedFile:
     file: LogFile
@@ -70,6 +73,11 @@ class Unsynced:
 
     def __bool__(self) -> bool:
         return bool(self.files or self.paths or self.directories)
+
+    def state(self) -> UnsyncedState:
+        """Equal to an earlier one if nothing was written since."""
+        changes = tuple((file, file.changes) for file in self.files)
+        return self.truncations, changes, tuple(self.paths), tuple(self.directories)
 
     def take_ticket(self, next_offset: int) -> SyncTicket:
         ticket = SyncTicket(self._file_system, self._device, next_offset, self.truncations)

@@ -1,0 +1,157 @@
+"""The segments of one log, in order: the last one grows, the others stay or go.
+
+What happens to whole segments happens here: a new one begins, old ones lose their names and
+later their files, a cut takes the newest away. The offsets that a log answers with are the
+log's own affair.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from millstream.storage.aborted_index import AbortedTransaction
+from millstream.storage.files import DescriptorCache, LogFile
+from millstream.storage.segment import Segment
+from millstream.storage.segment_files import DeletedFiles, create_segment, mark_deleted
+from millstream.storage.snapshots import Snapshots
+from millstream.storage.syncing import Unsynced
+from millstream.storage.values import LogConfig, storage_failure
+
+
+class SegmentRun:
+    __slots__ = ("_cache", "_deleted", "_directory", "_snapshots", "_unsynced", "active", "all")
+
+    def __init__(
+        self,
+        directory: str,
+        segments: list[Segment],
+        *,
+        cache: DescriptorCache,
+        snapshots: Snapshots,
+        unsynced: Unsynced,
+    ) -> None:
+        self.all = segments
+        self.active = segments[-1]
+        self._directory = directory
+        self._cache = cache
+        self._snapshots = snapshots
+        self._unsynced = unsynced
+        self._deleted = DeletedFiles()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.all)
+
+    def number_of(self, offset: int) -> int:
+        """Which segment holds `offset`: the last that begins at or before it, or the first."""
+        if offset >= self.active.base_offset:
+            return len(self.all) - 1
+        number = bisect_right(self.all, offset, key=lambda segment: segment.base_offset) - 1
+        return max(number, 0)
+
+    def base_offsets(self) -> set[int]:
+        return {segment.base_offset for segment in self.all}
+
+    # Growing
+
+    def begin(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """A new, empty segment behind all others. Raises OSError."""
+        new = create_segment(self._cache, self._directory, base_offset, config, now_ms=now_ms)
+        old = self.active
+        if old.size_bytes == 0 and old.base_offset != base_offset:
+            # An empty one that does not fit the next offsets would shadow the new one.
+            self.remove([old], config, now_ms)
+        else:
+            _finish(old)
+        self._add(new)
+        return new
+
+    def _add(self, new: Segment) -> None:
+        self.all.append(new)
+        self.active = new
+        self._unsynced.files[new.file] = None
+        self._unsynced.directories[self._directory] = None
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """The entry goes to the disk with the marker: nothing shows later that it is missing."""
+        index = self.active.aborted
+        index.append(aborted)
+        try:
+            index.entries.flush()
+        except OSError:
+            # A full disk: the entry stays in memory, and is written with the next one.
+            return
+        self._unsynced.paths[index.entries.file.path] = None
+        self._unsynced.directories[self._directory] = None
+
+    # Removing
+
+    def remove(self, removed: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
+        """Take the names away now; the files follow after `file.delete.delay.ms`."""
+        for segment in removed:
+            self.all.remove(segment)
+            self._unsynced.files.pop(segment.file, None)
+            self._snapshots.remove_at(segment.base_offset)
+            try:
+                marked = mark_deleted(segment)
+            except OSError as error:
+                raise storage_failure(error, self._directory) from error
+            self._deleted.add(marked, due_ms=now_ms + config.file_delete_delay_ms)
+
+    def replace(self, old: Sequence[Segment], new: Segment, config: LogConfig, now_ms: int) -> None:
+        at = self.all.index(old[0])
+        self.remove(old, config, now_ms)
+        self.all.insert(at, new)
+        self._unsynced.directories[self._directory] = None
+
+    def cut_at(self, offset: int, config: LogConfig) -> int:
+        """Drop what lies from `offset` on, with the batch that it is in; where the log ends."""
+        number = self.number_of(offset)
+        self._unsynced.truncations += 1
+        self.remove(self.all[number + 1 :], config, 0)
+        segment = self.active = self.all[number]
+        found = segment.find(offset)
+        if found is not None:
+            position, _ = found
+            base_offset = next(segment.headers(position))[1].base_offset
+            offset = min(offset, base_offset)
+            segment.truncate(position, offset)
+        self._unsynced.files[segment.file] = None
+        return offset
+
+    def start_again_at(self, offset: int, config: LogConfig) -> None:
+        """Drop everything; one empty segment is left."""
+        self._unsynced.truncations += 1
+        self.remove(list(self.all), config, 0)
+        self._add(create_segment(self._cache, self._directory, offset, config, now_ms=0))
+        self._snapshots.remove_all()
+
+    def schedule_removal(self, file: LogFile) -> None:
+        self._deleted.add([file], due_ms=0)
+
+    def sweep(self, now_ms: int) -> None:
+        """Delete the files that were renamed long enough ago."""
+        self._deleted.sweep(now_ms)
+
+    # Durability
+
+    def mark_dirty_from(self, offset: int) -> None:
+        for segment in self.all[self.number_of(offset) :]:
+            segment.file.is_dirty = True
+            self._unsynced.files[segment.file] = None
+            if segment.aborted.entries.count:
+                self._unsynced.paths[segment.aborted.entries.file.path] = None
+        self._unsynced.directories[self._directory] = None
+
+    def close(self) -> None:
+        for segment in self.all:
+            segment.close()
+        self._deleted.close()
+
+
+def _finish(segment: Segment) -> None:
+    segment.forget_recent()
+    try:
+        segment.finish()
+    except OSError:
+        # The index entries stay in memory, and the next start builds what is missing.
+        return
