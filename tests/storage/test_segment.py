@@ -142,7 +142,7 @@ def test_a_rebuilt_index_is_byte_for_byte_what_appending_wrote(
         append(log, batch(count, timestamp_ms=stamp))
     segment = log.segments[0]
     for position, header in segment.headers():
-        builder.add(header, position)
+        builder.add(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
     assert segment.index.entries.bytes() == bytes(builder.index)
     assert segment.times.entries.bytes() == bytes(builder.times)
     assert segment.bytes_since_entry == builder.bytes_since_entry
