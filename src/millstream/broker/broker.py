@@ -74,6 +74,7 @@ class Broker:
         self._coordination: EmbeddedStore | None = None
         self._listeners: dict[str, Listener] = {}
         self._housekeeping: asyncio.Task[None] | None = None
+        self._confirming: asyncio.Task[None] | None = None
         self._holds_directory = False
         self._server = Server(self._dispatch, _limits(config))
         self.store: LogStore
@@ -175,6 +176,25 @@ class Broker:
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
         self.cleaner.start()
+        self._confirming = asyncio.get_running_loop().create_task(self._confirm_recovery())
+
+    async def _confirm_recovery(self) -> None:
+        """After a crash: what only the page cache is sure to have goes to the disk, while
+        clients are served. Those who asked for acks=all wait for it."""
+        confirmation = self.store.confirmation()
+        if confirmation is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            is_synced = await loop.run_in_executor(None, confirmation.sync)
+            self.store.end_confirmation(confirmation, is_synced=is_synced)
+            await self.checkpoint()
+            if self.disk_failure is None:
+                await loop.run_in_executor(None, self.store.name_boot)
+        except NoSpace as error:
+            log.warning("a crash from here on will count as a power cut: %s", error)
+        except (OSError, LogDirFailed) as error:
+            self.fail_disk(f"sync failed: {error}")
 
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.image.topics.get(topic)
@@ -205,6 +225,8 @@ class Broker:
         await self.coordinators.stop()
         await self._server.stop()
         await self.durability.stop()
+        if self._confirming is not None:
+            await self._confirming
         try:
             self.store.close(clean=self.disk_failure is None)
         except (LogDirFailed, NoSpace) as error:

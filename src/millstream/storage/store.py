@@ -20,6 +20,7 @@ from millstream.storage.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from millstream.storage.confirming import Confirmation
 from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
 from millstream.storage.log import Log
 from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
@@ -80,7 +81,7 @@ class LogStore:
         report: Callable[[str], None],
         descriptor_limit: int = DESCRIPTOR_LIMIT,
     ) -> "LogStore":
-        """Claim a directory and load what is in it."""
+        """Claim a directory and load what is in it; after a crash all of it is synced, too."""
         store = cls.claim(
             directory,
             file_system=file_system,
@@ -92,9 +93,13 @@ class LogStore:
         )
         try:
             store.load(configs)
+            store.confirm_recovery()
         except StartError:
             store.close(clean=False)
             raise
+        except (OSError, LogDirFailed, NoSpace) as error:
+            store.close(clean=False)
+            raise StartError(f"cannot load data directory {directory}: {error}") from error
         return store
 
     @classmethod
@@ -142,12 +147,18 @@ class LogStore:
         return store
 
     def load(self, configs: Callable[[str], LogConfig]) -> None:
-        """Open every log, recovering what the last run left. Raises StartError."""
+        """Open every log, recovering what the last run left. Raises StartError.
+
+        After a crash `confirmation` is to follow.
+        """
         try:
             found = self._file_system.list(self.directory)
             self._begin_run({info.name for info in found})
             self._load([info.name for info in found if info.is_directory], configs)
-            self._end_recovery()
+            if not self.was_stopped_cleanly and not self.logs:
+                self.write_checkpoints()
+            if self._is_on_disk:
+                self.name_boot()
         except (OSError, LogDirFailed, NoSpace) as error:
             raise StartError(f"cannot load data directory {self.directory}: {error}") from error
 
@@ -221,15 +232,37 @@ class LogStore:
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         return read_offsets(self._file_system, self._path(name)) or {}
 
-    def _end_recovery(self) -> None:
-        """Make what was recovered durable, and only then call this boot our own.
+    def confirm_recovery(self) -> None:
+        """All steps of a `Confirmation`, one after the other."""
+        confirmation = self.confirmation()
+        if confirmation is not None:
+            self.end_confirmation(confirmation, is_synced=confirmation.sync())
+            self.write_checkpoints()
+            self.name_boot()
+
+    @property
+    def _is_on_disk(self) -> bool:
+        return self.was_stopped_cleanly or not self.logs
+
+    def confirmation(self) -> Confirmation | None:
+        """What recovery found and only the page cache is sure to have; None if there is none."""
+        if self._is_on_disk:
+            return None
+        return Confirmation(self._file_system, self._lock, self.logs.values())
+
+    def end_confirmation(self, confirmation: Confirmation, *, is_synced: bool) -> None:
+        """The logs learn what is on the disk. Raises LogDirFailed."""
+        if is_synced:
+            confirmation.settle()
+        else:
+            self._sync_everything()
+
+    def name_boot(self) -> None:
+        """Call this boot our own: after this, what is read is what this boot has written.
 
         A crash before that leaves the old boot's name, so that the next start still knows
         of the power cut.
         """
-        if not self.was_stopped_cleanly:
-            self._sync_everything()
-            self.write_checkpoints()
         identity = self._file_system.identity(self.directory)
         path = self._path(layout.BOOT_FILE)
         data = (identity or "unknown").encode()

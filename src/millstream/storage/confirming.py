@@ -1,0 +1,33 @@
+"""After a crash: bringing what recovery has read to the disk, beside everything else.
+
+Recovery reads through the page cache, so what it finds is not on the disk yet. Nobody has to
+wait for that: each log knows what it has not synced. But until it is done, and the
+checkpoints say so, the next start has to check the same bytes again.
+
+`sync` runs in a thread. It syncs the whole file system, so it needs no file to be open: ten
+thousand partitions have more of them than a process may have descriptors.
+"""
+
+from collections.abc import Iterable
+
+from millstream.storage.files import FileSystem
+from millstream.storage.log import Log
+
+
+class Confirmation:
+    def __init__(self, file_system: FileSystem, descriptor: int, logs: Iterable[Log]) -> None:
+        """`descriptor` is of any file on the file system of all the logs."""
+        self._file_system = file_system
+        self._descriptor = descriptor
+        found = ((log, log.unsynced_state()) for log in logs)
+        self._unsynced = [(log, state) for log, state in found if state is not None]
+
+    def sync(self) -> bool:
+        """Whether everything is on the disk; False if this system cannot. Raises OSError."""
+        return self._file_system.sync_everything(self._descriptor)
+
+    def settle(self) -> None:
+        """Where nothing was written meanwhile, nothing is left to sync."""
+        for log, state in self._unsynced:
+            if log.unsynced_state() == state:
+                log.forget_dirty()

@@ -1,0 +1,87 @@
+"""After a crash: logs are usable at once, and what was recovered is synced beside that."""
+
+import uuid
+from pathlib import Path
+
+from millstream.model import TopicPartition
+from millstream.storage.log import LogConfig
+from millstream.storage.store import LogStore
+from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.memory_files import MemoryFileSystem
+
+FIRST = TopicPartition("orders", 0)
+SECOND = TopicPartition("orders", 1)
+TOPIC_ID = uuid.UUID(int=77)
+
+
+def loaded_store(disk: MemoryFileSystem) -> LogStore:
+    """As a node opens it: nothing is synced yet."""
+    store = LogStore.claim(
+        Path("/data"),
+        file_system=disk,
+        cluster_id="cluster",
+        broker_id=1,
+        clock_now_ms=lambda: NOW_MS,
+        report=lambda text: None,
+    )
+    store.load(lambda topic: LogConfig())
+    return store
+
+
+def crashed_disk() -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    store = loaded_store(disk)
+    for where in (FIRST, SECOND):
+        append(store.create(where, TOPIC_ID, LogConfig()), batch(3))
+    disk.kill()
+    return disk
+
+
+def test_after_a_clean_stop_there_is_nothing_to_confirm() -> None:
+    disk = MemoryFileSystem()
+    loaded_store(disk).close(clean=True)
+    assert loaded_store(disk).confirmation() is None
+
+
+def test_recovered_records_are_readable_and_not_yet_called_synced() -> None:
+    store = loaded_store(crashed_disk())
+    log = store.logs[FIRST]
+    assert (log.next_offset, log.high_watermark, log.synced_offset) == (3, 3, 0)
+    assert log.begin_sync() is not None
+
+
+def test_a_confirmation_settles_what_was_not_written_to_meanwhile() -> None:
+    store = loaded_store(crashed_disk())
+    confirmation = store.confirmation()
+    assert confirmation is not None
+    append(store.logs[FIRST], batch(2))
+    is_synced = confirmation.sync()
+    assert is_synced
+    store.end_confirmation(confirmation, is_synced=is_synced)
+    # The sync may have begun before the append: what it carried is not known.
+    assert store.logs[FIRST].synced_offset == 0
+    assert store.logs[FIRST].begin_sync() is not None
+    assert store.logs[SECOND].synced_offset == 3
+    assert store.logs[SECOND].begin_sync() is None
+
+
+def test_a_log_that_lost_its_end_meanwhile_is_not_called_synced() -> None:
+    store = loaded_store(crashed_disk())
+    confirmation = store.confirmation()
+    assert confirmation is not None
+    store.logs[FIRST].truncate_to(0)
+    store.end_confirmation(confirmation, is_synced=confirmation.sync())
+    assert store.logs[FIRST].begin_sync() is not None
+
+
+def test_until_the_boot_is_named_a_power_cut_is_not_forgotten() -> None:
+    disk = crashed_disk()
+    disk.cut_power(keep=True)
+    store = loaded_store(disk)
+    assert store.power_was_cut
+    disk.kill()
+    again = loaded_store(disk)
+    assert again.power_was_cut
+    again.confirm_recovery()
+    disk.kill()
+    assert not loaded_store(disk).power_was_cut
