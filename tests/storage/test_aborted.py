@@ -121,7 +121,7 @@ def test_a_crash_loses_neither_open_nor_aborted_transactions(config: LogConfig) 
     assert dict(again.producers) == dict(log.producers)
 
 
-@pytest.mark.parametrize("damage", ["removed", "cut"])
+@pytest.mark.parametrize("damage", ["removed", "cut", "overwritten"])
 def test_an_index_that_is_lost_after_a_clean_stop_is_made_again(damage: str) -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=SMALL_SEGMENTS)
@@ -135,13 +135,31 @@ def test_an_index_that_is_lost_after_a_clean_stop_is_made_again(damage: str) -> 
     assert len(paths) > 1
     if damage == "removed":
         files.remove(paths[1])
-    else:
+    elif damage == "cut":
         files.data(paths[1]).pop()
+    else:
+        files.data(paths[1])[:34] = b"\xee" * 34
     reports: list[str] = []
     log = open_store(files, config=SMALL_SEGMENTS, reports=reports).logs[FIRST]
     assert (aborted(log, 0, max_bytes=1), aborted(log, 15)) == told
     assert any("txnindex" in report for report in reports)
     assert log.begin_sync() is not None
+
+
+def test_damage_below_the_recovery_point_is_found_after_a_crash() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SMALL_SEGMENTS)
+    log = store.create(FIRST, TOPIC_ID, SMALL_SEGMENTS)
+    for producer_id in range(1, 10):
+        write(log, producer_id, count=2)
+        end(log, producer_id, ControlType.ABORT)
+    told = aborted(log, 0, max_bytes=1)
+    store.close(clean=True)
+    open_store(files, config=SMALL_SEGMENTS).close(clean=False)
+    first = min(path for path in files.paths() if path.endswith(".txnindex"))
+    files.data(first)[:2] = b"\x11\x11"
+    log = open_store(files, config=SMALL_SEGMENTS).logs[FIRST]
+    assert aborted(log, 0, max_bytes=1) == told
 
 
 def test_a_marker_is_written_though_no_record_would_be() -> None:

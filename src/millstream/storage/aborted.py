@@ -50,6 +50,13 @@ def _end_offset(segments: Sequence[Segment], index: int, found: FileRange, upto_
     return upto_offset if known is None else min(known, upto_offset)
 
 
+def lacks_aborted(segments: Sequence[Segment], expected: int) -> bool:
+    """Whether an index is damaged, or all of them have fewer entries than they had."""
+    if not all(segment.aborted.is_sound() for segment in segments):
+        return True
+    return expected > 0 and count_aborted(segments) < expected
+
+
 def count_aborted(segments: Sequence[Segment]) -> int:
     return sum(segment.aborted.entries.count for segment in segments)
 

@@ -44,6 +44,20 @@ class AbortedIndex:
         for number in range(self.entries.count):
             yield self._get(number)
 
+    def is_sound(self) -> bool:
+        """Whether the file can be what was written: whole entries, one after the other."""
+        if self.entries.file.size_bytes % ENTRY_BYTES:
+            return False
+        last_offset = -1
+        try:
+            for aborted in self:
+                if not max(aborted.first_offset, last_offset) < aborted.last_offset:
+                    return False
+                last_offset = aborted.last_offset
+        except ValueError:
+            return False
+        return True
+
     def _get(self, number: int) -> AbortedTransaction:
         version, *fields = ENTRY.unpack(self.entries.entry(number))
         if version != _VERSION:

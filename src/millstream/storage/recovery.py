@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
-from millstream.storage.aborted import count_aborted, rebuild_aborted
+from millstream.storage.aborted import lacks_aborted, rebuild_aborted
 from millstream.storage.checkpoints import parse_epochs, parse_partition_metadata
 from millstream.storage.files import DescriptorCache, FileInfo, LogFile, read_file
 from millstream.storage.log import Log
@@ -93,9 +93,8 @@ def recover_log(
         else:
             for segment in segments[first:]:
                 segment.aborted.replace([])
-    expected = circumstances.aborted_count
-    lacks_aborted = expected > 0 and count_aborted(segments) < expected
-    if lacks_aborted:
+    is_rebuilt = lacks_aborted(segments, circumstances.aborted_count)
+    if is_rebuilt:
         report(f"{directory} lacks .txnindex files, or parts of them; making them anew")
         rebuild_aborted(segments, 0, snapshots)
     log = Log(
@@ -115,7 +114,7 @@ def recover_log(
         log.mark_dirty_from(circumstances.recovery_point)
         # Now, and not at the first append: it may have to read the segment again.
         log.load_producers(quiet_from=end.quiet_from)
-    if lacks_aborted:
+    if is_rebuilt:
         log.mark_dirty_from(segments[0].base_offset)
     if log.epochs.entries != (saved_epochs or []):
         log.save_epochs()
