@@ -12,10 +12,9 @@ from millstream.broker.connection import (
     IN_FLIGHT_MAX,
     TURN_SECONDS_MAX,
     Connection,
-    Pending,
-    Pieces,
 )
 from millstream.broker.memory import RequestMemory
+from millstream.broker.replies import Pending, Pieces
 from millstream.errors import ProtocolError
 
 
@@ -32,6 +31,8 @@ class Host:
         self.memory = RequestMemory(request_bytes_max)
         self.seen: list[bytes] = []
         self.has_one_client = True
+        self.lends_buffers = True
+        self.lent: list[memoryview] = []
         self.answers: dict[bytes, asyncio.Future[Pieces]] = {}
         self.waits: dict[bytes, asyncio.Future[None]] = {}
         self.forgotten: list[Connection] = []
@@ -40,7 +41,7 @@ class Host:
     def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
         body = bytes(data)
         self.seen.append(body)
-        if isinstance(data.obj, bytearray) and data.obj is self.buffer.obj:
+        if any(data.obj is buffer.obj for buffer in (self.buffer, *self.lent)):
             # Whoever keeps a view of the shared buffer reads rubbish from now on.
             data[:] = b"\xdd" * len(data)
         if body.startswith(b"refuse"):
@@ -59,6 +60,19 @@ class Host:
 
     def is_alone(self, connection: Connection) -> bool:
         return self.has_one_client
+
+    def lend_buffer(self) -> memoryview | None:
+        if not self.lends_buffers:
+            return None
+        lent, self.buffer = self.buffer, memoryview(bytearray(len(self.buffer)))
+        self.lent.append(lent)
+        return lent
+
+    def return_buffer(self, buffer: memoryview) -> None:
+        self.lent.remove(buffer)
+
+    def flush_soon(self, connection: Connection) -> None:
+        asyncio.get_running_loop().call_soon(connection.flush)
 
     def forget(self, connection: Connection) -> None:
         self.forgotten.append(connection)
@@ -135,6 +149,49 @@ def test_frames_come_out_whole_whatever_the_chunks(chunk: int, has_one_client: b
         await feeding
         assert answer == stream
         assert host.seen == bodies
+
+    run(test)
+
+
+@pytest.mark.parametrize("lends_buffers", [True, False])
+@pytest.mark.parametrize("chunk", [5, 1000, 66_000, 300_000, 1_000_000])
+def test_large_frames_are_received_where_they_begin(chunk: int, lends_buffers: bool) -> None:
+    async def test() -> None:
+        host = Host(buffer_bytes=1 << 18)
+        host.lends_buffers = lends_buffers
+        client = Client(host)
+        sizes = (8, 70_000, 200_000, 8, 8, 262_000, 262_140, 262_141, 500_000, 66_000, 8)
+        bodies = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
+        stream = b"".join(frame(body) for body in bodies)
+
+        async def feed() -> None:
+            # Small pieces at the start only, where frames begin.
+            starts = [*range(0, 500, chunk), *range(500, len(stream), max(chunk, 1000))]
+            for start, end in zip(starts, [*starts[1:], len(stream)], strict=True):
+                await client.send(stream[start:end])
+                await asyncio.sleep(0)
+
+        feeding = asyncio.create_task(feed())
+        assert await client.receive(len(stream)) == stream
+        await feeding
+        assert host.seen == bodies
+        assert host.lent == []
+        assert host.memory.reserved_bytes == 0
+
+    run(test)
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_large_frame_returns_the_buffer() -> None:
+    async def test() -> None:
+        host = Host(buffer_bytes=1 << 18)
+        client = Client(host)
+        await client.send(frame(b"x" * 200_000)[:100_000])
+        await client.settle()
+        assert len(host.lent) == 1
+        client.sock.close()
+        await client.settle()
+        assert host.forgotten == [client.connection]
+        assert host.lent == []
 
     run(test)
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.cleaner import Cleaner
-from millstream.broker.connection import Connection, Pending, Pieces
+from millstream.broker.connection import Connection
 from millstream.broker.coordinators import GroupCoordinators
 from millstream.broker.dispatch import dispatch
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.housekeeping import keep_house
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.replies import Pending, Pieces
 from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
 from millstream.broker.transactions import TransactionCoordinator

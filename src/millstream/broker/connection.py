@@ -3,7 +3,8 @@
 All connections receive into one shared buffer and keep only a partial frame of their own:
 a megabyte each would be gigabytes for thousands of clients. A frame that lies whole in
 the shared buffer is dispatched from there, so whoever handles it must finish with it
-before returning, or copy it; `dispatch` sees to that.
+before returning, or copy it; `dispatch` sees to that. The rest of a large frame goes where
+its beginning lies: the connection keeps that buffer, and the others get another one.
 
 A reply that must wait for something (a sync, new records, a deadline) keeps its place in
 the queue; later requests go on meanwhile, unless the request said that its effect is still
@@ -15,19 +16,23 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from millstream.broker import pagecache
-from millstream.broker.memory import FREE_BYTES_MAX, RequestMemory
+from millstream.broker.memory import FREE_BYTES_MAX
 from millstream.broker.output import OutputQueue, Sent, release_all
+from millstream.broker.replies import Pending, Pieces, Shortcut, Slot
 from millstream.errors import ProtocolError
 from millstream.wire.headers import SIZE_BYTES
 
+if TYPE_CHECKING:
+    from millstream.broker.host import Host
+
 log = logging.getLogger(__name__)
 
-SHARED_BUFFER_BYTES: Final = 1 << 20
+# A frame with a batch of the default max.message.bytes fits.
+SHARED_BUFFER_BYTES: Final = (1 << 20) + (1 << 16)
 # Requests of one client whose replies have not left. Kafka's clients keep at most a
 # handful; a replaying one may keep more, and is told by TCP to wait.
 IN_FLIGHT_MAX: Final = 512
@@ -42,56 +47,6 @@ _GOES_ON_WHEN_WRITABLE: Final = (Sent.SOCKET_FULL, Sent.TURN_OVER)
 _PARTIAL_BYTES_MIN: Final = 1 << 17
 
 _SIZE = struct.Struct(">i")
-
-Pieces = list[object]
-
-
-class Pending:
-    """A reply that is not there yet. `gate` holds back the connection's next frame.
-
-    A coroutine becomes a task; a future does without, which is much cheaper.
-    """
-
-    __slots__ = ("answer", "gate")
-
-    def __init__(
-        self,
-        answer: "Coroutine[Any, Any, Pieces] | asyncio.Future[Pieces]",
-        *,
-        gate: bool = False,
-    ) -> None:
-        self.answer = answer
-        self.gate = gate
-
-
-# The answer to a frame that was expected, None to one that was not.
-Shortcut = Callable[["Connection", memoryview], Pieces | Pending | None]
-
-
-class _Slot:
-    """A reply's place in the queue."""
-
-    __slots__ = ("pieces",)
-
-    def __init__(self, pieces: Pieces | None) -> None:
-        self.pieces = pieces
-
-
-class Host(Protocol):
-    """What a connection needs from the server it belongs to."""
-
-    buffer: memoryview
-    frame_bytes_max: int
-    memory: RequestMemory
-
-    def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
-    def forget(self, connection: "Connection") -> None: ...
-    def is_alone(self, connection: "Connection") -> bool:
-        """Has no other connection received anything just now?"""
-        ...
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
-    def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]": ...
 
 
 class Connection:
@@ -125,7 +80,7 @@ class Connection:
     )
 
     def __init__(
-        self, host: Host, sock: socket.socket, *, listener: str, peer: str, now: float
+        self, host: "Host", sock: socket.socket, *, listener: str, peer: str, now: float
     ) -> None:
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -139,9 +94,10 @@ class Connection:
         self.last_produced: object = None
         # A frame that has begun: its bytes so far, grown as they arrive. Queues are made
         # when first needed: thousands of connections are idle.
-        self._partial: bytearray | None = None
+        # A large one stays in the buffer it came into, which is lent to us.
+        self._partial: bytearray | memoryview | None = None
         self._partial_bytes = 0
-        self._replies: deque[_Slot] | None = None
+        self._replies: deque[Slot] | None = None
         self._output: OutputQueue | None = None
         self._gates = 0
         self._reserved_bytes = 0
@@ -188,9 +144,9 @@ class Connection:
         # Alone, another turn of the loop would cost a fifth of a small request. Among many,
         # sending last is cheaper: the first send wakes a client, which then wants a core.
         if self._host.is_alone(self):
-            self._flush()
+            self.flush()
         else:
-            self._loop.call_soon(self._flush)
+            self._host.flush_soon(self)
 
     def _receive(self) -> None:
         self.received_at = self._loop.time()
@@ -202,17 +158,16 @@ class Connection:
         if count == 0:
             self.close()
             return
-        consumed = self._dispatch_frames(buffer[:count])
+        consumed = self._dispatch_frames(buffer, count)
         if consumed < count and not self.is_closed:
             self._begin_partial(buffer[consumed:count])
 
-    def _dispatch_frames(self, data: memoryview) -> int:
-        """Dispatch the whole frames in `data`; how many bytes they were."""
+    def _dispatch_frames(self, data: memoryview, end: int) -> int:
+        """Dispatch the whole frames in `data[:end]`; how many bytes they were."""
         position = 0
-        end = len(data)
         turn_ends_at = 0.0
         while end - position >= SIZE_BYTES:
-            if self._is_held_back() or self.is_closed:
+            if self.is_closed or self._is_held_back():
                 break
             frame_end = position + SIZE_BYTES + self._frame_size(data, position)
             if frame_end > end:
@@ -235,19 +190,31 @@ class Connection:
         self._is_resting = False
         self._resume()
 
-    def _frame_size(self, data: "memoryview | bytearray", position: int) -> int:
-        (size,) = _SIZE.unpack_from(data, position)
+    def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
+        size: int = _SIZE.unpack_from(data, position)[0]
         if not 8 <= size <= self._host.frame_bytes_max:
             raise ProtocolError(
                 f"frame of {size} bytes (allowed: 8 to {self._host.frame_bytes_max})"
             )
-        return int(size)
+        return size
 
     def _begin_partial(self, rest: memoryview) -> None:
-        self._partial = bytearray(rest)
+        self._partial = self._borrow(rest) or bytearray(rest)
         self._partial_bytes = len(rest)
         self.stalled_since = self.received_at
         self._read_if_allowed()
+
+    def _borrow(self, rest: memoryview) -> memoryview | None:
+        """The shared buffer with `rest` at its start, if a large frame begins there."""
+        if len(rest) < SIZE_BYTES:
+            return None
+        wanted = SIZE_BYTES + self._frame_size(rest, 0)
+        if not max(FREE_BYTES_MAX, len(rest)) < wanted <= len(self._host.buffer):
+            return None
+        lent = self._host.lend_buffer()
+        if lent is not None:
+            lent[: len(rest)] = rest
+        return lent
 
     def _receive_partial(self) -> None:
         """Go on with a frame that did not come whole, straight into its own memory."""
@@ -258,10 +225,12 @@ class Connection:
         if wanted > FREE_BYTES_MAX and not self._reserved_bytes and not self._reserve(wanted):
             return
         if have < wanted:
-            # Memory grows with what has arrived, not with what the frame claims.
-            room = min(wanted, max(4 * have, _PARTIAL_BYTES_MIN))
-            if len(partial) < room:
-                partial.extend(bytes(room - len(partial)))
+            room = wanted
+            if isinstance(partial, bytearray):
+                # Memory grows with what has arrived, not with what the frame claims.
+                room = min(wanted, max(4 * have, _PARTIAL_BYTES_MIN))
+                if len(partial) < room:
+                    partial.extend(bytes(room - len(partial)))
             with memoryview(partial) as view:
                 count = self.sock.recv_into(view[have:room])
             if count == 0:
@@ -293,33 +262,40 @@ class Connection:
         """Dispatch what is whole in our own buffer, keep the rest."""
         partial = self._partial
         assert partial is not None
-        with memoryview(partial) as view, view[: self._partial_bytes] as data:
-            consumed = self._dispatch_frames(data)
+        with memoryview(partial) as view:
+            consumed = self._dispatch_frames(view, self._partial_bytes)
         if self.is_closed:
             return
         if consumed:
             self._release_memory()
         if consumed == self._partial_bytes:
-            self._partial = None
-            self._partial_bytes = 0
+            self._drop_partial()
             self.stalled_since = None
         elif consumed:
-            # A copy, not a cut: someone may still look at the dispatched part.
+            # What is lent holds one frame only. A copy, not a cut: someone may still look at
+            # the dispatched part.
+            assert isinstance(partial, bytearray)
             self._partial = partial[consumed : self._partial_bytes]
             self._partial_bytes -= consumed
             self.stalled_since = self.received_at
         self._read_if_allowed()
 
+    def _drop_partial(self) -> None:
+        if isinstance(self._partial, memoryview):
+            self._host.return_buffer(self._partial)
+        self._partial = None
+        self._partial_bytes = 0
+
     # -- flow control ---------------------------------------------------------------
 
     def _is_held_back(self) -> bool:
-        return (
-            self._gates > 0
-            or self._is_resting
-            or self._waits_for_memory
-            or (self._replies is not None and len(self._replies) >= IN_FLIGHT_MAX)
-            or (self._output is not None and self._output.size_bytes >= OUTPUT_BYTES_MAX)
-        )
+        # Asked for every frame, and nearly always it is none of these.
+        if self._gates or self._is_resting or self._waits_for_memory:
+            return True
+        if self._replies and len(self._replies) >= IN_FLIGHT_MAX:
+            return True
+        output = self._output
+        return output is not None and output.size_bytes >= OUTPUT_BYTES_MAX
 
     def _read_if_allowed(self) -> None:
         held_back = self._is_held_back()
@@ -353,7 +329,7 @@ class Connection:
     def _dispatch(self, frame: memoryview) -> None:
         reply = self._host.dispatch(self, frame)
         if isinstance(reply, Pending):
-            slot = _Slot(None)
+            slot = Slot(None)
             self._enqueue(slot)
             self._gates += reply.gate
             if isinstance(reply.answer, asyncio.Future):
@@ -361,16 +337,16 @@ class Connection:
             else:
                 self._host.spawn(self._await_reply(slot, reply))
         elif self._replies:
-            self._enqueue(_Slot(reply))
+            self._enqueue(Slot(reply))
         elif reply:
             self._push(reply)
 
-    def _enqueue(self, slot: _Slot) -> None:
+    def _enqueue(self, slot: Slot) -> None:
         if self._replies is None:
             self._replies = deque()
         self._replies.append(slot)
 
-    async def _await_reply(self, slot: _Slot, pending: Pending) -> None:
+    async def _await_reply(self, slot: Slot, pending: Pending) -> None:
         try:
             pieces = await pending.answer
         except ProtocolError as error:
@@ -381,7 +357,7 @@ class Connection:
         else:
             self._settle(slot, pending, pieces)
 
-    def _take_reply(self, slot: _Slot, pending: Pending, done: "asyncio.Future[Pieces]") -> None:
+    def _take_reply(self, slot: Slot, pending: Pending, done: "asyncio.Future[Pieces]") -> None:
         error = done.exception()
         if error is None:
             self._settle(slot, pending, done.result())
@@ -389,7 +365,7 @@ class Connection:
             log.error("closing %s: request failed", self.peer, exc_info=error)
             self.close()
 
-    def _settle(self, slot: _Slot, pending: Pending, pieces: Pieces) -> None:
+    def _settle(self, slot: Slot, pending: Pending, pieces: Pieces) -> None:
         """The reply is there: send it, and those that waited behind it."""
         if self.is_closed:
             release_all(pieces)
@@ -420,9 +396,10 @@ class Connection:
             if not self._is_receiving:
                 # At the end of this turn: replies that became ready together gather.
                 self.sent_at = self._loop.time()
-                self._loop.call_soon(self._flush)
+                self._host.flush_soon(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what waits, as far as the socket takes it."""
         if self.is_closed or self._warming:
             return
         output = self._output
@@ -438,15 +415,16 @@ class Connection:
         elif sent is Sent.COLD:
             self._warming = True
             self._host.spawn(self._warm())
-        self._watch_writable(sent in _GOES_ON_WHEN_WRITABLE)
-        self._resume()
+        wants_writer = sent in _GOES_ON_WHEN_WRITABLE
+        if wants_writer != self._has_writer:
+            self._watch_writable(wants_writer)
+        if not self.is_reading:
+            self._resume()
 
     def _watch_writable(self, wanted: bool) -> None:
-        if wanted == self._has_writer:
-            return
         self._has_writer = wanted
         if wanted:
-            self._loop.add_writer(self.sock.fileno(), self._flush)
+            self._loop.add_writer(self.sock.fileno(), self.flush)
         else:
             self._loop.remove_writer(self.sock.fileno())
 
@@ -463,7 +441,7 @@ class Connection:
         self._warming = False
         if not self.is_closed:
             output.window_is_warm()
-            self._flush()
+            self.flush()
 
     @property
     def partial_bytes(self) -> int:
@@ -492,7 +470,7 @@ class Connection:
         for slot in self._replies or ():
             release_all(slot.pieces or ())
         self._replies = None
-        self._partial = None
+        self._drop_partial()
         self.shortcut = self.last_produced = None
         self._release_memory()
         self._host.forget(self)

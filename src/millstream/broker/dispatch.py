@@ -10,7 +10,8 @@ import importlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.connection import Connection, Pending, Pieces
+from millstream.broker.connection import Connection
+from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis import APIS, ApiKey

@@ -21,6 +21,9 @@ GATHER_MAX: Final = 64
 SENDFILE_BYTES_MAX: Final = 4 << 20
 
 
+Bytes = bytes | bytearray | memoryview
+
+
 class Sent(Enum):
     EVERYTHING = auto()
     SOCKET_FULL = auto()
@@ -73,7 +76,7 @@ class OutputQueue:
     __slots__ = ("_chunks", "size_bytes")
 
     def __init__(self) -> None:
-        self._chunks: deque[memoryview | SendRange] = deque()
+        self._chunks: deque[Bytes | SendRange] = deque()
         self.size_bytes = 0
 
     def __bool__(self) -> bool:
@@ -86,7 +89,7 @@ class OutputQueue:
             self.size_bytes += piece.left
         else:
             assert isinstance(piece, (bytes, bytearray, memoryview))
-            self._chunks.append(memoryview(piece))
+            self._chunks.append(piece)
             self.size_bytes += len(piece)
 
     def clear(self) -> None:
@@ -149,9 +152,14 @@ class OutputQueue:
         return sent
 
     def _send_bytes(self, sock: socket.socket) -> None:
-        buffers: list[memoryview] = []
+        chunks = self._chunks
+        if len(chunks) == 1:
+            # A reply alone, as in most turns.
+            self._sent(sock.send(chunks[0]))  # type: ignore[arg-type]
+            return
+        buffers: list[Bytes] = []
         flags = 0
-        for chunk in self._chunks:
+        for chunk in chunks:
             if isinstance(chunk, SendRange):
                 # The range follows at once: let the kernel put both in one packet.
                 flags = socket.MSG_MORE
@@ -163,12 +171,18 @@ class OutputQueue:
             sent = sock.send(buffers[0], flags)
         else:
             sent = sock.sendmsg(buffers, (), flags)
-        self.size_bytes -= sent
-        while sent:
-            head = self._chunks[0]
-            assert isinstance(head, memoryview)
-            if sent < len(head):
-                self._chunks[0] = head[sent:]
+        self._sent(sent)
+
+    def _sent(self, count: int) -> None:
+        """So many bytes left; what is left of a chunk goes first next time."""
+        chunks = self._chunks
+        self.size_bytes -= count
+        while count:
+            head = chunks[0]
+            assert not isinstance(head, SendRange)
+            size = len(head)
+            if count < size:
+                chunks[0] = memoryview(head)[count:]
                 return
-            sent -= len(head)
-            self._chunks.popleft()
+            count -= size
+            chunks.popleft()

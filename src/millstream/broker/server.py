@@ -14,13 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection, Pending, Pieces
+from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection
 from millstream.broker.memory import RequestMemory
+from millstream.broker.replies import Pending, Pieces
 from millstream.errors import StartError
 
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
+# Large frames that are received at once without memory of their own.
+LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
 # How long a client may take over one frame, or over reading what we sent.
 FRAME_SECONDS_MAX: Final = 30.0
@@ -60,13 +63,17 @@ Dispatch = Callable[[Connection, memoryview], Pieces | Pending]
 
 class Server:
     def __init__(self, dispatch: Dispatch, limits: Limits) -> None:
-        self._dispatch = dispatch
+        self.dispatch = dispatch
         self.limits = limits
         self.frame_bytes_max = limits.frame_bytes_max
         self.buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self._spare_buffers: list[memoryview] = []
+        self._lent_buffers = 0
         self.memory = RequestMemory(limits.request_bytes_max)
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []
+        # Connections with replies to send before the loop waits again.
+        self._to_flush: list[Connection] = []
         self._last_received: Connection | None = None
         self._last_received_at = 0.0
         self._per_ip: Counter[str] = Counter()
@@ -171,14 +178,42 @@ class Server:
 
     # -- what connections ask of us -------------------------------------------------
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
-        return self._dispatch(connection, frame)
-
     def is_alone(self, connection: Connection) -> bool:
         now = connection.received_at
         is_alone = connection is self._last_received or now - self._last_received_at > ALONE_SECONDS
         self._last_received, self._last_received_at = connection, now
         return is_alone
+
+    def lend_buffer(self) -> memoryview | None:
+        if self._lent_buffers == LENT_BUFFERS_MAX:
+            return None
+        self._lent_buffers += 1
+        lent = self.buffer
+        # The last one that came back is the one that the processor's cache still holds.
+        if self._spare_buffers:
+            self.buffer = self._spare_buffers.pop()
+        else:
+            self.buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        return lent
+
+    def return_buffer(self, buffer: memoryview) -> None:
+        self._lent_buffers -= 1
+        self._spare_buffers.append(buffer)
+
+    def flush_soon(self, connection: Connection) -> None:
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush_all)
+        self._to_flush.append(connection)
+
+    def _flush_all(self) -> None:
+        to_flush, self._to_flush = self._to_flush, []
+        for connection in to_flush:
+            try:
+                connection.flush()
+            except Exception:
+                # As with a request: a bug must not keep the other clients waiting.
+                log.exception("closing %s: reply failed", connection.peer)
+                connection.close()
 
     def forget(self, connection: Connection) -> None:
         if connection is self._last_received:

@@ -8,7 +8,6 @@ small the limits, or a consumer with a large record in front of it would never g
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.connection import Pending, Pieces
 from millstream.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,6 +17,7 @@ from millstream.broker.fetch_sessions import (
     wanted,
 )
 from millstream.broker.output import SendRange
+from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID

@@ -7,7 +7,7 @@ thousands of times a second. An answer that waits for the disk is a future, not 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.connection import Pending, Pieces
+from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.offsets import CommitReply, CommitRequest

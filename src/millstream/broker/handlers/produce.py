@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.connection import Connection, Pending, Pieces
+from millstream.broker.connection import Connection
+from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.broker.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
