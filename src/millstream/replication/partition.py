@@ -24,6 +24,9 @@ _UNREADABLE: Final = (CorruptLog, LogDirFailed, OSError)
 
 
 class Partition:
+    # Other nodes have replicas, and the high watermark is not simply the end.
+    is_replicated = False
+
     __slots__ = (
         "_fetch_waits",
         "_on_disk_failure",

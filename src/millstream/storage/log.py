@@ -328,6 +328,23 @@ class Log:
         except OSError as error:
             raise storage_failure(error, self.directory) from error
 
+    def read_for_replica(self, offset: int, *, max_bytes: int) -> FileRange | None:
+        """Every batch from `offset` on, committed or not; the first one whole."""
+        if offset < self.log_start_offset or offset > self.next_offset:
+            raise KafkaError(
+                KafkaCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
+            )
+        if offset == self.next_offset:
+            return None
+        number = self._run.number_of(offset)
+        try:
+            return lookup.find_all_batches(
+                self.segments, number, offset, max_bytes=max_bytes, next_offset=self.next_offset
+            )
+        except OSError as error:
+            raise storage_failure(error, self.directory) from error
+
     def aborted_in(
         self, offset: int, found: FileRange, *, upto_offset: int
     ) -> list[AbortedTransaction]:

@@ -51,6 +51,29 @@ def find_range(
             return first
 
 
+def find_all_batches(
+    segments: Sequence[Segment], number: int, offset: int, *, max_bytes: int, next_offset: int
+) -> FileRange | None:
+    """The bytes that a replica at `offset` should get next: every batch, up to the end.
+
+    Those without records too: a replica's log has the same batches, and producers' state
+    is made from them. The first is always whole.
+    """
+    found = _locate(
+        segments,
+        number,
+        offset,
+        max_bytes=max_bytes,
+        upto_offset=next_offset,
+        next_offset=next_offset,
+        at_least_one=True,
+    )
+    if found is None:
+        return None
+    number, position, _, length = found
+    return FileRange(segments[number].file, position, length)
+
+
 def _offset_behind_empty(segment: Segment, position: int) -> int:
     """Where the run of empty batches at `position` ends."""
     behind = segment.base_offset
