@@ -17,7 +17,7 @@ import socket
 import struct
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker import pagecache
 from millstream.broker.memory import FREE_BYTES_MAX
@@ -357,13 +357,14 @@ class Connection:
         else:
             self._settle(slot, pending, pieces)
 
-    def _take_reply(self, slot: Slot, pending: Pending, done: "asyncio.Future[Pieces]") -> None:
-        error = done.exception()
-        if error is None:
-            self._settle(slot, pending, done.result())
-        else:
-            log.error("closing %s: request failed", self.peer, exc_info=error)
+    def _take_reply(self, slot: Slot, pending: Pending, done: "asyncio.Future[Any]") -> None:
+        try:
+            pieces = done.result() if pending.finish is None else pending.finish(done)
+        except Exception:
+            log.exception("closing %s: request failed", self.peer)
             self.close()
+        else:
+            self._settle(slot, pending, pieces)
 
     def _settle(self, slot: Slot, pending: Pending, pieces: Pieces) -> None:
         """The reply is there: send it, and those that waited behind it."""

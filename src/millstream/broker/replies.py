@@ -13,18 +13,21 @@ Pieces = list[object]
 class Pending:
     """A reply that is not there yet. `gate` holds back the connection's next frame.
 
-    A coroutine becomes a task; a future does without, which is much cheaper.
+    A coroutine becomes a task; a future does without, which is much cheaper. Cheapest is to
+    wait for something itself, with `finish` to make the reply when it is done.
     """
 
-    __slots__ = ("answer", "gate")
+    __slots__ = ("answer", "finish", "gate")
 
     def __init__(
         self,
-        answer: "Coroutine[Any, Any, Pieces] | asyncio.Future[Pieces]",
+        answer: "Coroutine[Any, Any, Pieces] | asyncio.Future[Any]",
         *,
+        finish: "Callable[[asyncio.Future[Any]], Pieces] | None" = None,
         gate: bool = False,
     ) -> None:
         self.answer = answer
+        self.finish = finish
         self.gate = gate
 
 

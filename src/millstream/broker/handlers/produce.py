@@ -22,9 +22,10 @@ from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID
 from millstream.records.batch import TRANSACTIONAL_MASK
 from millstream.records.validation import RecordErrors
 from millstream.replication.partition import Partition
+from millstream.storage.log import Appended
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
-from millstream.wire.headers import finish_frame, response_header
+from millstream.wire.headers import RequestHeader, finish_frame, response_header
 from millstream.wire.produce import (
     ACKS_ALL,
     ProduceRequest,
@@ -131,16 +132,47 @@ def _append_again(
                 appended.log_start_offset,
             )
         ]
-    request = Request(repeated.header_of(frame), connection)
-    result = ProduceResult(
-        repeated.index,
-        KafkaCode.NONE,
-        appended.base_offset,
-        appended.append_time_ms,
-        appended.log_start_offset,
+    answer = _AgainWhenDurable(repeated, repeated.header_of(frame), appended, connection)
+    answer.timer = asyncio.get_running_loop().call_later(
+        max(repeated.timeout_ms, 0) / 1000, wait.cancel
     )
-    results = [(repeated.topic, [result])]
-    return Pending(_answer_when_durable(request, repeated.timeout_ms, results, [(result, wait)]))
+    return Pending(wait, finish=answer.finish)
+
+
+class _AgainWhenDurable:
+    """The answer to a repeated request, when its records are safe or its time is over."""
+
+    __slots__ = ("_appended", "_connection", "_header", "_repeated", "timer")
+
+    timer: asyncio.TimerHandle
+
+    def __init__(
+        self,
+        repeated: RepeatedProduce,
+        header: RequestHeader,
+        appended: Appended,
+        connection: Connection,
+    ) -> None:
+        self._repeated = repeated
+        self._header = header
+        self._appended = appended
+        self._connection = connection
+
+    def finish(self, wait: "asyncio.Future[None]") -> Pieces:
+        self.timer.cancel()
+        appended = self._appended
+        if not wait.cancelled() and wait.exception() is None:
+            return [
+                self._repeated.answer(
+                    self._header.correlation_id,
+                    appended.base_offset,
+                    appended.append_time_ms,
+                    appended.log_start_offset,
+                )
+            ]
+        result = ProduceResult(self._repeated.index)
+        request = Request(self._header, self._connection)
+        return _answer_durable(request, [(self._repeated.topic, [result])], [(result, wait)])
 
 
 def _check_transaction(
@@ -340,7 +372,7 @@ def _answer_when_durable(
 
 def _answer_durable(request: Request, results: Results, waits: Waits) -> Pieces:
     for result, future in waits:
-        if not future.done():
+        if future.cancelled() or not future.done():
             # It is in the log and may yet become durable; the producer must ask again.
             future.cancel()
             _failed(result, KafkaError(KafkaCode.REQUEST_TIMED_OUT))
