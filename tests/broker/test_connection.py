@@ -74,6 +74,8 @@ class Host:
     def flush_soon(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
 
+    flush_with_others = flush_soon
+
     def forget(self, connection: Connection) -> None:
         self.forgotten.append(connection)
 

@@ -202,3 +202,27 @@ def test_a_codec_that_the_topic_is_given_is_used(
         rack_id="",
     )
     assert len(asked.responses[0].partitions[0].records) < 1000
+
+
+def test_many_clients_at_once_all_get_their_answers(broker: Broker, topic: str) -> None:
+    clients = [RawClient(broker.bootstrap) for _ in range(50)]
+    try:
+        for _ in range(REPEATED + 1):
+            for one in clients:
+                one.send(
+                    ApiKey.PRODUCE,
+                    11,
+                    transactional_id=None,
+                    acks=1,
+                    timeout_ms=5000,
+                    topic_data=[
+                        Struct(name=topic, partition_data=[Struct(index=0, records=batch(b"v"))])
+                    ],
+                )
+            answers = [one.receive(ApiKey.PRODUCE, 11) for one in clients]
+            results = [answer.responses[0].partition_responses[0] for answer in answers]
+            assert {result.error_code for result in results} == {0}
+            assert len({result.base_offset for result in results}) == len(clients)
+    finally:
+        for one in clients:
+            one.sock.close()

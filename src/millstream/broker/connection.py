@@ -146,7 +146,7 @@ class Connection:
         if self._host.is_alone(self):
             self.flush()
         else:
-            self._host.flush_soon(self)
+            self._host.flush_with_others(self)
 
     def _receive(self) -> None:
         self.received_at = self._loop.time()

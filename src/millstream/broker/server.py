@@ -22,6 +22,9 @@ from millstream.errors import StartError
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
+# So many replies wait for each other: fewer, and every send wakes a client that wants a core;
+# more, and clients have nothing to do while hundreds are served.
+FLUSHED_TOGETHER: Final = 16
 # Large frames that are received at once without memory of their own.
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
@@ -204,6 +207,11 @@ class Server:
         if not self._to_flush:
             asyncio.get_running_loop().call_soon(self._flush_all)
         self._to_flush.append(connection)
+
+    def flush_with_others(self, connection: Connection) -> None:
+        self.flush_soon(connection)
+        if len(self._to_flush) >= FLUSHED_TOGETHER:
+            self._flush_all()
 
     def _flush_all(self) -> None:
         to_flush, self._to_flush = self._to_flush, []
