@@ -48,7 +48,7 @@ def smallest_mean_us(call: Callable[[], Any]) -> float:
 
 
 def _connection() -> Any:
-    return SimpleNamespace(client_id=None, listener="PLAINTEXT", shortcut=None, last_produced=None)
+    return SimpleNamespace(client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None)
 
 
 def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], Any]]]:
@@ -78,7 +78,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
         dispatch(node, connection, frame)
 
     def decoded() -> None:
-        connection.shortcut = connection.last_produced = None
+        connection.shortcut = connection.last_request = None
         whole()
 
     _INT64.pack_into(data, 0, 0)

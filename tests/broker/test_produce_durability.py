@@ -42,7 +42,7 @@ class Producer:
         self.disk = HeldDurability()
         node.durability = self.disk  # type: ignore[assignment]
         self._connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_produced=None
+            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
         )
 
     @property

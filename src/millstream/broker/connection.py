@@ -69,7 +69,7 @@ class Connection:
         "client_software",
         "is_closed",
         "is_reading",
-        "last_produced",
+        "last_request",
         "listener",
         "peer",
         "received_at",
@@ -89,9 +89,10 @@ class Connection:
         self.peer = peer
         self.client_id: str | None = None
         self.client_software: str | None = None
-        # A handler that expects more of the same leaves here how to answer it quickly.
+        # A handler that expects more of the same leaves here how to answer it quickly, and
+        # what the last request was about, to see that it comes again.
         self.shortcut: Shortcut | None = None
-        self.last_produced: object = None
+        self.last_request: object = None
         # A frame that has begun: its bytes so far, grown as they arrive. Queues are made
         # when first needed: thousands of connections are idle.
         # A large one stays in the buffer it came into, which is lent to us.
@@ -472,6 +473,6 @@ class Connection:
             release_all(slot.pieces or ())
         self._replies = None
         self._drop_partial()
-        self.shortcut = self.last_produced = None
+        self.shortcut = self.last_request = None
         self._release_memory()
         self._host.forget(self)

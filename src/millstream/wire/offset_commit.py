@@ -7,7 +7,7 @@ it flexible, 10 names topics by id. Strings are copied out, so the frame may be 
 import struct
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.errors import KafkaCode
@@ -21,6 +21,7 @@ RETENTION_UNTIL: Final = 4
 
 _INDEX_AND_OFFSET = struct.Struct(">iq")
 _INDEX_OFFSET_EPOCH = struct.Struct(">iqi")
+_INDEX_BYTES: Final = 4
 _RESULT = struct.Struct(">ih")
 _FLEXIBLE_RESULT = struct.Struct(">ihb")
 
@@ -51,6 +52,8 @@ class OffsetCommitRequest:
     instance_id: str | None
     retention_ms: int
     topics: list[OffsetCommitTopic]
+    # Where each partition's offset stands in the frame; flexible versions only.
+    offsets_at: list[int] = field(default_factory=list)
 
 
 def read_offset_commit_request(cursor: Cursor, version: int) -> OffsetCommitRequest:
@@ -81,6 +84,7 @@ def _read_flexible(cursor: Cursor, version: int) -> OffsetCommitRequest:
     member_id = cursor.compact_string()
     instance_id = cursor.compact_nullable_string()
     topics = []
+    offsets_at = []
     for _ in range(cursor.compact_array_count()):
         name, topic_id = "", NO_TOPIC_ID
         if version >= TOPIC_IDS_FROM:
@@ -89,6 +93,7 @@ def _read_flexible(cursor: Cursor, version: int) -> OffsetCommitRequest:
             name = cursor.compact_string()
         partitions = []
         for _ in range(cursor.compact_array_count()):
+            offsets_at.append(cursor.position + _INDEX_BYTES)
             index, offset, leader_epoch = cursor.unpack(_INDEX_OFFSET_EPOCH)
             metadata = cursor.compact_nullable_string() or ""
             cursor.skip_tags()
@@ -96,7 +101,7 @@ def _read_flexible(cursor: Cursor, version: int) -> OffsetCommitRequest:
         cursor.skip_tags()
         topics.append(OffsetCommitTopic(name, topic_id, partitions))
     cursor.skip_tags()
-    return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, topics)
+    return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, topics, offsets_at)
 
 
 def write_offset_commit_response(

@@ -1,17 +1,21 @@
 """OffsetCommit (8), versions 2-10: topics by id from version 10 on.
 
 Sees the frame itself, with a codec of its own: this is the group request that comes
-thousands of times a second. An answer that waits for the disk is a future, not a task.
+thousands of times a second. An answer that waits for the disk is a future, not a task, and
+a client that commits the same partitions again gets a shortcut (`wire.repeated_commit`).
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.connection import Connection
 from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, response_header
 from millstream.wire.offset_commit import (
@@ -21,16 +25,59 @@ from millstream.wire.offset_commit import (
     read_offset_commit_request,
     write_offset_commit_response,
 )
+from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 KNOWS_MEMBER_EPOCHS_FROM: Final = 9
+# Looked up once: a member of an enum costs as much as a function call.
+OFFSET_COMMIT: Final = int(ApiKey.OFFSET_COMMIT)
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
-    version = request.header.version
-    body = read_offset_commit_request(cursor, version)
+    body = read_offset_commit_request(cursor, request.header.version)
+    _learn(broker, request, body, cursor.data)
+    codes = _commit(broker, body, request.header.version)
+    if isinstance(codes, asyncio.Future):
+        return Pending(codes, finish=partial(_answer_later, request, body))
+    return _answer(request, body, codes)
+
+
+def _learn(
+    broker: "Broker", request: Request, body: OffsetCommitRequest, frame: memoryview
+) -> None:
+    """The second commit of a group's member on a connection leaves a shortcut for more."""
+    connection = request.connection
+    committer = (body.group_id, body.member_id, len(frame))
+    if connection.last_request != committer:
+        connection.last_request = committer
+        return
+    repeated = repeated_commit(frame, request.header, body)
+    connection.shortcut = None if repeated is None else partial(_commit_again, broker, repeated)
+
+
+def _commit_again(
+    broker: "Broker", repeated: RepeatedCommit, connection: Connection, frame: memoryview
+) -> Pieces | Pending | None:
+    """A commit of the same partitions as before; None for any other request."""
+    body = repeated.body_of(frame)
+    if body is None:
+        return None
+    broker.requests[OFFSET_COMMIT] += 1
+    header = repeated.header_of(frame)
+    codes = _commit(broker, body, header.version)
+    if codes == repeated.all_good:
+        return [repeated.answer(header.correlation_id)]
+    request = Request(header, connection)
+    if isinstance(codes, asyncio.Future):
+        return Pending(codes, finish=partial(_answer_later, request, body))
+    return _answer(request, body, codes)
+
+
+def _commit(
+    broker: "Broker", body: OffsetCommitRequest, version: int
+) -> "CommitReply | asyncio.Future[CommitReply]":
     for topic in body.topics:
         _find_topic(broker, topic, version)
     commit = CommitRequest(
@@ -43,14 +90,11 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
         version >= KNOWS_MEMBER_EPOCHS_FROM,
     )
     try:
-        answer = broker.coordinators.submit(
+        return broker.coordinators.submit(
             body.group_id, lambda state, env: offsets.commit(state, commit, env)
         )
     except KafkaError as error:
-        return _answer(request, body, _refused(body, error))
-    if isinstance(answer, asyncio.Future):
-        return Pending(_answer_later(request, body, answer))
-    return _answer(request, body, answer)
+        return _refused(body, error)
 
 
 def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> None:
@@ -81,20 +125,10 @@ def _answer(request: Request, body: OffsetCommitRequest, codes: CommitReply) -> 
 
 
 def _answer_later(
-    request: Request, body: OffsetCommitRequest, answer: "asyncio.Future[CommitReply]"
-) -> "asyncio.Future[Pieces]":
-    answered: asyncio.Future[Pieces] = asyncio.get_running_loop().create_future()
-
-    def show(done: "asyncio.Future[CommitReply]") -> None:
-        if answered.done():
-            return
-        error = done.exception()
-        if error is None:
-            answered.set_result(_answer(request, body, done.result()))
-        elif isinstance(error, KafkaError):
-            answered.set_result(_answer(request, body, _refused(body, error)))
-        else:
-            answered.set_exception(error)
-
-    answer.add_done_callback(show)
-    return answered
+    request: Request, body: OffsetCommitRequest, done: "asyncio.Future[CommitReply]"
+) -> Pieces:
+    try:
+        codes = done.result()
+    except KafkaError as error:
+        codes = _refused(body, error)
+    return _answer(request, body, codes)

@@ -77,12 +77,12 @@ def _append_and_remember(
     connection = request.connection
     partition = _only_partition(broker, body)
     # From the second time on: a client that writes here and there would only pay for it.
-    if partition is not None and partition is connection.last_produced:
+    if partition is not None and partition is connection.last_request:
         repeated = repeated_produce(frame, request.header, body)
         connection.shortcut = (
             None if repeated is None else partial(_append_again, broker, partition, repeated)
         )
-    connection.last_produced = partition
+    connection.last_request = partition
     return answer
 
 
@@ -115,6 +115,8 @@ def _append_again(
         return None
     broker.requests[PRODUCE] += 1
     try:
+        if partition.is_replicated:
+            partition.require_acks(is_acks_all=repeated.is_acks_all)
         appended = partition.append(data, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         refused = _refused(broker, ProduceResult(repeated.index), error)
@@ -291,6 +293,8 @@ def _append(
                 raise problem
         elif len(data) > ATTRIBUTES_BYTE and data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK:
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if partition.is_replicated:
+            partition.require_acks(is_acks_all=body.acks == ACKS_ALL)
         appended = partition.append(data, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         return _refused(broker, result, error)

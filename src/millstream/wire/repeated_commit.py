@@ -1,0 +1,81 @@
+"""The OffsetCommit that a consumer repeats, by comparison instead of decoding.
+
+A consumer commits the same partitions time after time: all bytes but the correlation id, the
+offsets and the leader epochs stay. A frame of the same length with the same bytes elsewhere
+means the same; one that differs is decoded as any other.
+"""
+
+import struct
+from typing import Final
+
+from millstream.errors import KafkaCode
+from millstream.wire.headers import SIZE_BYTES, RequestHeader, finish_frame, response_header
+from millstream.wire.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetToCommit,
+    write_offset_commit_response,
+)
+
+_INT32: Final = struct.Struct(">i")
+_OFFSET_AND_EPOCH: Final = struct.Struct(">qi")
+_CORRELATION_AT: Final = 4
+_AFTER_CORRELATION: Final = 8
+
+
+class RepeatedCommit:
+    __slots__ = ("_answer", "_body", "_frame_bytes", "_parts", "all_good", "header")
+
+    def __init__(self, header: RequestHeader, body: OffsetCommitRequest, frame: bytes) -> None:
+        self.header = header
+        # What is answered when nothing is wrong.
+        self.all_good = [[KafkaCode.NONE] * len(topic.partitions) for topic in body.topics]
+        out = response_header(header)
+        write_offset_commit_response(out, header.version, body.topics, self.all_good)
+        self._answer = bytes(finish_frame(out))
+        self._body = body
+        self._frame_bytes = len(frame)
+        # Where the bytes that stay begin, and what they are.
+        starts = [_AFTER_CORRELATION, *(at + _OFFSET_AND_EPOCH.size for at in body.offsets_at)]
+        ends = [*body.offsets_at, len(frame)]
+        self._parts = [(0, frame[:_CORRELATION_AT])]
+        self._parts += [(at, frame[at:end]) for at, end in zip(starts, ends, strict=True)]
+
+    def body_of(self, frame: memoryview) -> OffsetCommitRequest | None:
+        """The request, if the frame is this one with other offsets."""
+        if len(frame) != self._frame_bytes:
+            return None
+        data = frame.tobytes()
+        for at, part in self._parts:
+            if not data.startswith(part, at):
+                return None
+        known = self._body
+        offsets_at = iter(known.offsets_at)
+        topics = []
+        for topic in known.topics:
+            partitions = []
+            for one in topic.partitions:
+                offset, leader_epoch = _OFFSET_AND_EPOCH.unpack_from(data, next(offsets_at))
+                partitions.append(OffsetToCommit(one.partition, offset, leader_epoch, one.metadata))
+            topics.append(OffsetCommitTopic(topic.name, topic.topic_id, partitions))
+        return OffsetCommitRequest(
+            known.group_id, known.generation, known.member_id, known.instance_id, -1, topics
+        )
+
+    def header_of(self, frame: memoryview) -> RequestHeader:
+        known = self.header
+        (correlation_id,) = _INT32.unpack_from(frame, _CORRELATION_AT)
+        return RequestHeader(known.api_key, known.version, correlation_id, known.client_id)
+
+    def answer(self, correlation_id: int) -> bytes:
+        """The whole frame that says that all is well."""
+        answer = self._answer
+        after = SIZE_BYTES + _INT32.size
+        return answer[:SIZE_BYTES] + _INT32.pack(correlation_id) + answer[after:]
+
+
+def repeated_commit(
+    frame: memoryview, header: RequestHeader, body: OffsetCommitRequest
+) -> RepeatedCommit | None:
+    """To know this request again; None for the old versions, which are not flexible."""
+    return RepeatedCommit(header, body, bytes(frame)) if body.offsets_at else None

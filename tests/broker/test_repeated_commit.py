@@ -1,0 +1,134 @@
+"""One client committing the same partitions again and again: the third commit takes a
+shortcut, and nobody can tell by the answers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millstream.broker.broker import Broker as Node
+from millstream.broker.dispatch import dispatch
+from millstream.broker.replies import Pending
+from millstream.cluster.changes import NewTopic
+from millstream.config import load_config
+from millstream.errors import KafkaCode, KafkaError
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import RequestHeader, write_request_header
+from millstream.wire.messages import Struct, request_writer, response_reader
+from tests.broker.test_groups import commit, fetch, find_coordinator
+from tests.broker.test_produce_durability import HeldDurability
+from tests.support.raw_client import RawClient
+
+REPEATED = 3
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(topics={"orders": 3}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap) as connected:
+        find_coordinator(connected)
+        yield connected
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_the_last_offset_counts(client: RawClient, version: int) -> None:
+    for offset in range(REPEATED + 2):
+        assert commit(client, f"again-{version}", offset, version=version) == KafkaCode.NONE
+        assert fetch(client, f"again-{version}", 9) == offset
+
+
+def test_another_group_of_the_same_length_is_another_group(client: RawClient) -> None:
+    for offset in range(REPEATED):
+        commit(client, "group-a", offset)
+    assert commit(client, "group-b", 77) == KafkaCode.NONE
+    assert fetch(client, "group-a", 9) == REPEATED - 1
+    assert fetch(client, "group-b", 9) == 77
+
+
+def going_frame(correlation_id: int) -> bytearray:
+    out = bytearray()
+    write_request_header(out, RequestHeader(ApiKey.OFFSET_COMMIT, 8, correlation_id, "app"))
+    one = Struct(
+        partition_index=0,
+        committed_offset=correlation_id,
+        committed_leader_epoch=-1,
+        committed_metadata="",
+    )
+    request_writer(ApiKey.OFFSET_COMMIT, 8)(
+        out,
+        Struct(
+            group_id="readers",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[Struct(name="going", partitions=[one])],
+        ),
+    )
+    return out
+
+
+def code_in(frame: bytes) -> int:
+    cursor = Cursor(memoryview(frame))
+    cursor.int32()
+    cursor.skip_tags()
+    answer = response_reader(ApiKey.OFFSET_COMMIT, 8)(cursor)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def test_a_partition_that_is_gone_is_refused(client: RawClient, broker: Broker) -> None:
+    broker.create_topic("going")
+    for number in range(REPEATED):
+        client.send_frame(bytes(going_frame(number)))
+        assert code_in(client.receive_frame()) == KafkaCode.NONE
+    broker.delete_topic("going")
+    client.send_frame(bytes(going_frame(REPEATED)))
+    assert code_in(client.receive_frame()) == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def codes_of_held_commits(folder: Path) -> list[int]:
+    flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    node = Node(load_config(flags=flags), dev=True)
+    await node.start()
+    kept = node.durability
+    codes = []
+    try:
+        await node.topics.create([NewTopic("going", 1, 1)], validate_only=False)
+        await node.coordinators.ensure_topic()
+        disk = HeldDurability()
+        node.durability = disk  # type: ignore[assignment]
+        connection: Any = SimpleNamespace(
+            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
+        )
+        for number in range(REPEATED + 1):
+            reply = dispatch(node, connection, memoryview(going_frame(number)))
+            assert isinstance(reply, Pending)
+            if number < REPEATED:
+                disk.waits[-1].set_result(None)
+            else:
+                disk.waits[-1].set_exception(KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, "gone"))
+            done: Any = reply.answer
+            await asyncio.wait([done])
+            assert reply.finish is not None
+            [piece] = reply.finish(done)
+            assert isinstance(piece, (bytes, bytearray))
+            codes.append(code_in(bytes(piece)[4:]))
+        assert connection.shortcut is not None
+    finally:
+        node.durability = kept
+        await node.stop()
+    return codes
+
+
+def test_the_answer_waits_for_the_disk_and_tells_of_its_failure(tmp_path: Path) -> None:
+    codes = asyncio.run(codes_of_held_commits(tmp_path))
+    assert codes == [KafkaCode.NONE] * REPEATED + [KafkaCode.NOT_COORDINATOR]
