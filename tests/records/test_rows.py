@@ -182,3 +182,17 @@ def test_a_batch_carries_its_producer_and_codec(codec: Codec) -> None:
     assert view.is_transactional
     assert view.codec is codec
     assert decode(batch).value_data == b"v" * 500
+
+
+@pytest.mark.parametrize("implementation", [PURE, IMPLEMENTATION])
+def test_rows_are_grouped_by_number_and_keep_their_order(implementation: Implementation) -> None:
+    rows, numbers = memoryview(array("q", [7, 3, 9, 4])), memoryview(array("i", [2, 0, 2, 0]))
+    ordered, counts = implementation.grouped(rows, numbers, 3)
+    assert list(memoryview(ordered).cast("q")) == [3, 4, 7, 9]
+    assert counts == [(0, 2), (2, 2)]
+    assert implementation.grouped(rows[:0], numbers[:0], 1) == (b"", [])
+    for wrong in ([-1], [3]):
+        with pytest.raises(ValueError, match="no group"):
+            implementation.grouped(rows[:1], memoryview(array("i", wrong)), 3)
+    with pytest.raises(ValueError, match="each row"):
+        implementation.grouped(rows, numbers[:1], 3)

@@ -7,6 +7,7 @@ The columns come from a library that has checked them; row numbers are checked h
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 NAME = "compiled"
@@ -240,3 +241,43 @@ cdef class RowEncoder:
             for index in range(start, end):
                 out = self._write(out, rows[index], index - start)
         return encoded, end
+
+
+def grouped(const int64_t[::1] rows, const int32_t[::1] numbers, int32_t group_count):
+    """The rows of each group, groups in order and back to back, and how many each has.
+
+    A counting sort: there are far fewer partitions than rows.
+    """
+    cdef int64_t size = rows.shape[0]
+    cdef int64_t index, start = 0
+    cdef int32_t number = 0
+    cdef int64_t* next_place
+    cdef int64_t* out
+    cdef bytes ordered
+    cdef list counts = []
+    if numbers.shape[0] != size or group_count <= 0:
+        raise ValueError("a number for each row, and at least one group")
+    next_place = <int64_t*> calloc(group_count, sizeof(int64_t))
+    if next_place == NULL:
+        raise MemoryError("no memory to group rows")
+    try:
+        for index in range(size):
+            number = numbers[index]
+            if number < 0 or number >= group_count:
+                raise ValueError(f"there is no group {number}")
+            next_place[number] += 1
+        for number in range(group_count):
+            if next_place[number]:
+                counts.append((number, next_place[number]))
+            start += next_place[number]
+            next_place[number] = start - next_place[number]
+        ordered = PyBytes_FromStringAndSize(NULL, size * sizeof(int64_t))
+        out = <int64_t*> PyBytes_AS_STRING(ordered)
+        with nogil:
+            for index in range(size):
+                number = numbers[index]
+                out[next_place[number]] = rows[index]
+                next_place[number] += 1
+    finally:
+        free(next_place)
+    return ordered, counts

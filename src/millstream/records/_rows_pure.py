@@ -65,6 +65,20 @@ def _is_valid(validity: bytes | bytearray | memoryview | None, index: int) -> bo
     return validity is None or bool(validity[index // 8] >> (index % 8) & 1)
 
 
+def grouped(
+    rows: "Numbers", numbers: "Numbers", group_count: int
+) -> tuple[bytes, list[tuple[int, int]]]:
+    if len(numbers) != len(rows) or group_count <= 0:
+        raise ValueError("a number for each row, and at least one group")
+    groups: dict[int, array[int]] = {}
+    for row, number in zip(rows, numbers, strict=True):
+        if not 0 <= number < group_count:
+            raise ValueError(f"there is no group {number}")
+        groups.setdefault(number, array("q")).append(row)
+    ordered = sorted(groups.items())
+    return b"".join(group.tobytes() for _, group in ordered), [(n, len(g)) for n, g in ordered]
+
+
 def _string(column: "StringColumn", row: int) -> bytes | None:
     index = column.first + row
     if not _is_valid(column.validity, index):

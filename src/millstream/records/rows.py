@@ -75,6 +75,13 @@ class Implementation(Protocol):
         self, keys: StringColumn | None, values: StringColumn, headers: HeadersColumn | None
     ) -> RowEncoder: ...
 
+    def grouped(
+        self, rows: Numbers, numbers: Numbers, group_count: int
+    ) -> tuple[bytes, list[tuple[int, int]]]:
+        """64-bit `rows` ordered by their 32-bit `numbers` below `group_count`, else in the
+        order they had; and which number has how many, without those that have none."""
+        ...
+
 
 PURE: Final = cast(Implementation, _rows_pure)
 

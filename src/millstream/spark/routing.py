@@ -60,10 +60,14 @@ class Router:
         self._next_keyless += 1
         for topic, rows in self._by_topic(batch, columns.get("topic")):
             numbers = self._partitions_of(topic, encoder, batch.num_rows, chosen)
-            for partition, group in _grouped(rows, numbers[rows]):
-                size_bytes = batch.nbytes * len(group) // batch.num_rows
+            group_count = self._count_partitions(topic)
+            ordered, counts = IMPLEMENTATION.grouped(rows.data, numbers[rows].data, group_count)
+            rest = memoryview(ordered).cast("q")
+            for partition, count in counts:
+                size_bytes = batch.nbytes * count // batch.num_rows
                 where = TopicPartition(topic, partition)
-                yield Routed(where, encoder, group.data, size_bytes)
+                yield Routed(where, encoder, rest[:count], size_bytes)
+                rest = rest[count:]
 
     def _by_topic(
         self, batch: pa.RecordBatch, topics: pa.Array | None
@@ -100,21 +104,6 @@ class Router:
                 )
             numbers = numpy.where(is_null, numbers, wanted)
         return numbers.astype(numpy.int32)
-
-
-def _grouped(
-    rows: Rows,
-    numbers: Partitions,
-) -> Iterator[tuple[int, Rows]]:
-    if not len(rows):
-        return
-    # Stable, so that rows of one partition keep their order.
-    order = numpy.argsort(numbers, kind="stable")
-    sorted_numbers = numbers[order]
-    edges = numpy.flatnonzero(numpy.diff(sorted_numbers)) + 1
-    starts = [0, *edges.tolist()]
-    for start, group in zip(starts, numpy.split(rows[order], edges), strict=True):
-        yield int(sorted_numbers[start]), numpy.ascontiguousarray(group)
 
 
 def string_column(array: pa.Array) -> StringColumn:
