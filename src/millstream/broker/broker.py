@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.cleaner import Cleaner
@@ -28,7 +29,7 @@ from millstream.cluster.controller import Controller
 from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
 from millstream.cluster.state import ClusterImage
-from millstream.config import BrokerConfig, Listener, parse_listeners
+from millstream.config import BrokerConfig, Listener, inter_broker_listener, parse_listeners
 from millstream.errors import LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
@@ -37,6 +38,9 @@ from millstream.storage.files import OsFileSystem
 from millstream.storage.log import LogConfig
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
+
+if TYPE_CHECKING:
+    from millstream.broker.replicas import Replicas
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,8 @@ class Broker:
         # Requests answered, by API key.
         self.requests: dict[int, int] = {}
         self.partitions = PartitionTable()
+        # In a cluster only: a node of its own has no other's replicas.
+        self.replicas: Replicas | None = None
         self.topics = Topics(self)
         self.coordinators = GroupCoordinators(self)
         self.transactions = TransactionCoordinator(self)
@@ -101,6 +107,10 @@ class Broker:
             return told.advertised_host, told.advertised_port
         port = next(e.port for e in self._server.endpoints if e.name == listener)
         return told.advertised_host, port
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return inter_broker_listener(self.config, list(self._listeners.values())).name
 
     # -- start and stop -------------------------------------------------------------
 

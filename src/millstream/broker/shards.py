@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from millstream.cluster.changes import NewTopic
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.decision import ProducerEpoch, Ticket
-from millstream.coordinators.journal import Decide, LoggedBatch, Machine, Shard
+from millstream.coordinators.journal import (
+    Decide,
+    LoggedBatch,
+    Machine,
+    Port,
+    Shard,
+    ShardStatus,
+)
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.builder import build_batch
@@ -36,6 +43,7 @@ _JAVA_INT_MAX: Final = 2**31 - 1
 _JAVA_INT_MIN: Final = -(2**31)
 # Read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
+_RETRY_SECONDS: Final = 0.2
 # Old records may be compressed by Kafka; what one batch may become.
 _BATCH_BYTES_MAX: Final = 64 << 20
 
@@ -70,6 +78,8 @@ class PartitionPort:
         return self._partition.log.log_start_offset
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
+        if self._partition.is_replicated:
+            self._partition.require_acks(is_acks_all=True)
         now_ms = self._broker.clock.now_ms()
         producer = transaction or _NO_PRODUCER
         batch = build_batch(
@@ -116,6 +126,24 @@ class PartitionPort:
         return batches, offset
 
 
+class Elsewhere:
+    """The port of a shard whose partition is on other nodes: nobody ever uses it."""
+
+    start_offset = 0
+
+    def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
+        raise KafkaError(KafkaCode.NOT_COORDINATOR)
+
+    def append_marker(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
+        raise KafkaError(KafkaCode.NOT_COORDINATOR)
+
+    def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
+        raise KafkaError(KafkaCode.NOT_COORDINATOR)
+
+    def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
+        raise KafkaError(KafkaCode.NOT_COORDINATOR)
+
+
 def _logged(batch: BatchView) -> LoggedBatch:
     if batch.is_control:
         marker = read_end_marker(batch)
@@ -157,28 +185,70 @@ class Shards(Generic[S, C, E]):
             self.spawn(self._load(self.all))
 
     def _open(self) -> None:
+        """A shard for each partition; in a cluster those of this node are opened as it leads
+        them, and the others are closed: clients look for them elsewhere."""
         name = self._topic().name
-        for index in sorted(self._broker.partitions.of_topic(name)):
-            partition = self._broker.partitions.get(name, index)
-            shard = Shard(
-                str(partition.topic_partition),
-                self._machine,
-                PartitionPort(self._broker, partition),
-                self._env,
-            )
-            shard.on_failure(self._load_again)
-            shard.on_committed(lambda shard, name: self.on_committed(shard, name))
-            self.all.append(shard)
+        for index in range(len(self._broker.image.topics[name].partitions)):
+            partition = self._broker.partitions.find(name, index)
+            self.all.append(self._shard_of(name, index, partition))
+
+    def _shard_of(self, name: str, index: int, partition: Partition | None) -> Shard[S, C, E]:
+        port: Port = Elsewhere() if partition is None else PartitionPort(self._broker, partition)
+        shard = Shard(f"{name}-{index}", self._machine, port, self._env)
+        shard.on_failure(self._load_again)
+        shard.on_committed(lambda shard, name: self.on_committed(shard, name))
+        if self._broker.replicas is not None and (partition is None or not partition.is_leader):
+            shard.close()
+        return shard
+
+    def role_changed(self, partition: Partition) -> None:
+        """This node leads a partition now, or no longer: its shard comes or goes."""
+        where = partition.topic_partition
+        if where.topic != self._topic().name:
+            return
+        if where.partition >= len(self.all):
+            self.all.clear()
+            self._open()
+        old = self.all[where.partition]
+        old.close()
+        _, timer = self._timers.pop(old, (0.0, None))
+        if timer is not None:
+            timer.cancel()
+        shard = self._shard_of(where.topic, where.partition, partition)
+        self.all[where.partition] = shard
+        if partition.is_leader:
+            log.info("%s is looked after here", shard.name)
+            self.spawn(self._load([shard]))
 
     async def _load(self, shards: Sequence[Shard[S, C, E]]) -> None:
         for shard in shards:
+            if shard.status is ShardStatus.CLOSED:
+                continue
             try:
+                await self._until_readable(shard)
                 await shard.load()
             except (KafkaError, ValueError, OSError) as error:
                 log.error("cannot load %s: %s", shard.name, error)
                 shard.close()
                 continue
             self._arm(shard)
+
+    async def _until_readable(self, shard: Shard[S, C, E]) -> None:
+        """Until everything that is in the log is committed, so that a replay misses nothing:
+        what a former leader wrote, and what this one did before it dropped the state."""
+        name, _, index = shard.name.rpartition("-")
+        partition = self._broker.partitions.get(name, int(index))
+        if not partition.is_replicated:
+            return
+        wait_if_needed = self._broker.durability.wait_if_needed
+        end = partition.log.next_offset
+        while (wait := wait_if_needed(partition, end, is_acks_all=True)) is not None:
+            try:
+                await wait
+            except KafkaError as error:
+                if error.code is not KafkaCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                    raise
+                await asyncio.sleep(_RETRY_SECONDS)
 
     def _load_again(self, shard: Shard[S, C, E]) -> None:
         self.spawn(self._load([shard]))
@@ -243,13 +313,17 @@ class Shards(Generic[S, C, E]):
         self._arm(shard)
 
     async def active(self) -> list[Shard[S, C, E]]:
-        """All shards, once what they show is committed. Raises KafkaError while one loads."""
-        for shard in self.all:
+        """The shards of this node, once what they show is committed. Raises KafkaError while
+        one loads."""
+        shards = self.all
+        if self._broker.replicas is not None:
+            shards = [shard for shard in shards if shard.status is not ShardStatus.CLOSED]
+        for shard in shards:
             shard.require_active()
-        waits = [wait for shard in self.all if (wait := shard.wait_all()) is not None]
+        waits = [wait for shard in shards if (wait := shard.wait_all()) is not None]
         if waits:
             await asyncio.gather(*waits)
-        return self.all
+        return shards
 
     # -- time -------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from millstream.config import topic_config
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
 from millstream.replication.partition import Partition
-from millstream.storage.log import LogConfig
+from millstream.storage.log import Log, LogConfig
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -117,7 +117,7 @@ class Topics:
             broker_id, changes, validate_only=validate_only
         )
         if not validate_only:
-            self._apply_broker_config()
+            self.apply_broker_config()
 
     async def replace_broker_configs(
         self, broker_id: int | None, settings: dict[str, str | None], *, validate_only: bool
@@ -126,11 +126,17 @@ class Topics:
             broker_id, settings, validate_only=validate_only
         )
         if not validate_only:
-            self._apply_broker_config()
+            self.apply_broker_config()
 
-    def _apply_broker_config(self) -> None:
+    def apply_broker_config(self) -> None:
         self._broker.reload_config()
         for state in self._broker.image.topics.values():
+            self._apply_config(state)
+
+    def apply_topic_config(self, name: str) -> None:
+        """The topic's options were changed, here or at another node."""
+        state = self._broker.image.topics.get(name)
+        if state is not None:
             self._apply_config(state)
 
     def _apply_config(self, state: TopicState) -> None:
@@ -162,8 +168,9 @@ class Topics:
         config = self.config_of(state)
         missing = [
             TopicPartition(state.name, index)
-            for index in range(len(state.partitions))
+            for index, partition in enumerate(state.partitions)
             if broker.partitions.find(state.name, index) is None
+            and (broker.replicas is None or broker.replicas.is_here(partition))
         ]
         absent = [where for where in missing if where not in broker.store.logs]
         absent = [where for where in absent if where not in broker.store.offline]
@@ -185,15 +192,20 @@ class Topics:
             if partition_log.topic_id == NO_TOPIC_ID:
                 # From before there were ids, or the power went while it was created.
                 partition_log.give_topic_id(state.topic_id)
-            epoch = state.partitions[where.partition].leader_epoch
-            partition_log.epochs.assign(epoch, partition_log.next_offset)
-            broker.partitions.add(
-                Partition(
-                    where,
-                    state.topic_id,
-                    partition_log,
-                    leader_id=broker.node_id,
-                    leader_epoch=epoch,
-                    on_disk_failure=broker.fail_disk,
-                )
-            )
+            if broker.replicas is not None:
+                broker.partitions.add(broker.replicas.open(where, state, partition_log))
+            else:
+                broker.partitions.add(self._lead(where, state, partition_log))
+
+    def _lead(self, where: TopicPartition, state: TopicState, found: Log) -> Partition:
+        """Alone this node leads whatever it has."""
+        epoch = state.partitions[where.partition].leader_epoch
+        found.epochs.assign(epoch, found.next_offset)
+        return Partition(
+            where,
+            state.topic_id,
+            found,
+            leader_id=self._broker.node_id,
+            leader_epoch=epoch,
+            on_disk_failure=self._broker.fail_disk,
+        )

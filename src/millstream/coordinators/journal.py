@@ -306,6 +306,9 @@ class Shard(Generic[S, C, E]):
             if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:
                 # The producer is outdated, not the shard, and nothing was written.
                 raise
+            if error.code is KafkaCode.NOT_ENOUGH_REPLICAS:
+                # Nothing was written either; it may be tried again.
+                raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
             self._fail(error)
             raise KafkaError(KafkaCode.NOT_COORDINATOR, str(error)) from error
         for change in changes:
@@ -372,7 +375,8 @@ class Shard(Generic[S, C, E]):
                 # What was decided may be lost. The reply is withheld, and so is the state.
                 settle(future, KafkaError(KafkaCode.NOT_COORDINATOR))
                 if self.status is ShardStatus.ACTIVE:
-                    self.drop(ShardStatus.CLOSED, "the log cannot be synced")
+                    self.drop(ShardStatus.LOADING, "what was decided is not committed")
+                    self._on_failure(self)
             else:
                 settle(future, reply)
 

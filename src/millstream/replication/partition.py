@@ -77,6 +77,19 @@ class Partition:
         if self.offline_reason is not None:
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, self.offline_reason)
 
+    def require_acks(self, *, is_acks_all: bool) -> None:
+        """May a produce be taken? Asked where other nodes have replicas. Raises KafkaError."""
+        self.require_online()
+
+    @property
+    def is_leader(self) -> bool:
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """Is the high watermark one that never goes back?"""
+        return True
+
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client that knows an older leadership, or a newer one than ours (KIP-320)."""
         if current_leader_epoch == NO_LEADER_EPOCH:

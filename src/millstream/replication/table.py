@@ -18,6 +18,16 @@ class PartitionTable:
         if partition.topic_id != NO_TOPIC_ID:
             self._names[partition.topic_id] = where.topic
 
+    def remove(self, partition: Partition) -> None:
+        """One partition goes to other nodes; the topic stays known while it has others here."""
+        where = partition.topic_partition
+        left = self._topics.get(where.topic, {})
+        if left.get(where.partition) is partition:
+            del left[where.partition]
+        if not left:
+            self.remove_topic(where.topic)
+            self._names.pop(partition.topic_id, None)
+
     def remove_topic(self, name: str) -> list[Partition]:
         removed = list(self._topics.pop(name, {}).values())
         for partition in removed:

@@ -396,6 +396,10 @@ class LogStore:
 
     # Checkpoints and stopping
 
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """As they were last written down: hints, they may be older than the logs."""
+        return self._read_checkpoint(layout.HIGH_WATERMARKS_FILE)
+
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts. Raises LogDirFailed or NoSpace."""
         self.checkpoints()()

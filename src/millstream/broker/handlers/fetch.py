@@ -17,6 +17,7 @@ from millstream.broker.fetch_sessions import (
     wanted,
 )
 from millstream.broker.output import SendRange
+from millstream.broker.replica_fetch import NO_ROOM, read_for_replica
 from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError
@@ -96,7 +97,9 @@ def _watch(
 ) -> tuple[FetchWait, list[Partition]]:
     """A wait for what is missing, registered with the partitions it is to come from."""
     wait = FetchWait(
-        body.min_bytes - size_bytes, reads_committed=body.isolation_level == READ_COMMITTED
+        body.min_bytes - size_bytes,
+        reads_committed=body.isolation_level == READ_COMMITTED,
+        is_replica=body.replica_id >= 0,
     )
     watched = [_locate(broker, partition) for partition in partitions]
     for found in watched:
@@ -155,10 +158,11 @@ def _read(
     result = FetchResult(fetch.index)
     try:
         partition = _locate(broker, wanted_partition)
-        partition.require_online()
         if body.replica_id >= 0:
-            # No other node is a replica here, whoever says so.
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+            budget = budget if budget > 0 or is_first else NO_ROOM
+            read_for_replica(broker, body, partition, fetch, result, budget)
+            return result
+        partition.require_online()
         partition.check_leader_epoch(fetch.current_leader_epoch)
         result.high_watermark = partition.high_watermark
         result.last_stable_offset = partition.last_stable_offset

@@ -61,6 +61,9 @@ def _one(broker: "Broker", topic: str, wanted: Struct, isolation_level: int) -> 
 
 def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer: Struct) -> None:
     log = partition.log
+    if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.is_settled:
+        # What an older leader has shown may be more than this one knows to be committed.
+        raise KafkaError(KafkaCode.OFFSET_NOT_AVAILABLE)
     end = (
         partition.last_stable_offset
         if isolation_level == READ_COMMITTED

@@ -1,0 +1,45 @@
+"""A fetch by another node, of a partition that it has a replica of.
+
+The same request and the same answer as a consumer's, but for two things: it reads to the
+end of the log, and what it asks for says how far the replica is.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.storage.log import FileRange
+from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+# The answer is full: the position counts, the records come next time.
+NO_ROOM: Final = -1
+
+
+def read_for_replica(
+    broker: "Broker",
+    body: FetchRequest,
+    partition: Partition,
+    fetch: FetchPartition,
+    result: FetchResult,
+    budget: int,
+) -> None:
+    """Fill in `result`. Raises KafkaError."""
+    if not isinstance(partition, ReplicatedPartition):
+        # No other node is a replica here, whoever says so.
+        raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+    partition.answer_replica(
+        body.replica_id,
+        body.replica_epoch,
+        fetch,
+        result,
+        max_bytes=min(fetch.max_bytes, budget),
+        now_ms=int(broker.clock.monotonic() * 1000),
+    )
+    if isinstance(result.records, FileRange):
+        result.records_bytes = result.records.length
+    if broker.replicas is not None:
+        broker.replicas.fetched_by(partition, body.replica_id)

@@ -1,0 +1,53 @@
+"""When records of replicated partitions are safe: committed, and synced where nobody else
+has them.
+
+Group commit goes on underneath: it brings everything to the disk, and tells partitions that
+count only what is there.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from millstream.replication.group_commit import GroupCommit
+from millstream.replication.partition import Partition
+from millstream.replication.replicated import ReplicatedPartition
+
+
+class ClusterCommit(GroupCommit):
+    """`dev` takes the page cache for safe: a killed process loses nothing."""
+
+    def __init__(self, on_failure: Callable[[str], None], *, dev: bool) -> None:
+        super().__init__(on_failure)
+        self._is_dev = dev
+
+    def wait_if_needed(
+        self, partition: Partition, next_offset: int, *, is_acks_all: bool
+    ) -> "asyncio.Future[None] | None":
+        if not isinstance(partition, ReplicatedPartition):
+            return super().wait_if_needed(partition, next_offset, is_acks_all=is_acks_all)
+        if not is_acks_all:
+            if self._is_dev:
+                return None
+            return super().wait_if_needed(partition, next_offset, is_acks_all=False)
+        if partition.counted_offset < next_offset:
+            self.request(partition)
+        return partition.wait_committed(next_offset)
+
+    def wait_counted(self, partition: ReplicatedPartition) -> "asyncio.Future[None] | None":
+        """What a follower does before it asks on, where each replica syncs first."""
+        if partition.counted_offset >= partition.log.next_offset:
+            return None
+        return self.wait_synced(partition, partition.log.next_offset)
+
+    def wait_if_alone(
+        self, partition: Partition, next_offset: int
+    ) -> "asyncio.Future[None] | None":
+        """For those whose leader is the only one in sync."""
+        if self._is_dev or partition.log.synced_offset >= next_offset:
+            return None
+        return self.wait_synced(partition, next_offset)
+
+    def _release(self, partition: Partition) -> None:
+        super()._release(partition)
+        if isinstance(partition, ReplicatedPartition):
+            partition.advance()

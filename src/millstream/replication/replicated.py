@@ -1,0 +1,457 @@
+"""A partition with replicas on other nodes: leads, follows, or waits to be told.
+
+The driver of `leadership` and `following` over a real log. As leader it answers followers,
+moves the high watermark and lets those go who wait for it; as follower it takes what a
+leader answers. Roles come from the cluster's state, one version after the other; who asks
+for anything in between roles is told to look for the leader.
+
+Every answer from a leader is checked against what would be asked now: after any wait the
+role, the epoch or the log may be another.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
+from millstream.model import TopicId, TopicPartition
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.control import EndTransactionMarker
+from millstream.replication.following import (
+    BackOff,
+    CutBack,
+    FetchAnswer,
+    FetchPosition,
+    StartOver,
+    Step,
+    TakeRecords,
+    begin_following,
+    next_fetch,
+    take_answer,
+)
+from millstream.replication.leadership import Leadership, find_divergence
+from millstream.replication.partition import Partition
+from millstream.replication.role import Role
+from millstream.storage.log import Appended, CorruptLog, FileRange, Log
+from millstream.wire.fetch import FetchPartition, FetchResult
+
+log = logging.getLogger(__name__)
+
+# Each replica syncs before its position counts: the setting for replicas that share power.
+_SYNC_EACH_BATCH: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a partition asks of the node that it is on."""
+
+    broker_id: int
+    # May this node still believe that it leads what it leads?
+    has_lease: Callable[[], bool]
+    # What an answer waits for, when nobody else has the records; None where it need not.
+    wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]"
+    on_disk_failure: Callable[[str], None]
+
+
+class ReplicatedPartition(Partition):
+    is_replicated = True
+
+    __slots__ = ("_node", "_uncommitted", "_waiting", "leadership", "role")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        partition_log: Log,
+        *,
+        high_watermark: int,
+        node: Node,
+    ) -> None:
+        super().__init__(
+            topic_partition,
+            topic_id,
+            partition_log,
+            leader_id=-1,
+            leader_epoch=-1,
+            on_disk_failure=node.on_disk_failure,
+        )
+        self._node = node
+        self.role: Role = Role.none()
+        self.leadership: Leadership | None = None
+        # What waits for the high watermark, by the offset that it has to reach.
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # Ends and sizes of batches that are written and not committed, for fetches that wait.
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        partition_log.is_sole_replica = False
+        # A hint from the last run; nothing is ever cut by it.
+        hinted = max(high_watermark, partition_log.log_start_offset)
+        partition_log.high_watermark = min(hinted, partition_log.next_offset)
+
+    # -- roles ------------------------------------------------------------------------
+
+    def apply(self, role: Role, *, now_ms: int) -> None:
+        """Take the role that the cluster's state gives; older states are no news."""
+        if role.version <= self.role.version:
+            return
+        if role.leader_id == self._node.broker_id:
+            self._lead(role, now_ms=now_ms)
+        elif role.leader_id < 0:
+            self._stop(role)
+        elif (role.leader_id, role.leader_epoch) != (self.leader_id, self.leader_epoch):
+            self._follow(role)
+        self.role = role
+
+    def stand_by(self) -> None:
+        """The node is fenced: it leads nothing and follows nobody until it is told again."""
+        self._stop(Role.none())
+        self.role = Role.none()
+
+    def _lead(self, role: Role, *, now_ms: int) -> None:
+        leadership = self.leadership
+        if leadership is not None and leadership.leader_epoch == role.leader_epoch:
+            leadership.adopt(
+                replicas=role.replicas, isr=role.isr, min_isr=role.min_isr, version=role.version
+            )
+            self._refuse_if_too_few()
+            self.advance()
+            return
+        self._stop(role)
+        # Before the first fetch is answered: followers compare their logs with it.
+        self.log.epochs.assign(role.leader_epoch, self.log.next_offset)
+        self.leadership = Leadership(
+            broker_id=self._node.broker_id,
+            leader_epoch=role.leader_epoch,
+            start_offset=self.log.next_offset,
+            replicas=role.replicas,
+            isr=role.isr,
+            min_isr=role.min_isr,
+            version=role.version,
+            now_ms=now_ms,
+        )
+        log.info(
+            "leads %s epoch=%d from=%d isr=%s",
+            self.topic_partition,
+            role.leader_epoch,
+            self.log.next_offset,
+            role.isr,
+        )
+        self.advance()
+
+    def _follow(self, role: Role) -> None:
+        self._stop(role)
+        begin_following(self.log.epochs, self.log.next_offset)
+        log.info(
+            "follows %s leader=%d epoch=%d from=%d",
+            self.topic_partition,
+            role.leader_id,
+            role.leader_epoch,
+            self.log.next_offset,
+        )
+
+    def _stop(self, role: Role) -> None:
+        self.leader_id, self.leader_epoch = role.leader_id, role.leader_epoch
+        self.leadership = None
+        self._uncommitted.clear()
+        self._fail_waiting(KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))
+        self.wake_fetches()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Is the high watermark one that never goes back, for those who saw an older leader's?"""
+        return self.leadership is not None and self.leadership.is_settled(self.log.high_watermark)
+
+    def require_online(self) -> None:
+        super().require_online()
+        if self.leadership is None:
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- leading: appends and who waits for them --------------------------------------
+
+    def require_acks(self, *, is_acks_all: bool) -> None:
+        """May a produce be taken? Raises KafkaError.
+
+        Without the lease another node may lead already: what only this one has would be
+        lost. What is committed needs the others' word anyway."""
+        leadership = self.leadership
+        if leadership is None:
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        if is_acks_all:
+            if not leadership.has_enough_in_sync:
+                raise KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS)
+        elif not self._node.has_lease():
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+
+    def append(self, data: memoryview, *, now_ms: int) -> Appended:
+        appended = super().append(data, now_ms=now_ms)
+        if not appended.is_duplicate:
+            self._note_appended(appended, len(data))
+        return appended
+
+    def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
+        appended = super().append_as_coordinator(data, now_ms=now_ms)
+        self._note_appended(appended, len(data))
+        return appended
+
+    def append_marker(
+        self, marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> Appended | None:
+        appended = super().append_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, now_ms=now_ms
+        )
+        if appended is not None:
+            self._note_appended(appended, HEADER_BYTES)
+        return appended
+
+    def _note_appended(self, appended: Appended, size_bytes: int) -> None:
+        self._uncommitted.append((appended.next_offset, size_bytes))
+        self.advance()
+
+    def _arrived(self, size_bytes: int) -> None:
+        """Written: followers may have it. Consumers wait until it is committed."""
+        for wait in tuple(self._fetch_waits or ()):
+            if wait.is_replica:
+                wait.arrived(size_bytes)
+
+    def advance(self) -> None:
+        """Move the high watermark as far as it may, and let go who waited for it."""
+        leadership, partition_log = self.leadership, self.log
+        if leadership is None:
+            return
+        before = partition_log.high_watermark
+        after = leadership.high_watermark(before, self.counted_offset)
+        if after == before:
+            return
+        assert after <= partition_log.next_offset, "committed beyond the end"
+        partition_log.high_watermark = after
+        committed_bytes = 0
+        while self._uncommitted and self._uncommitted[0][0] <= after:
+            committed_bytes += self._uncommitted.popleft()[1]
+        self._committed(committed_bytes, was_settled=leadership.is_settled(before))
+        while self._waiting and self._waiting[0][0] <= after:
+            next_offset, future = self._waiting.popleft()
+            synced = self._node.wait_synced(self, next_offset) if leadership.is_alone else None
+            if synced is not None:
+                synced.add_done_callback(partial(self._pass_on, leadership, future))
+            elif not future.done():
+                future.set_result(None)
+
+    def _pass_on(
+        self,
+        leadership: Leadership,
+        future: "asyncio.Future[None]",
+        synced: "asyncio.Future[None]",
+    ) -> None:
+        """The disk has it; unless the log was cut meanwhile, and has something else there."""
+        if future.done():
+            return
+        error = None if synced.cancelled() else synced.exception()
+        if error is None and (synced.cancelled() or leadership is not self.leadership):
+            error = KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        if error is None:
+            future.set_result(None)
+        else:
+            _fail(future, error)
+
+    def _committed(self, size_bytes: int, *, was_settled: bool) -> None:
+        if not self._fetch_waits:
+            return
+        if not was_settled:
+            self.wake_fetches()
+            return
+        is_undecided = self.last_stable_offset < self.high_watermark
+        for wait in tuple(self._fetch_waits):
+            if not wait.is_replica and not (is_undecided and wait.reads_committed):
+                wait.arrived(max(size_bytes, 1))
+
+    @property
+    def counted_offset(self) -> int:
+        """Up to where this replica counts as having the records."""
+        if self.log.config.flush_messages <= _SYNC_EACH_BATCH:
+            return self.log.synced_offset
+        return self.log.next_offset
+
+    def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
+        """Done when everything below `next_offset` is committed; None when it is already.
+
+        Fails when the leadership ends, or too few are left in sync to get there."""
+        leadership = self.leadership
+        future: asyncio.Future[None]
+        if leadership is None:
+            future = asyncio.get_running_loop().create_future()
+            _fail(future, KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))
+            return future
+        if self.log.high_watermark >= next_offset:
+            synced = self._node.wait_synced(self, next_offset) if leadership.is_alone else None
+            if synced is None:
+                return None
+            future = asyncio.get_running_loop().create_future()
+            synced.add_done_callback(partial(self._pass_on, leadership, future))
+            return future
+        future = asyncio.get_running_loop().create_future()
+        if self._waiting and self._waiting[-1][0] > next_offset:
+            # A duplicate waits for its original, which is before newer appends.
+            waiting = sorted([*self._waiting, (next_offset, future)], key=lambda one: one[0])
+            self._waiting = deque(waiting)
+        else:
+            self._waiting.append((next_offset, future))
+        return future
+
+    def _refuse_if_too_few(self) -> None:
+        if self.leadership is not None and not self.leadership.has_enough_in_sync:
+            self._fail_waiting(KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+
+    def _fail_waiting(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            _fail(future, error)
+
+    def go_offline(self, reason: str) -> None:
+        super().go_offline(reason)
+        self._fail_waiting(KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason))
+
+    def go_away(self) -> None:
+        super().go_away()
+        self._fail_waiting(KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    # -- leading: followers' fetches --------------------------------------------------
+
+    def answer_replica(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch: FetchPartition,
+        result: FetchResult,
+        *,
+        max_bytes: int,
+        now_ms: int,
+    ) -> None:
+        """Fill in what a follower gets, and note how far it is. Raises KafkaError.
+
+        A negative `max_bytes` says that the answer is full: nothing, not even one batch."""
+        self.require_online()
+        leadership, partition_log = self.leadership, self.log
+        assert leadership is not None
+        if fetch.current_leader_epoch < leadership.leader_epoch:
+            raise KafkaError(KafkaCode.FENCED_LEADER_EPOCH)
+        if fetch.current_leader_epoch > leadership.leader_epoch:
+            raise KafkaError(KafkaCode.UNKNOWN_LEADER_EPOCH)
+        if leadership.follower(replica_id) is None:
+            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if leadership.is_stale(replica_id, broker_epoch):
+            raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
+        result.log_start_offset = partition_log.log_start_offset
+        result.high_watermark = partition_log.high_watermark
+        diverging = find_divergence(
+            partition_log.epochs, last_epoch=fetch.last_fetched_epoch, offset=fetch.offset
+        )
+        if diverging is not None:
+            if diverging.epoch < 0:
+                raise KafkaError(KafkaCode.UNKNOWN_LEADER_EPOCH)
+            result.diverging_epoch, result.diverging_offset = diverging.epoch, diverging.end_offset
+            return
+        found = self._read_for_replica(fetch.offset, max_bytes=max_bytes)
+        leadership.fetched(
+            replica_id,
+            broker_epoch=broker_epoch,
+            offset=fetch.offset,
+            log_start_offset=fetch.log_start_offset,
+            end_offset=partition_log.next_offset,
+            now_ms=now_ms,
+        )
+        self.advance()
+        result.high_watermark = partition_log.high_watermark
+        result.records = found
+
+    def _read_for_replica(self, offset: int, *, max_bytes: int) -> FileRange | None:
+        """None when there is no room left in the answer, or nothing to read."""
+        try:
+            found = self.log.read_for_replica(offset, max_bytes=max(max_bytes, 0))
+        except (CorruptLog, LogDirFailed, OSError) as error:
+            raise self._read_failed(error) from error
+        return None if max_bytes < 0 else found
+
+    # -- following --------------------------------------------------------------------
+
+    def next_fetch(self) -> FetchPosition | None:
+        """What to ask the leader; None when nobody is followed."""
+        if self.leadership is not None or self.leader_id < 0 or self.offline_reason is not None:
+            return None
+        return next_fetch(self.leader_id, self.leader_epoch, self.log.epochs, self.log.next_offset)
+
+    def take_fetched(self, asked: FetchPosition, answer: FetchAnswer, records: memoryview) -> Step:
+        """Do what an answer asks for; what was done. Raises KafkaError when the disk fails."""
+        step = take_answer(asked, self.next_fetch(), answer, self.log.epochs)
+        try:
+            match step:
+                case TakeRecords():
+                    self._take_records(step, records)
+                case CutBack():
+                    self._cut_back(step.offset)
+                case StartOver():
+                    log.warning(
+                        "%s starts over at %d: the leader's log begins there",
+                        self.topic_partition,
+                        step.offset,
+                    )
+                    self.log.truncate_fully_and_start_at(step.offset)
+                    self.log.high_watermark = step.offset
+                case BackOff() | _:
+                    pass
+        except LogDirFailed as error:
+            self._on_disk_failure(str(error))
+            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return step
+
+    def _take_records(self, step: TakeRecords, records: memoryview) -> None:
+        partition_log = self.log
+        whole = whole_batches(records)
+        if whole:
+            partition_log.append_as_follower(whole)
+        reached = min(step.high_watermark, partition_log.next_offset)
+        if reached > partition_log.high_watermark:
+            partition_log.high_watermark = reached
+            self.wake_fetches()
+        if step.log_start_offset > partition_log.log_start_offset:
+            partition_log.delete_records_before(
+                min(step.log_start_offset, partition_log.high_watermark)
+            )
+
+    def _cut_back(self, offset: int) -> None:
+        partition_log = self.log
+        log.info(
+            "cuts %s from %d to %d, where it parts from the leader's log",
+            self.topic_partition,
+            partition_log.next_offset,
+            offset,
+        )
+        partition_log.truncate_to(offset)
+        # Even when the log did not get shorter: an epoch of ours may have written nothing.
+        partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))
+        if partition_log.epochs.is_changed:
+            partition_log.save_epochs()
+
+
+def _fail(future: "asyncio.Future[None]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # The client may have gone; then nobody asks, and that is no news.
+        future.exception()
+
+
+def whole_batches(records: memoryview) -> memoryview:
+    """The answer without the batch that its size limit cut in two."""
+    position = 0
+    while len(records) - position >= HEADER_BYTES:
+        size_bytes = BatchView(records[position:]).size_bytes
+        if size_bytes < HEADER_BYTES or size_bytes > len(records) - position:
+            break
+        position += size_bytes
+    return records[:position]

@@ -1,0 +1,33 @@
+"""What the cluster's state says about one partition, as far as a replica of it cares."""
+
+from dataclasses import dataclass
+
+from millstream.cluster.state import PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """`version` is that of the state in the coordination store."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_isr: int
+    version: int
+
+    @classmethod
+    def none(cls) -> "Role":
+        """Before anything is known, and while the node is fenced."""
+        return cls(-1, -1, (), (), 1, -1)
+
+    @classmethod
+    def of(cls, state: PartitionState) -> "Role":
+        return cls(
+            state.leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            state.min_isr,
+            state.version,
+        )

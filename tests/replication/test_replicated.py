@@ -1,0 +1,359 @@
+"""A leader and a follower over real logs: what passes between them, and who waits for it."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.records.batch import BatchView
+from millstream.records.rewriting import emptied
+from millstream.replication.following import BackOff, CutBack, FetchAnswer, Ignore, StartOver
+from millstream.replication.leadership import Divergence
+from millstream.replication.partition import Partition
+from millstream.replication.replicated import Node, ReplicatedPartition, whole_batches
+from millstream.replication.role import Role
+from millstream.replication.waiting import FetchWait
+from millstream.storage.values import FileRange, LogConfig
+from millstream.wire.fetch import FetchPartition, FetchResult
+from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.memory_files import MemoryFileSystem
+
+REPLICAS = (1, 2, 3)
+BROKER_EPOCH = 40
+
+
+def role(
+    leader_id: int = 1,
+    *,
+    epoch: int = 1,
+    isr: tuple[int, ...] = (1, 2),
+    min_isr: int = 2,
+    version: int = 1,
+) -> Role:
+    return Role(leader_id, epoch, REPLICAS, isr, min_isr, version)
+
+
+def replica(
+    broker_id: int,
+    config: LogConfig | None = None,
+    *,
+    has_lease: bool = True,
+    wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]" = lambda *_: None,
+) -> ReplicatedPartition:
+    return ReplicatedPartition(
+        TopicPartition("t", 0),
+        NO_TOPIC_ID,
+        open_log(MemoryFileSystem(), config),
+        high_watermark=0,
+        node=Node(
+            broker_id,
+            has_lease=lambda: has_lease,
+            wait_synced=wait_synced,
+            on_disk_failure=lambda reason: None,
+        ),
+    )
+
+
+def leading(broker_id: int = 1, **given: object) -> ReplicatedPartition:
+    partition = replica(broker_id)
+    partition.apply(role(broker_id, **given), now_ms=0)  # type: ignore[arg-type]
+    return partition
+
+
+def following(broker_id: int = 2, leader_id: int = 1, **given: object) -> ReplicatedPartition:
+    partition = replica(broker_id)
+    partition.apply(role(leader_id, **given), now_ms=0)  # type: ignore[arg-type]
+    return partition
+
+
+def produce(partition: ReplicatedPartition, count: int = 1) -> int:
+    return partition.append(memoryview(batch(count)), now_ms=NOW_MS).next_offset
+
+
+def ask(
+    leader: ReplicatedPartition,
+    follower: ReplicatedPartition,
+    *,
+    broker_id: int = 2,
+    max_bytes: int = 1 << 20,
+    between: Callable[[], None] = lambda: None,
+) -> object:
+    """One fetch, there and back; `between` happens while the answer is on its way."""
+    position = follower.next_fetch()
+    assert position is not None
+    result = FetchResult(0)
+    wanted = FetchPartition(
+        0, position.offset, max_bytes, position.leader_epoch, position.last_epoch, 0
+    )
+    try:
+        leader.answer_replica(
+            broker_id, BROKER_EPOCH, wanted, result, max_bytes=max_bytes, now_ms=0
+        )
+    except KafkaError as error:
+        result.code = error.code
+    records = b""
+    if isinstance(result.records, FileRange):
+        records = leader.log.read_bytes(result.records)
+    diverging = None
+    if result.diverging_epoch >= 0:
+        diverging = Divergence(result.diverging_epoch, result.diverging_offset)
+    answer = FetchAnswer(
+        KafkaCode(result.code),
+        result.high_watermark,
+        result.log_start_offset,
+        len(records),
+        diverging,
+    )
+    between()
+    return follower.take_fetched(position, answer, memoryview(records))
+
+
+def test_a_record_is_committed_when_the_follower_asks_for_the_next() -> None:
+    leader, follower = leading(), following()
+    produce(leader, 3)
+    ask(leader, follower)
+    assert follower.log.next_offset == 3
+    assert leader.high_watermark == 0
+    ask(leader, follower)
+    assert leader.high_watermark == 3
+    # The answer to that same fetch carried it.
+    assert follower.high_watermark == 3
+
+
+def test_logs_are_equal_byte_for_byte() -> None:
+    leader, follower = leading(), following()
+    for _ in range(5):
+        produce(leader, 2)
+    while follower.log.next_offset < leader.log.next_offset:
+        ask(leader, follower, max_bytes=100)
+    whole = leader.log.read_for_replica(0, max_bytes=1 << 20)
+    copy = follower.log.read_for_replica(0, max_bytes=1 << 20)
+    assert whole is not None
+    assert copy is not None
+    assert leader.log.read_bytes(whole) == follower.log.read_bytes(copy)
+    assert leader.log.epochs.entries == follower.log.epochs.entries
+
+
+def test_a_batch_that_the_limit_cut_is_not_taken() -> None:
+    one = bytes(batch(1))
+    assert whole_batches(memoryview(one + one[:-1])) == one
+    assert whole_batches(memoryview(one[:40])) == b""
+    assert whole_batches(memoryview(one + one)) == one + one
+
+
+def test_acks_all_waits_for_the_high_watermark() -> None:
+    async def scenario() -> None:
+        leader, follower = leading(), following()
+        end = produce(leader)
+        wait = leader.wait_committed(end)
+        assert wait is not None
+        ask(leader, follower)
+        assert not wait.done()
+        ask(leader, follower)
+        assert wait.done()
+        assert leader.wait_committed(end) is None
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_learns_that_the_leadership_is_over() -> None:
+    async def scenario() -> None:
+        leader = leading()
+        wait = leader.wait_committed(produce(leader))
+        assert wait is not None
+        leader.apply(role(2, epoch=2, version=2), now_ms=0)
+        with pytest.raises(KafkaError) as error:
+            wait.result()
+        assert error.value.code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_learns_that_too_few_are_left() -> None:
+    async def scenario() -> None:
+        leader = leading()
+        wait = leader.wait_committed(produce(leader))
+        assert wait is not None
+        leader.apply(role(isr=(1,), version=2), now_ms=0)
+        with pytest.raises(KafkaError) as error:
+            wait.result()
+        assert error.value.code is KafkaCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("isr", "is_acks_all", "has_lease", "code"),
+    [
+        ((1, 2), True, True, None),
+        ((1, 2), True, False, None),
+        ((1, 2), False, True, None),
+        ((1,), True, True, KafkaCode.NOT_ENOUGH_REPLICAS),
+        ((1,), False, True, None),
+        ((1, 2), False, False, KafkaCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_what_a_produce_needs(
+    isr: tuple[int, ...], is_acks_all: bool, has_lease: bool, code: KafkaCode | None
+) -> None:
+    leader = replica(1, has_lease=has_lease)
+    leader.apply(role(isr=isr), now_ms=0)
+    if code is None:
+        leader.require_acks(is_acks_all=is_acks_all)
+        return
+    with pytest.raises(KafkaError) as refused:
+        leader.require_acks(is_acks_all=is_acks_all)
+    assert refused.value.code is code
+
+
+def test_only_a_leader_appends() -> None:
+    for partition in (following(), replica(1)):
+        with pytest.raises(KafkaError) as refused:
+            produce(partition)
+        assert refused.value.code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(4, KafkaCode.FENCED_LEADER_EPOCH), (6, KafkaCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_follower_of_another_epoch_is_refused(epoch: int, code: KafkaCode) -> None:
+    leader, follower = leading(epoch=5), following(epoch=epoch)
+    produce(leader)
+    assert ask(leader, follower) == BackOff(code)
+    assert leader.high_watermark == 0
+
+
+def test_a_node_that_is_no_replica_is_refused() -> None:
+    leader, stranger = leading(), following(9)
+    assert ask(leader, stranger, broker_id=9) == BackOff(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_diverged_follower_is_cut_and_counts_only_afterwards() -> None:
+    leader, follower = leading(), following()
+    produce(leader, 2)
+    ask(leader, follower)
+    # The follower leads for a moment, and writes what nobody gets.
+    follower.apply(role(2, epoch=2, version=2), now_ms=0)
+    produce(follower, 3)
+    leader.apply(role(1, epoch=3, version=3), now_ms=0)
+    follower.apply(role(1, epoch=3, version=3), now_ms=0)
+    produce(leader, 5)
+    assert ask(leader, follower) == CutBack(2)
+    assert leader.high_watermark == 0
+    ask(leader, follower)
+    ask(leader, follower)
+    assert follower.log.next_offset == leader.log.next_offset == leader.high_watermark == 7
+    assert follower.log.epochs.entries == leader.log.epochs.entries == [(1, 0), (3, 2)]
+
+
+def test_an_answer_of_an_older_leadership_changes_nothing() -> None:
+    leader, follower = leading(), following()
+    produce(leader, 2)
+    step = ask(
+        leader, follower, between=lambda: follower.apply(role(2, epoch=2, version=2), now_ms=0)
+    )
+    assert step == Ignore()
+    assert follower.log.next_offset == 0
+
+
+def test_a_follower_behind_the_leaders_log_start_starts_over() -> None:
+    leader, follower = leading(isr=(1,), min_isr=1), following(isr=(1,), min_isr=1)
+    for _ in range(4):
+        produce(leader)
+        leader.log.roll(NOW_MS)
+    leader.log.delete_records_before(3)
+    assert ask(leader, follower) == StartOver(3)
+    ask(leader, follower)
+    assert (follower.log.log_start_offset, follower.log.next_offset) == (3, 4)
+
+
+def test_alone_with_min_isr_1_a_leader_commits_at_once() -> None:
+    leader = leading(isr=(1,), min_isr=1)
+    produce(leader, 2)
+    assert leader.high_watermark == 2
+
+
+def test_alone_the_answer_waits_for_the_disk() -> None:
+    async def scenario() -> None:
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        leader = replica(1, wait_synced=lambda *_: synced)
+        leader.apply(role(isr=(1, 2), min_isr=1), now_ms=0)
+        wait = leader.wait_committed(produce(leader))
+        assert wait is not None
+        leader.apply(role(isr=(1,), min_isr=1, version=2), now_ms=0)
+        assert leader.high_watermark == 1
+        await asyncio.sleep(0)
+        assert not wait.done()
+        synced.set_result(None)
+        await asyncio.sleep(0)
+        assert wait.done()
+
+    asyncio.run(scenario())
+
+
+def test_consumers_wait_for_the_commit_and_followers_for_the_append() -> None:
+    async def scenario() -> None:
+        leader, follower = leading(), following()
+        consumer, replica_wait = FetchWait(1), FetchWait(1, is_replica=True)
+        leader.add_fetch_wait(consumer)
+        leader.add_fetch_wait(replica_wait)
+        produce(leader)
+        assert replica_wait.future.done()
+        assert not consumer.future.done()
+        ask(leader, follower)
+        assert not consumer.future.done()
+        ask(leader, follower)
+        assert consumer.future.done()
+
+    asyncio.run(scenario())
+
+
+def test_a_new_leader_is_settled_when_its_first_offset_is_committed() -> None:
+    old, new = leading(), following()
+    produce(old, 4)
+    ask(old, new)
+    new.apply(role(2, epoch=2, isr=(2, 3), version=2), now_ms=0)
+    assert new.high_watermark == 0
+    assert not new.is_settled
+    third = following(3, 2, epoch=2, isr=(2, 3), version=2)
+    ask(new, third, broker_id=3)
+    ask(new, third, broker_id=3)
+    assert new.high_watermark == 4
+    assert new.is_settled
+
+
+def test_where_every_replica_syncs_first_the_disk_counts() -> None:
+    config = LogConfig(flush_messages=1)
+    leader = replica(1, config)
+    leader.apply(role(isr=(1,), min_isr=1), now_ms=0)
+    produce(leader)
+    assert leader.high_watermark == 0
+    ticket = leader.log.begin_sync()
+    assert ticket is not None
+    leader.log.end_sync(ticket)
+    leader.advance()
+    assert leader.high_watermark == 1
+
+
+def test_a_fenced_node_leads_and_follows_nothing() -> None:
+    leader, follower = leading(), following()
+    leader.stand_by()
+    follower.stand_by()
+    assert not leader.is_leader
+    assert follower.next_fetch() is None
+    # And takes its role again when it is told.
+    follower.apply(role(), now_ms=0)
+    assert follower.next_fetch() is not None
+
+
+def test_batches_without_records_are_replicated_too() -> None:
+    """Compaction leaves them for the producers' sake; a consumer's read passes over them."""
+    leader, follower = leading(), following()
+    empty = emptied(BatchView(memoryview(batch(1))))
+    leader.log.append_as_coordinator(memoryview(empty), leader_epoch=1, now_ms=NOW_MS)
+    produce(leader)
+    ask(leader, follower)
+    assert follower.log.size_bytes == leader.log.size_bytes
