@@ -1,5 +1,7 @@
 """The cleaner of a running node, seen through its files and by its clients."""
 
+import asyncio
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -9,9 +11,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from millstream.broker import cleaning_worker
+from millstream.broker.cleaner import Cleaner
 from millstream.errors import KafkaCode
 from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
+from millstream.storage.log import Log
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from tests.support.raw_client import RawClient
@@ -266,6 +270,22 @@ class TestVendorApi:
         assert told.dirty_ratio == 0
         check_newest(consume(broker, topic), 9)
         assert len(consume(broker, topic)) == KEYS
+
+
+def test_a_node_that_stops_while_a_segment_is_put_in_place_stops_quietly(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_syncing = threading.Event()
+
+    async def never_ends(cleaner: Cleaner, partition_log: Log) -> None:
+        is_syncing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Cleaner, "_sync", never_ends)
+    with Broker(settings=QUICK, data_dir=data_dir) as broker:
+        produce(broker, create(broker), range(40))
+        assert is_syncing.wait(20)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_node_that_stops_in_the_middle_of_a_round_leaves_nothing_behind(data_dir: Path) -> None:

@@ -8,6 +8,7 @@ the next start; the others go on. Where the rounds ended is in `cleaner-offset-c
 import asyncio
 import errno
 import logging
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -241,19 +242,22 @@ class Cleaner:
         throttle = Throttle(broker.config.float("log.cleaner.io.max.bytes.per.second"))
         self._throttle = throttle
         end_offset = None
+        is_in_place = True
         try:
-            segments = run_round(planned, throttle)
-            async for cleaned in segments:
-                if not await self._put_in_place(partition, cleaned):
-                    await segments.aclose()
-                    self._discard(partition_log)
-                    return False
-                _count(progress, cleaned)
-                progress.moved_bytes = moved_bytes + throttle.moved_bytes
-                progress.elapsed_ms = _elapsed_ms(broker, began)
-                end_offset = cleaned.end_offset
+            async with aclosing(run_round(planned, throttle)) as segments:
+                async for cleaned in segments:
+                    is_in_place = await self._put_in_place(partition, cleaned)
+                    if not is_in_place:
+                        break
+                    _count(progress, cleaned)
+                    progress.moved_bytes = moved_bytes + throttle.moved_bytes
+                    progress.elapsed_ms = _elapsed_ms(broker, began)
+                    end_offset = cleaned.end_offset
         finally:
             self._throttle = None
+        if not is_in_place:
+            self._discard(partition_log)
+            return False
         if end_offset is not None:
             self._cleaned[partition.topic_partition] = (partition_log, end_offset)
             await self._write_offsets()
