@@ -155,12 +155,11 @@ class Controller:
             )
             if validate_only:
                 return TopicResult(name, state=grown)
-            numbered = list(enumerate(added, start=len(present.partitions)))
             await self._write(
                 [
                     Put(znodes.topic_path(name), znodes.encode_topic(grown)),
                     *znodes.create_partitions(
-                        name, numbered, controller_epoch=self._controller_epoch
+                        grown, len(present.partitions), controller_epoch=self._controller_epoch
                     ),
                 ]
             )
@@ -268,7 +267,7 @@ class Controller:
                 partition.leader_epoch += 1
                 if self._broker_id in partition.isr:
                     partition.leader = self._broker_id
-                data = znodes.encode_partition(partition, self._controller_epoch)
+                data = znodes.encode_partition(partition, self._controller_epoch, topic.topic_id)
                 operations.append(Put(path, data, partition.version))
                 raised.append(partition)
         versions = await self._store.commit(operations)

@@ -141,6 +141,7 @@ class MemoryStore:
 
     def __init__(self, tree: MemoryTree, session: int) -> None:
         self._tree = tree
+        self.session_timeout_ms = 6_000
         self._session = session
         self._is_open = True
         self._on_end: list[OnChange] = []

@@ -4,8 +4,12 @@ The controller alone changes an image; everybody else reads it.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from millstream.model import INTERNAL_TOPICS, TopicId
+
+NO_LEADER: Final = -1
+NO_BROKER_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +24,13 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
+    """`epoch` numbers the starts of a node in a cluster. A stopping one leads nothing new."""
+
     id: int
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
+    epoch: int = NO_BROKER_EPOCH
+    is_stopping: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -33,13 +41,25 @@ class BrokerState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """`version` is that of the node in the coordination store: the partition epoch."""
+    """`version` is that of the node in the coordination store: the partition epoch.
+
+    `elr` are those that left an ISR which was then too small to commit anything without
+    them, so they have all that is committed and may lead. `last_known_elr` were such, and
+    may since have lost data. `adding` and `removing` are replicas of a reassignment under
+    way. `writer_token` is who wrote this state: it tells a lost answer's writer his own.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     version: int
+    min_isr: int = 1
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    writer_token: str = ""
 
 
 @dataclass(slots=True)
@@ -54,11 +74,27 @@ class TopicState:
         return self.name in INTERNAL_TOPICS
 
 
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """A node's latest start. `epoch` is the version of its node in the coordination store."""
+
+    epoch: int
+    is_suspect: bool = False
+
+
 @dataclass(slots=True)
 class ClusterImage:
+    """`brokers` are those that are alive; `incarnations` all that ever were."""
+
     cluster_id: str = ""
     controller_id: int = -1
+    controller_epoch: int = 0
+    # Of its node; read before the controller's id, so it is never newer than that.
+    controller_epoch_version: int = -1
     brokers: dict[int, BrokerState] = field(default_factory=dict)
+    incarnations: dict[int, Incarnation] = field(default_factory=dict)
+    # The epoch up to which the controller has taken a node out of every ISR.
+    handled: dict[int, int] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     # Settings made at run time: by node id, and for all nodes under None.

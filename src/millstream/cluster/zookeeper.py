@@ -28,8 +28,8 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -118,6 +118,7 @@ class ZooKeeper:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._on_end: list[OnChange] = []
         self.session_timeout_ms = ensemble.session_timeout_ms
+        self.key: SessionKey
         # kazoo tells of every attempt to reconnect; `_state_changed` tells what matters.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._client = _client(ensemble, resume)
@@ -132,6 +133,7 @@ class ZooKeeper:
                 await self._connected.wait()
             if self._end is not None:
                 raise self._end
+            self.key = SessionKey(*self._client.client_id)
             await self._make_root()
         except TimeoutError:
             await self._stop()
@@ -141,11 +143,6 @@ class ZooKeeper:
         except BaseException:
             await self._stop()
             raise
-
-    @property
-    def key(self) -> SessionKey:
-        session_id, password = self._client.client_id
-        return SessionKey(session_id, password)
 
     @property
     def is_connected(self) -> bool:
@@ -376,12 +373,24 @@ class ZooKeeper:
         return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_told(error)}")
 
 
+class _InOrder(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Hands over watches and answers in the order in which they came from the server.
+
+    kazoo has a thread for each, so that an answer could overtake the news of an earlier
+    change. ZooKeeper promises that order, and the controller counts on it.
+    """
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        self.completion_queue.put(lambda: callback.func(*callback.args))
+
+
 def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
     retry = KazooRetry(max_tries=-1, delay=_RETRY_SECONDS, backoff=2, max_delay=_RETRY_SECONDS_MAX)
     return KazooClient(
         ensemble.hosts,
         timeout=ensemble.session_timeout_ms / 1000,
         client_id=None if resume is None else (resume.id, resume.password),
+        handler=_InOrder(),
         connection_retry=retry,
         auth_data=[("digest", ensemble.digest)] if ensemble.digest else None,
         default_acl=CREATOR_ALL_ACL if ensemble.is_protected else None,

@@ -1,0 +1,179 @@
+"""Who is in sync and who leads: a partition's next state. Pure.
+
+Every function takes a partition's state and returns the one that should follow, or None
+where nothing is to be done. Nothing here writes, asks or knows the time; the versions and
+epochs that make a write safe are its writer's business.
+
+ELR, the eligible leader replicas: who leaves an ISR that is then smaller than `min_isr`
+still has everything that is committed, because such an ISR commits nothing more.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from millstream.cluster.state import NO_LEADER, PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """`live` are registered; `stopping` are among them, and give up what others can take.
+
+    `suspects` may have lost data since they were last in sync.
+    """
+
+    live: Set[int]
+    stopping: Set[int] = frozenset()
+    suspects: Set[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """How far a replica's log goes; ordered as elections need it."""
+
+    last_epoch: int
+    next_offset: int
+
+
+def repaired(state: PartitionState, nodes: Nodes, *, min_isr: int) -> PartitionState | None:
+    """The state after taking out who is not there and electing who can lead."""
+    changed = _with_min_isr(state, min_isr)
+    changed = _without_absent(changed, nodes)
+    changed = _without_suspects(changed, nodes.suspects)
+    changed = _with_leader(changed, nodes)
+    return None if changed == state else changed
+
+
+def with_isr(state: PartitionState, isr: Sequence[int]) -> PartitionState:
+    """Another ISR, and what that makes of the ELR."""
+    in_sync = tuple(replica for replica in state.replicas if replica in isr)
+    if len(in_sync) >= state.min_isr:
+        return replace(state, isr=in_sync, elr=(), last_known_elr=())
+    former = {*state.elr, *state.isr} - set(in_sync)
+    return replace(state, isr=in_sync, elr=_in_order(state, former))
+
+
+def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
+    """The first replica of the assignment leads, if it can and does not."""
+    first = target_replicas(state)[0]
+    if first == state.leader or first not in state.isr or first not in _electable(nodes):
+        return None
+    return _led_by(state, first)
+
+
+def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | None:
+    """The first live replica leads, whatever it has lost: only when a person asks for it."""
+    if state.leader != NO_LEADER:
+        return None
+    for replica in state.replicas:
+        if replica in nodes.live:
+            return _led_by(replace(state, isr=(replica,), elr=(), last_known_elr=()), replica)
+    return None
+
+
+def awaited_for_recovery(state: PartitionState) -> tuple[int, ...]:
+    """Whose logs must be compared before anybody may lead; empty when that is not needed."""
+    if state.leader != NO_LEADER or state.isr or state.elr:
+        return ()
+    return state.last_known_elr
+
+
+def recovered(state: PartitionState, ends: Mapping[int, LogEnd]) -> PartitionState:
+    """All that once had everything may have lost some of it: the longest log leads."""
+    assert set(ends) == set(awaited_for_recovery(state)), "the caller has asked all of them"
+    in_order = [replica for replica in state.replicas if replica in ends]
+    longest = max(in_order, key=lambda replica: (ends[replica], -in_order.index(replica)))
+    return _led_by(replace(state, isr=(longest,), elr=(), last_known_elr=()), longest)
+
+
+# -- reassignment -------------------------------------------------------------------------
+
+
+def reassigned(state: PartitionState, target: Sequence[int]) -> PartitionState:
+    """On its way to other replicas: the old ones stay until the new ones are in sync."""
+    original = original_replicas(state)
+    adding = tuple(replica for replica in target if replica not in original)
+    removing = tuple(replica for replica in original if replica not in target)
+    return replace(state, replicas=(*target, *removing), adding=adding, removing=removing)
+
+
+def arrived(state: PartitionState, nodes: Nodes) -> PartitionState | None:
+    """The end of a reassignment, once every new replica is in sync."""
+    target = target_replicas(state)
+    if not (state.adding or state.removing) or not set(target) <= set(state.isr):
+        return None
+    settled = replace(state, replicas=target, adding=(), removing=())
+    settled = with_isr(settled, state.isr)
+    return settled if settled.leader in target else _with_leader(settled, nodes)
+
+
+def cancelled(state: PartitionState, nodes: Nodes) -> PartitionState | None:
+    """Back to the replicas from before; None where none of them is in sync any more."""
+    original = original_replicas(state)
+    if not set(original) & set(state.isr):
+        return None
+    settled = replace(state, replicas=original, adding=(), removing=())
+    settled = with_isr(settled, state.isr)
+    return settled if settled.leader in original else _with_leader(settled, nodes)
+
+
+def target_replicas(state: PartitionState) -> tuple[int, ...]:
+    return tuple(replica for replica in state.replicas if replica not in state.removing)
+
+
+def original_replicas(state: PartitionState) -> tuple[int, ...]:
+    return tuple(replica for replica in state.replicas if replica not in state.adding)
+
+
+# -- steps --------------------------------------------------------------------------------
+
+
+def _with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
+    if state.min_isr == min_isr:
+        return state
+    # A leader that may now commit alone must not leave behind somebody who can be elected
+    # without what it commits. Without any ISR nobody commits, and the ELR is all there is.
+    elr = () if state.isr else state.elr
+    return replace(state, min_isr=min_isr, elr=elr)
+
+
+def _without_absent(state: PartitionState, nodes: Nodes) -> PartitionState:
+    present = [r for r in state.isr if r in nodes.live and r not in nodes.suspects]
+    staying = [replica for replica in present if replica not in nodes.stopping]
+    # The last one in sync leads until it is really gone.
+    wanted = staying or present
+    return state if tuple(wanted) == state.isr else with_isr(state, wanted)
+
+
+def _without_suspects(state: PartitionState, suspects: Set[int]) -> PartitionState:
+    lost = [replica for replica in state.elr if replica in suspects]
+    if not lost:
+        return state
+    return replace(
+        state,
+        elr=tuple(replica for replica in state.elr if replica not in suspects),
+        last_known_elr=_in_order(state, {*state.last_known_elr, *lost}),
+    )
+
+
+def _with_leader(state: PartitionState, nodes: Nodes) -> PartitionState:
+    if state.leader in state.isr and state.leader in nodes.live:
+        return state
+    for replica in state.replicas:
+        if replica in state.isr and replica in nodes.live:
+            return _led_by(state, replica)
+    for replica in state.replicas:
+        if replica in state.elr and replica in nodes.live:
+            return _led_by(with_isr(state, (replica,)), replica)
+    return state if state.leader == NO_LEADER else _led_by(state, NO_LEADER)
+
+
+def _led_by(state: PartitionState, leader: int) -> PartitionState:
+    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _electable(nodes: Nodes) -> Set[int]:
+    return nodes.live - nodes.stopping
+
+
+def _in_order(state: PartitionState, replicas: Set[int]) -> tuple[int, ...]:
+    return tuple(replica for replica in state.replicas if replica in replicas)

@@ -1,0 +1,486 @@
+"""A node's place in the cluster: registered, alive, fenced; its image; its voice in an ISR.
+
+A node is *fenced* until it is registered, and again from the moment that its session or
+its epoch is lost: it leads nothing and follows nobody. It comes back by itself, as a new
+incarnation with a new broker epoch.
+
+Joining has two halves. After `join` the node has its epoch and an image, and the controller
+has taken its former incarnation out of every ISR; it can now open its logs. `register`
+makes it alive. The write of each step is in docs/cluster.md.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from millstream.clock import Clock
+from millstream.cluster import election, znodes
+from millstream.cluster.coordination import (
+    ANY_VERSION,
+    Check,
+    CoordinationFailed,
+    CoordinationStore,
+    Create,
+    Node,
+    NodeExists,
+    NoNode,
+    NotApplied,
+    Operation,
+    Put,
+    SessionEnded,
+    UnknownOutcome,
+)
+from millstream.cluster.lease import Lease
+from millstream.cluster.observer import ImageChange, Observer
+from millstream.cluster.ports import PortWatch
+from millstream.cluster.state import (
+    NO_BROKER_EPOCH,
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+)
+from millstream.cluster.supervisor import Logs, Policy, Supervisor
+from millstream.errors import StartError
+from millstream.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# How much longer than a session to wait for a former incarnation of this node to be gone.
+_GRACE_SECONDS: Final = 2.0
+_HEARTBEATS_PER_SESSION: Final = 6
+_RETRY_SECONDS: Final = 0.2
+_RETRY_SECONDS_MAX: Final = 2.0
+
+
+class Session(CoordinationStore, Protocol):
+    """A coordination store whose sessions time out."""
+
+    session_timeout_ms: int
+
+
+class Listener(Protocol):
+    """The rest of the node. All calls come on the loop, none from within a call to here."""
+
+    def image_changed(self, change: ImageChange) -> None: ...
+
+    def fenced(self, reason: str) -> None: ...
+
+    def active(self, broker_epoch: int) -> None: ...
+
+
+class Outdated(Exception):
+    """The ISR is not as proposed: another one changed the partition, or this node."""
+
+
+class Membership:
+    def __init__(
+        self,
+        open_session: Callable[[], Awaitable[Session]],
+        *,
+        broker_id: int,
+        clock: Clock,
+        new_token: Callable[[], str],
+        new_cluster_id: Callable[[], str],
+        policy: Policy,
+        logs: Logs | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.image = ClusterImage()
+        self.lease = Lease(clock)
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.is_fenced = True
+        self._open_session = open_session
+        self._broker_id = broker_id
+        self._clock = clock
+        self._new_token = new_token
+        self._new_cluster_id = new_cluster_id
+        self._policy = policy
+        self._logs = logs
+        self._cluster_id = cluster_id
+        self._listeners: list[Listener] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rejoining: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
+        self._has_left = False
+        self._self_state: BrokerState | None = None
+        self._epoch = NO_BROKER_EPOCH
+        self._tokens = 0
+        self._session_token = ""
+        self._store: Session
+        self._observer: Observer
+        self._supervisor: Supervisor
+        self._ports: PortWatch
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def store(self) -> Session:
+        """The session of now, for writes of topics and options."""
+        return self._store
+
+    @property
+    def observer(self) -> Observer:
+        return self._observer
+
+    @property
+    def is_controller(self) -> bool:
+        return self._supervisor.is_controller
+
+    def guards(self) -> list[Operation]:
+        """What every write of this node checks: that it is still itself, and alive."""
+        return [
+            Check(znodes.epoch_path(self._broker_id), self._epoch),
+            Check(znodes.broker_path(self._broker_id), ANY_VERSION),
+        ]
+
+    # -- joining ----------------------------------------------------------------------
+
+    async def join(self, *, is_suspect: bool) -> None:
+        """Raises StartError where another node has this id, or it is another cluster."""
+        self._store = await self._open_session()
+        self._session_token = self._new_token()
+        self._observer = Observer(self._store, self.image)
+        self._observer.listeners.append(self._image_changed)
+        self._supervisor = Supervisor(
+            self._store,
+            self._observer,
+            broker_id=self._broker_id,
+            clock=self._clock,
+            token=self._session_token,
+            policy=self._policy,
+            logs=self._logs,
+        )
+        try:
+            await self._enter_cluster()
+            await self._wait_for_predecessor()
+            self._epoch = await self._raise_epoch(is_suspect=is_suspect)
+            self._is_ready.clear()
+            await self._observer.start()
+            self._supervisor.start()
+            self._check_handled()
+            await self._until_ready()
+        except BaseException:
+            await self._end_session()
+            raise
+
+    async def register(self, broker: BrokerState) -> None:
+        """From now on alive: others may elect this node."""
+        self._self_state = replace(broker, epoch=self._epoch)
+        data = znodes.encode_broker(self._self_state, self._clock.now_ms())
+        path = znodes.broker_path(self._broker_id)
+        check = Check(znodes.epoch_path(self._broker_id), self._epoch)
+        try:
+            await self._store.commit([check, Create(path, data, is_ephemeral=True)])
+        except NotApplied as problem:
+            raise StartError(
+                f"node {self._broker_id} was started elsewhere at the same moment"
+            ) from problem
+        except UnknownOutcome:
+            if not await self._is_registered(data):
+                raise
+        await self._beat()
+        self.broker_epoch = self._epoch
+        self.is_fenced = False
+        self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
+        self._store.on_end(lambda: self._fence("the ZooKeeper session has ended"))
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._keep_lease())]
+        self._observer.listeners.append(self._ports.image_changed)
+        self._ports.start()
+        log.info("node %d is registered, epoch=%d", self._broker_id, self._epoch)
+        await self._observer.read_incarnations()
+        for listener in self._listeners:
+            listener.active(self._epoch)
+
+    async def _enter_cluster(self) -> None:
+        cluster_id = self._cluster_id or self._new_cluster_id()
+        wanted = [(path, b"") for path in znodes.BASE_PATHS]
+        wanted += [
+            (znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)),
+            (znodes.CONTROLLER_EPOCH, b"0"),
+        ]
+        for path, data in wanted:
+            if not await self._store.exists(path):
+                with contextlib.suppress(NodeExists):
+                    await self._store.commit([Create(path, data)])
+        found = znodes.decode_cluster_id(await self._store.get(znodes.CLUSTER_ID))
+        if self._cluster_id not in (None, found):
+            raise StartError(
+                f"the data directory belongs to cluster {self._cluster_id},"
+                f" ZooKeeper has cluster {found}"
+            )
+        self.image.cluster_id = self._cluster_id = found
+
+    async def _wait_for_predecessor(self) -> None:
+        """Of two nodes with one id the second waits; the other may only be dead."""
+        path = znodes.broker_path(self._broker_id)
+        gone = asyncio.Event()
+        if not await self._store.exists(path, gone.set):
+            return
+        seconds = self._store.session_timeout_ms / 1000 + _GRACE_SECONDS
+        holder = await self._holder(path)
+        log.warning(
+            "node %d is registered already%s; waiting %.0f s for that one to be gone",
+            self._broker_id,
+            holder,
+            seconds,
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await gone.wait()
+        if await self._store.exists(path):
+            raise StartError(
+                f"another node has the id {self._broker_id}{holder}; give this one its own node.id"
+            )
+
+    async def _holder(self, path: str) -> str:
+        with contextlib.suppress(NoNode):
+            broker = znodes.decode_broker(self._broker_id, await self._store.get(path))
+            if broker.endpoints:
+                return f" at {broker.endpoints[0].host}:{broker.endpoints[0].port}"
+        return ""
+
+    async def _raise_epoch(self, *, is_suspect: bool) -> int:
+        path = znodes.epoch_path(self._broker_id)
+        data = znodes.encode_incarnation(self._session_token, is_suspect=is_suspect)
+        if not await self._store.exists(path):
+            with contextlib.suppress(NodeExists):
+                await self._store.commit([Create(path, data)])
+        node = await self._store.get(path)
+        if znodes.decode_incarnation(node).is_suspect and not await self._was_handled(node):
+            # A start that was cut short may have lost data; this one knows nothing of it.
+            data = znodes.encode_incarnation(self._session_token, is_suspect=True)
+        try:
+            (epoch,) = await self._store.commit([Put(path, data, node.version)])
+        except UnknownOutcome:
+            await self._store.sync()
+            node = await self._store.get(path)
+            if node.data != data:
+                raise
+            return node.version
+        except NotApplied as problem:
+            raise StartError(
+                f"another node with the id {self._broker_id} is starting at this moment"
+            ) from problem
+        return epoch
+
+    async def _was_handled(self, node: Node) -> bool:
+        try:
+            handled = await self._store.get(znodes.handled_path(self._broker_id))
+        except NoNode:
+            return False
+        return int(handled.data) == node.version
+
+    async def _is_registered(self, data: bytes) -> bool:
+        await self._store.sync()
+        try:
+            return (await self._store.get(znodes.broker_path(self._broker_id))).data == data
+        except NoNode:
+            return False
+
+    async def _until_ready(self) -> None:
+        """Until the controller has seen this start. There may be none yet: then there will be."""
+        ended = asyncio.Event()
+        self._store.on_end(ended.set)
+        waiting = [
+            asyncio.ensure_future(self._is_ready.wait()),
+            asyncio.ensure_future(ended.wait()),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        if ended.is_set():
+            raise SessionEnded("the ZooKeeper session ended while the node was joining")
+
+    # -- being a member -----------------------------------------------------------------
+
+    def _image_changed(self, change: ImageChange) -> None:
+        if change.has_incarnations:
+            self._check_handled()
+            self._check_epoch()
+        for listener in self._listeners:
+            listener.image_changed(change)
+
+    def _check_handled(self) -> None:
+        if self.image.handled.get(self._broker_id) == self._epoch:
+            self._is_ready.set()
+
+    def _check_epoch(self) -> None:
+        incarnation = self.image.incarnations.get(self._broker_id)
+        if not self.is_fenced and incarnation is not None and incarnation.epoch != self._epoch:
+            self._fence("another epoch of this node has begun")
+
+    async def _keep_lease(self) -> None:
+        """Ask something small often enough to know for how long the session is safe."""
+        while True:
+            await asyncio.sleep(self._store.session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION)
+            with contextlib.suppress(CoordinationFailed):
+                await self._beat()
+                self._observer.poll()
+
+    async def _beat(self) -> None:
+        sent_at = self._clock.monotonic()
+        if await self._store.exists(znodes.broker_path(self._broker_id)):
+            timeout_ms = self._store.session_timeout_ms
+            self.lease.renew(sent_at=sent_at, session_timeout_ms=timeout_ms)
+
+    def _fence(self, reason: str) -> None:
+        if self.is_fenced or self._has_left:
+            return
+        log.error("node %d is fenced: %s", self._broker_id, reason)
+        self.is_fenced = True
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.lease.end()
+        for listener in self._listeners:
+            listener.fenced(reason)
+        self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        assert self._self_state is not None
+        pause = _RETRY_SECONDS
+        while True:
+            await self._end_session()
+            try:
+                # The process has lived on, and so has everything it wrote.
+                await self.join(is_suspect=False)
+                await self.register(self._self_state)
+                return
+            except (CoordinationFailed, StartError, NotApplied) as error:
+                log.warning("node %d cannot rejoin yet: %s", self._broker_id, error)
+                self.is_fenced = True
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+    async def _end_session(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if hasattr(self, "_ports"):
+            await self._ports.stop()
+        await self._supervisor.stop()
+        await self._observer.stop()
+        self._observer.listeners.clear()
+        with contextlib.suppress(CoordinationFailed):
+            await self._store.close()
+
+    # -- leaving ----------------------------------------------------------------------
+
+    async def hand_over(self, *, seconds_max: float) -> bool:
+        """Ask the controller to give this node's leaderships to others. True when it has.
+
+        A partition with nobody else in sync stays here to the end.
+        """
+        if self.is_fenced or self._self_state is None:
+            return False
+        leaving = replace(self._self_state, is_stopping=True)
+        data = znodes.encode_broker(leaving, self._clock.now_ms())
+        released = asyncio.Event()
+
+        def look(change: ImageChange) -> None:
+            if not self._is_needed():
+                released.set()
+
+        try:
+            await self._store.commit(
+                [*self.guards(), Put(znodes.broker_path(self._broker_id), data)]
+            )
+            await self._observer.read_incarnations()
+            self._observer.listeners.append(look)
+            look(ImageChange())
+            async with asyncio.timeout(seconds_max):
+                await released.wait()
+        except (CoordinationFailed, NotApplied, TimeoutError):
+            return False
+        return True
+
+    def _is_needed(self) -> bool:
+        """Whether this node is in an ISR with others, who could do without it."""
+        me = self._broker_id
+        return any(
+            me in partition.isr and len(partition.isr) > 1
+            for topic in self.image.topics.values()
+            for partition in topic.partitions
+        )
+
+    async def leave(self) -> None:
+        """End the session: for the others this node is gone at once."""
+        self._has_left = True
+        self.is_fenced = True
+        self.lease.end()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            await asyncio.gather(self._rejoining, return_exceptions=True)
+        await self._end_session()
+
+    # -- what a leader asks -------------------------------------------------------------
+
+    async def change_isr(
+        self,
+        where: TopicPartition,
+        state: PartitionState,
+        isr: Sequence[int],
+        epochs: Mapping[int, int],
+    ) -> PartitionState:
+        """Write another ISR; `epochs` has the broker epoch that each added replica fetched with.
+
+        Raises Outdated when nothing was written, CoordinationFailed when the session is over.
+        """
+        topic = self.image.topics.get(where.topic)
+        if self.is_fenced or topic is None or state.leader != self._broker_id:
+            raise Outdated(str(where))
+        self._tokens += 1
+        token = f"{self._session_token}-{self._tokens}"
+        after = replace(election.with_isr(state, isr), writer_token=token)
+        data = znodes.encode_partition(after, self.image.controller_epoch, topic.topic_id)
+        path = znodes.partition_state_path(where.topic, where.partition)
+        added = [replica for replica in after.isr if replica not in state.isr]
+        operations = [
+            *self.guards(),
+            *(Check(znodes.epoch_path(replica), epochs[replica]) for replica in added),
+            Put(path, data, state.version),
+        ]
+        try:
+            *_, version = await self._store.commit(operations)
+        except NotApplied as problem:
+            await self._observer.read_again([where])
+            raise Outdated(f"{where}: {problem.path}") from problem
+        except UnknownOutcome:
+            version = await self._version_if_written(path, token)
+        committed = replace(after, version=version)
+        self._observer.enter_state(where, committed)
+        return committed
+
+    async def _version_if_written(self, path: str, token: str) -> int:
+        """Whether a write happened whose answer was lost. Waits until that is known."""
+        while True:
+            try:
+                await self._store.sync()
+                node = await self._store.get(path)
+            except SessionEnded:
+                raise
+            except NoNode as problem:
+                raise Outdated(path) from problem
+            except CoordinationFailed:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if znodes.writer_token(node) != token:
+                raise Outdated(path)
+            return node.version
+
+    # -- a closed port ------------------------------------------------------------------
+
+    async def _port_refuses(self, broker_id: int, epoch: int, controller_version: int) -> None:
+        """A node's process is dead, whatever its session says."""
+        with contextlib.suppress(CoordinationFailed):
+            if broker_id == self.image.controller_id:
+                await self._supervisor.depose(
+                    broker_id, epoch_version=controller_version, broker_epoch=self._epoch
+                )
+            await self._supervisor.fence(broker_id, epoch)

@@ -1,0 +1,122 @@
+"""Notices a dead process by its closed port, long before its session times out.
+
+Every node keeps an idle connection to every other. The kernel closes it when the process
+at the other end dies, in whatever way; if the port then refuses twice, nobody is there any
+more. Silence is no such proof: a hung host or a cut cable is left to the session.
+
+What follows from it is decided elsewhere, with writes that fail if this node is wrong.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from millstream.cluster.observer import ImageChange
+from millstream.cluster.state import BrokerState, ClusterImage
+
+log = logging.getLogger(__name__)
+
+PROBES: Final = 2
+_PROBE_PAUSE_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 1.0
+
+# Called with the node's id, its epoch, and the version of the controller epoch from before
+# the port was tried.
+Refused = Callable[[int, int, int], Awaitable[None]]
+
+
+class PortWatch:
+    def __init__(
+        self,
+        image: ClusterImage,
+        broker_id: int,
+        refused: Refused,
+        *,
+        pause_seconds: float = _PROBE_PAUSE_SECONDS,
+    ) -> None:
+        self._image = image
+        self._broker_id = broker_id
+        self._refused = refused
+        self._pause_seconds = pause_seconds
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._watched: dict[int, BrokerState] = {}
+
+    def start(self) -> None:
+        self._follow_image()
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        self._watched.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def image_changed(self, change: ImageChange) -> None:
+        if change.brokers:
+            self._follow_image()
+
+    def _follow_image(self) -> None:
+        wanted = {
+            broker.id: broker
+            for broker in self._image.brokers.values()
+            if broker.id != self._broker_id and broker.endpoints
+        }
+        for broker_id in [i for i, b in self._watched.items() if wanted.get(i) != b]:
+            del self._watched[broker_id]
+            self._tasks.pop(broker_id).cancel()
+        for broker_id, broker in wanted.items():
+            if broker_id not in self._watched:
+                self._watched[broker_id] = broker
+                task = asyncio.get_running_loop().create_task(self._watch(broker))
+                self._tasks[broker_id] = task
+
+    async def _watch(self, broker: BrokerState) -> None:
+        while True:
+            if await self._until_closed(broker):
+                version = self._image.controller_epoch_version
+                if await self._refuses(broker):
+                    # In a task of its own: what it writes ends this one.
+                    await asyncio.shield(
+                        asyncio.ensure_future(self._refused(broker.id, broker.epoch, version))
+                    )
+                    await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _until_closed(self, broker: BrokerState) -> bool:
+        """True when a connection that stood was closed; False when none could be made."""
+        try:
+            reader, writer = await self._connect(broker)
+        except OSError:
+            return False
+        try:
+            with contextlib.suppress(OSError):
+                # A node sends nothing that was not asked for: this ends with the connection.
+                while await reader.read(1):
+                    pass
+        finally:
+            writer.close()
+        return True
+
+    async def _refuses(self, broker: BrokerState) -> bool:
+        for number in range(PROBES):
+            if number:
+                await asyncio.sleep(self._pause_seconds)
+            try:
+                _, writer = await self._connect(broker)
+            except ConnectionRefusedError:
+                continue
+            except OSError:
+                return False
+            writer.close()
+            return False
+        return True
+
+    async def _connect(
+        self, broker: BrokerState
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        endpoint = broker.endpoints[0]
+        return await asyncio.open_connection(endpoint.host, endpoint.port)

@@ -1,0 +1,462 @@
+"""The controller's office: one node of the cluster keeps every partition led.
+
+The nodes compete for `/controller`; the winner raises the controller epoch in the same
+transaction and checks it in every write, so that a deposed one finds its writes refused
+and resigns. What to write is decided by `election` from the image, and written with the
+epoch of every node that it trusts: one that has started anew in between makes the write
+fail instead of being elected on what it no longer has.
+
+The work is a comparison of what is with what should be, so doing it again does no harm: a
+new controller finishes what an old one left half done without being told.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from millstream.clock import Clock
+from millstream.cluster import election, znodes
+from millstream.cluster.coordination import (
+    Check,
+    CoordinationFailed,
+    CoordinationStore,
+    Create,
+    Delete,
+    NoNode,
+    NotApplied,
+    Operation,
+    Put,
+    SessionEnded,
+)
+from millstream.cluster.election import LogEnd, Nodes
+from millstream.cluster.observer import ImageChange, Observer
+from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
+PARTITIONS_PER_WRITE: Final = 200
+_RETRY_SECONDS: Final = 0.2
+_RECOVERY_SECONDS: Final = 1.0
+
+
+class Logs(Protocol):
+    """What the controller asks of replicas when nobody is in sync any more."""
+
+    async def log_end(self, broker_id: int, where: TopicPartition) -> LogEnd | None:
+        """None where the node does not answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`min_isr` of a topic as its options say; `is_balanced` recovers without a person."""
+
+    min_isr: Callable[[TopicState], int]
+    is_balanced: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    where: TopicPartition
+    before: PartitionState
+    after: PartitionState
+
+    @property
+    def has_new_replicas(self) -> bool:
+        return self.before.replicas != self.after.replicas
+
+
+class Deposed(Exception):
+    """Another node is the controller now."""
+
+
+class Supervisor:
+    """Runs at every node of a cluster; supervises while this node is the controller."""
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        observer: Observer,
+        *,
+        broker_id: int,
+        clock: Clock,
+        token: str,
+        policy: Policy,
+        logs: Logs | None = None,
+    ) -> None:
+        self._store = store
+        self._observer = observer
+        self._broker_id = broker_id
+        self._token = token
+        # What this session writes when it wins; the token tells it from other sessions.
+        self._office = znodes.encode_controller(broker_id, token, clock.now_ms())
+        self._policy = policy
+        self._logs = logs
+        self._is_due = asyncio.Event()
+        # Partitions to look at; None stands for all of them.
+        self._due: set[TopicPartition] | None = None
+        self._task: asyncio.Task[None] | None = None
+        # The controller epoch of this node's term, and the version to check it by.
+        self._epoch = -1
+        self._epoch_version = -1
+        self._told_of: set[TopicPartition] = set()
+
+    @property
+    def is_controller(self) -> bool:
+        return self._epoch_version >= 0
+
+    def start(self) -> None:
+        self._observer.listeners.append(self._image_changed)
+        self._is_due.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        with contextlib.suppress(ValueError):
+            self._observer.listeners.remove(self._image_changed)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _image_changed(self, change: ImageChange) -> None:
+        if not self.is_controller:
+            if change.has_controller:
+                self._is_due.set()
+            return
+        if change.brokers or change.has_incarnations or change.has_broker_configs:
+            self._due = None
+        elif self._due is not None:
+            self._due.update(change.partitions)
+            for name in (*change.created, *change.configs):
+                count = len(self._image.topics[name].partitions)
+                self._due.update(TopicPartition(name, number) for number in range(count))
+        self._is_due.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            try:
+                if not self.is_controller:
+                    await self._stand()
+                if self.is_controller:
+                    await self._supervise()
+            except SessionEnded:
+                return
+            except Deposed:
+                self._resign()
+            except CoordinationFailed as error:
+                log.debug("the controller has to wait: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._due = None
+                self._is_due.set()
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._observer.image
+
+    # -- the office -------------------------------------------------------------------
+
+    async def _stand(self) -> None:
+        """Become the controller, unless somebody is."""
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        if not await self._store.exists(znodes.CONTROLLER):
+            await self._take_office([], node.version, int(node.data) + 1)
+        elif (await self._store.get(znodes.CONTROLLER)).data == self._office:
+            # The answer to this node's own election was lost.
+            await self._begin_term(int(node.data), node.version)
+
+    async def depose(self, broker_id: int, *, epoch_version: int, broker_epoch: int) -> None:
+        """Take over from a controller whose process is dead, without waiting for its session.
+
+        `epoch_version` was read before its port was tried: if another node took over since,
+        this fails, instead of deposing that one.
+        """
+        if self.is_controller:
+            return
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        if node.version != epoch_version or self._image.controller_id != broker_id:
+            return
+        log.warning("node %d was the controller and is dead: taking over", broker_id)
+        guards: list[Operation] = [
+            Check(znodes.epoch_path(self._broker_id), broker_epoch),
+            Delete(znodes.CONTROLLER),
+        ]
+        await self._take_office(guards, epoch_version, int(node.data) + 1)
+        self._is_due.set()
+
+    async def _take_office(self, guards: list[Operation], version: int, epoch: int) -> None:
+        try:
+            *_, epoch_version = await self._store.commit(
+                [
+                    *guards,
+                    Create(znodes.CONTROLLER, self._office, is_ephemeral=True),
+                    Put(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version),
+                ]
+            )
+        except NotApplied:
+            # Somebody was faster; the hint about that wakes this loop again.
+            return
+        await self._begin_term(epoch, epoch_version)
+
+    async def _begin_term(self, epoch: int, epoch_version: int) -> None:
+        self._epoch, self._epoch_version = epoch, epoch_version
+        self._due = None
+        log.info("this node is the controller, epoch=%d", epoch)
+        # What was seen before may be older than what the last controller wrote.
+        await self._observer.reload()
+        await self._remove_half_made()
+
+    def _resign(self) -> None:
+        log.warning("another node is the controller now")
+        self._epoch = self._epoch_version = -1
+        self._is_due.set()
+
+    async def _commit(self, operations: Sequence[Operation]) -> list[int]:
+        """Raises Deposed, or NotApplied for the other reasons."""
+        check = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+        try:
+            return (await self._store.commit([check, *operations]))[1:]
+        except NotApplied as problem:
+            if problem.operation == check:
+                raise Deposed from problem
+            raise
+
+    # -- the work ---------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        while True:
+            due, self._due = self._due, set()
+            try:
+                is_whole = await self._repair(due)
+            except BaseException:
+                self._due = None
+                raise
+            if due is None and is_whole:
+                await self._note_handled()
+            if self._due is not None and not self._due:
+                return
+
+    async def _repair(self, due: set[TopicPartition] | None) -> bool:
+        """Write every change that is due; False if some of it has to be decided again."""
+        # A node that started anew may be in an ISR that was written just before and is not
+        # in the image yet; the hint about it has arrived by now.
+        await self._observer.refresh()
+        changes = list(self._decide(due))
+        for start in range(0, len(changes), PARTITIONS_PER_WRITE):
+            part = changes[start : start + PARTITIONS_PER_WRITE]
+            try:
+                await self._write(part)
+            except NotApplied as problem:
+                # A leader changed an ISR, a node started anew, a topic went: look again.
+                await self._observer.read_again([change.where for change in part])
+                for name in {change.where.topic for change in part}:
+                    if problem.path == znodes.topic_path(name):
+                        await self._observer.read_topic(name)
+                self._due = None
+                return False
+        await self._recover(due)
+        return True
+
+    def _decide(self, due: set[TopicPartition] | None) -> Iterator[_Change]:
+        nodes = self._nodes()
+        for topic, numbers in self._places(due):
+            wanted = self._policy.min_isr(topic)
+            for number in numbers:
+                before = topic.partitions[number]
+                min_isr = min(wanted, len(election.target_replicas(before)))
+                after = election.repaired(before, nodes, min_isr=min_isr) or before
+                after = election.arrived(after, nodes) or after
+                if after is not before:
+                    yield _Change(TopicPartition(topic.name, number), before, after)
+
+    def _places(
+        self, due: set[TopicPartition] | None
+    ) -> Iterator[tuple[TopicState, Iterable[int]]]:
+        topics = self._image.topics
+        if due is None:
+            for topic in list(topics.values()):
+                yield topic, range(len(topic.partitions))
+            return
+        for where in sorted(due):
+            found = topics.get(where.topic)
+            if found is not None and where.partition < len(found.partitions):
+                yield found, (where.partition,)
+
+    def _nodes(self) -> Nodes:
+        image = self._image
+        return Nodes(
+            live=image.brokers.keys(),
+            stopping={broker.id for broker in image.brokers.values() if broker.is_stopping},
+            suspects={
+                broker_id
+                for broker_id, incarnation in image.incarnations.items()
+                if incarnation.is_suspect and not self._is_handled(broker_id)
+            },
+        )
+
+    def _is_handled(self, broker_id: int) -> bool:
+        return self._image.handled.get(broker_id) == self._image.incarnations[broker_id].epoch
+
+    async def _write(self, changes: Sequence[_Change]) -> None:
+        trusted = {r for change in changes for r in (*change.after.isr, change.after.leader)}
+        brokers = self._image.brokers
+        operations: list[Operation] = [
+            Check(znodes.epoch_path(broker_id), brokers[broker_id].epoch)
+            for broker_id in sorted(trusted & brokers.keys())
+        ]
+        operations += self._topic_writes(changes)
+        puts = []
+        for change in changes:
+            topic = self._image.topics[change.where.topic]
+            state = replace(change.after, writer_token=self._token)
+            data = znodes.encode_partition(state, self._epoch, topic.topic_id)
+            path = znodes.partition_state_path(topic.name, change.where.partition)
+            puts.append(Put(path, data, change.before.version))
+        versions = await self._commit([*operations, *puts])
+        for change, version in zip(changes, versions[len(operations) :], strict=True):
+            state = replace(change.after, writer_token=self._token, version=version)
+            self._observer.enter_state(change.where, state)
+            if state.leader != change.before.leader:
+                log.info(
+                    "%s leader=%d epoch=%d isr=%s",
+                    change.where,
+                    state.leader,
+                    state.leader_epoch,
+                    state.isr,
+                )
+
+    def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
+        """Where a reassignment has arrived, the topic's own node has other replicas."""
+        writes: list[Operation] = []
+        for name in sorted({c.where.topic for c in changes if c.has_new_replicas}):
+            topic = self._image.topics[name]
+            partitions = list(topic.partitions)
+            for change in changes:
+                if change.where.topic == name:
+                    partitions[change.where.partition] = change.after
+            data = znodes.encode_topic(TopicState(name, topic.topic_id, partitions))
+            writes.append(Put(znodes.topic_path(name), data, self._observer.topic_version(name)))
+        return writes
+
+    async def _note_handled(self) -> None:
+        """Nodes that started anew are in no ISR any more: they may register."""
+        for broker_id, incarnation in sorted(self._image.incarnations.items()):
+            if self._is_handled(broker_id):
+                continue
+            path, data = znodes.handled_path(broker_id), str(incarnation.epoch).encode()
+            operation: Operation = Create(path, data)
+            if await self._store.exists(path):
+                operation = Put(path, data)
+            check = Check(znodes.epoch_path(broker_id), incarnation.epoch)
+            try:
+                await self._commit([check, operation])
+            except NotApplied:
+                # It has started once more meanwhile.
+                self._due = None
+                continue
+            log.info("node %d is out of every ISR, epoch=%d", broker_id, incarnation.epoch)
+            await self._observer.read_incarnations()
+
+    # -- when nobody is left --------------------------------------------------------------
+
+    async def _recover(self, due: set[TopicPartition] | None) -> None:
+        """Partitions whose every candidate may have lost data."""
+        for topic, numbers in self._places(due):
+            for number in numbers:
+                state = topic.partitions[number]
+                awaited = election.awaited_for_recovery(state)
+                if awaited:
+                    await self._recover_one(TopicPartition(topic.name, number), state, awaited)
+
+    async def _recover_one(
+        self, where: TopicPartition, state: PartitionState, awaited: tuple[int, ...]
+    ) -> None:
+        if not self._policy.is_balanced() or not set(awaited) <= self._image.brokers.keys():
+            if where not in self._told_of:
+                self._told_of.add(where)
+                log.error("%s has no leader: data may be lost on nodes %s", where, awaited)
+            return
+        ends = {}
+        for broker_id in awaited:
+            end = await self._log_end(broker_id, where, is_only_one=len(awaited) == 1)
+            if end is None:
+                asyncio.get_running_loop().call_later(_RECOVERY_SECONDS, self._look_again)
+                return
+            ends[broker_id] = end
+        after = election.recovered(state, ends)
+        log.error(
+            "%s: possible data loss: no replica is known to be whole, node %d has the longest log",
+            where,
+            after.leader,
+        )
+        self._told_of.discard(where)
+        try:
+            await self._write([_Change(where, state, after)])
+        except NotApplied:
+            self._due = None
+
+    def _look_again(self) -> None:
+        self._due = None
+        self._is_due.set()
+
+    async def _log_end(
+        self, broker_id: int, where: TopicPartition, *, is_only_one: bool
+    ) -> LogEnd | None:
+        if is_only_one:
+            return LogEnd(0, 0)
+        return None if self._logs is None else await self._logs.log_end(broker_id, where)
+
+    async def _remove_half_made(self) -> None:
+        """Topics whose making or deleting was cut short are in nobody's image."""
+        for name in await self._store.children(znodes.TOPICS):
+            if name in self._image.topics:
+                continue
+            path = znodes.topic_path(name)
+            try:
+                node = await self._store.get(path)
+                if znodes.decode_topic(node) is not None:
+                    continue
+                below = sorted(await self._store.tree(path), reverse=True)
+                paths = [*below, path]
+                config = znodes.topic_config_path(name)
+                if await self._store.exists(config):
+                    paths.append(config)
+                for start in range(0, len(paths), PARTITIONS_PER_WRITE):
+                    part = paths[start : start + PARTITIONS_PER_WRITE]
+                    await self._commit([Delete(at) for at in part])
+                log.info("topic %s was only half there and is removed", name)
+            except (NoNode, NotApplied):
+                # Its maker is still at it, or another one removed it.
+                continue
+
+    # -- fencing ----------------------------------------------------------------------
+
+    async def fence(self, broker_id: int, epoch: int) -> None:
+        """A process is dead though its session lives: its epoch is over, others take its place.
+
+        `epoch` is the one it had when its port was found closed.
+        """
+        broker = self._image.brokers.get(broker_id)
+        if not self.is_controller or broker is None or broker.epoch != epoch:
+            return
+        registered = len(self._observer.registered)
+        dead = 1 + registered - len(self._image.brokers)
+        if dead > (registered - 1) // 2:
+            # If most ports are closed, it is rather this node that sees badly.
+            log.warning("node %d may be dead; its session will tell", broker_id)
+            return
+        data = znodes.encode_incarnation(self._token, is_suspect=False)
+        try:
+            await self._commit([Put(znodes.epoch_path(broker_id), data, epoch)])
+        except NotApplied:
+            return
+        except Deposed:
+            self._resign()
+            return
+        log.warning("node %d is dead: its port refuses, epoch=%d is over", broker_id, epoch)
+        await self._observer.read_incarnations()

@@ -1,0 +1,268 @@
+"""Joining, leaving, being fenced, and the leader's voice: over a store in memory."""
+
+import asyncio
+
+import pytest
+
+from millstream.cluster import membership as membership_module
+from millstream.cluster import znodes
+from millstream.cluster.coordination import Check, Create, Put, UnknownOutcome
+from millstream.cluster.membership import Outdated
+from millstream.errors import StartError
+from millstream.model import TopicPartition
+from tests.cluster.world import Node, World, run, until
+
+WHERE = TopicPartition("t", 0)
+
+
+def test_a_node_is_fenced_until_it_is_registered():
+    async def scenario(world: World):
+        node = Node(world, 1)
+        world.nodes[1] = node
+        await node.membership.join(is_suspect=False)
+        assert node.membership.is_fenced
+        assert node.membership.image.brokers == {}
+        assert not node.membership.lease.is_valid()
+
+    run(scenario)
+
+
+def test_every_start_has_a_larger_epoch_and_all_nodes_see_who_lives():
+    async def scenario(world: World):
+        first, second = await world.start(1, 2)
+        assert (first.told, second.told) == (["active 1"], ["active 1"])
+        await until(lambda: set(first.membership.image.brokers) == {1, 2})
+        assert first.membership.image.controller_id == 1
+        assert second.membership.image.controller_id == 1
+        second.die()
+        await until(lambda: set(first.membership.image.brokers) == {1})
+        (again,) = await world.start(2)
+        assert again.membership.broker_epoch == 2
+        await until(lambda: 2 in first.membership.image.brokers)
+        assert first.membership.image.brokers[2].epoch == 2
+
+    run(scenario)
+
+
+def test_a_start_waits_until_the_controller_has_taken_its_predecessor_out_of_the_isr():
+    async def scenario(world: World):
+        await world.start(1, 2, 3)
+        await world.make_topic((3, 1, 2))
+        world.nodes[3].die()
+        (again,) = await world.start(3)
+        state = again.state()
+        assert (state.leader, state.isr, state.leader_epoch) == (1, (1, 2), 1)
+        assert again.membership.image.handled[3] == 2
+
+    run(scenario)
+
+
+def test_the_second_node_of_one_id_gives_up_and_says_who_has_it(monkeypatch):
+    monkeypatch.setattr(membership_module, "_GRACE_SECONDS", 0.0)
+
+    async def scenario(world: World):
+        await world.start(1)
+        twin = Node(world, 1)
+        open_session = twin.membership._open_session
+
+        async def short_session():
+            store = await open_session()
+            store.session_timeout_ms = 20
+            return store
+
+        twin.membership._open_session = short_session
+        with pytest.raises(StartError, match="another node has the id 1"):
+            await twin.start()
+        assert not world.nodes[1].membership.is_fenced
+        assert world.nodes[1].membership.broker_epoch == 1
+
+    run(scenario)
+
+
+def test_another_clusters_directory_is_refused():
+    async def scenario(world: World):
+        await world.start(1)
+        stranger = Node(world, 2)
+        stranger.membership._cluster_id = "elsewhere"
+        with pytest.raises(StartError, match="belongs to cluster elsewhere"):
+            await stranger.start()
+
+    run(scenario)
+
+
+def test_a_lost_session_fences_at_once_and_the_node_comes_back_as_another_incarnation():
+    async def scenario(world: World):
+        (node, _) = await world.start(1, 2)
+        assert node.membership.lease.is_valid()
+        node.sessions[-1].expire()
+        assert node.told[-1] == "fenced: the ZooKeeper session has ended"
+        assert node.membership.is_fenced
+        assert node.membership.broker_epoch == -1
+        assert not node.membership.lease.is_valid()
+        await until(lambda: not node.membership.is_fenced)
+        assert node.told[-1] == "active 2"
+        assert node.membership.lease.is_valid()
+
+    run(scenario)
+
+
+def test_a_node_whose_epoch_is_taken_is_fenced_though_its_session_lives():
+    async def scenario(world: World):
+        (node, _) = await world.start(1, 2)
+        data = znodes.encode_incarnation("controller", is_suspect=False)
+        await world.outside.commit([Put("/brokers/epochs/1", data, 1)])
+        await until(lambda: node.told[-1].startswith("fenced"))
+        await until(lambda: not node.membership.is_fenced)
+        assert node.membership.broker_epoch == 3
+
+    run(scenario)
+
+
+def test_the_lease_ends_two_thirds_of_a_session_after_the_question_was_sent():
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        world.clock.seconds += 3.9
+        assert node.membership.lease.is_valid()
+        world.clock.seconds += 0.2
+        assert not node.membership.lease.is_valid()
+        await node.membership._beat()
+        assert node.membership.lease.is_valid()
+
+    run(scenario)
+
+
+def test_a_leader_changes_its_isr_and_everybody_sees_it():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+        leader = nodes[0]
+        before = leader.state()
+        after = await leader.membership.change_isr(WHERE, before, (1,), {})
+        assert (after.isr, after.elr) == ((1,), (2, 3))
+        assert after.leader_epoch == before.leader_epoch
+        assert after.version == before.version + 1
+        assert leader.state() == after
+        await until(lambda: all(node.state() == after for node in nodes))
+        grown = await leader.membership.change_isr(WHERE, after, (1, 2), {2: 1})
+        assert (grown.isr, grown.elr) == ((1, 2), ())
+        with pytest.raises(Outdated):
+            await leader.membership.change_isr(WHERE, before, (1, 2, 3), {3: 1})
+
+    run(scenario)
+
+
+def test_a_replica_joins_an_isr_only_as_the_incarnation_that_fetched():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+        leader = nodes[0]
+        shrunk = await leader.membership.change_isr(WHERE, leader.state(), (1, 2), {})
+        world.nodes[3].die()
+        await world.start(3)
+        with pytest.raises(Outdated):
+            await leader.membership.change_isr(WHERE, shrunk, (1, 2, 3), {3: 1})
+        grown = await leader.membership.change_isr(WHERE, leader.state(), (1, 2, 3), {3: 2})
+        assert grown.isr == (1, 2, 3)
+
+    run(scenario)
+
+
+def test_a_zombie_leader_writes_nothing():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+        zombie = nodes[0].membership
+        state = nodes[0].state()
+        data = znodes.encode_incarnation("controller", is_suspect=False)
+        zombie._image_changed = lambda change: None
+        await world.outside.commit([Put("/brokers/epochs/1", data, 1)])
+        with pytest.raises(Outdated):
+            await zombie.change_isr(WHERE, state, (1, 2), {})
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_lost_answer_is_read_and_not_sent_again(is_written):
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: "t" in nodes[0].membership.image.topics)
+        leader = nodes[0]
+        store = leader.sessions[-1]
+        commit = store.commit
+        asked = []
+
+        async def lose_the_answer(operations):
+            asked.append(operations)
+            if is_written:
+                await commit(operations)
+            raise UnknownOutcome("no answer")
+
+        store.commit = lose_the_answer
+        change = leader.membership.change_isr(WHERE, leader.state(), (1, 2), {})
+        if is_written:
+            assert (await change).isr == (1, 2)
+        else:
+            with pytest.raises(Outdated):
+                await change
+        assert len(asked) == 1
+        assert Check("/brokers/epochs/1", 1) in asked[0]
+        store.commit = commit
+
+    run(scenario)
+
+
+def test_a_node_that_stops_hands_over_first_and_keeps_what_nobody_else_has():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3), (2, 1, 3), (1,))
+        await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+        assert await nodes[0].membership.hand_over(seconds_max=5)
+        assert (nodes[0].state(0).leader, nodes[0].state(0).isr) == (2, (2, 3))
+        assert nodes[0].state(1).isr == (2, 3)
+        assert (nodes[0].state(2).leader, nodes[0].state(2).isr) == (1, (1,))
+        await nodes[0].membership.leave()
+        await until(lambda: nodes[1].state(2).leader == -1)
+        assert (nodes[1].state(2).isr, nodes[1].state(2).elr) == ((), (1,))
+
+    run(scenario)
+
+
+def test_a_start_that_may_have_lost_data_is_remembered_over_the_next_start():
+    async def scenario(world: World):
+        await world.start(1)
+        world.nodes[1].die()
+        suspect = Node(world, 1)
+        store = world.tree.open_session()
+        data = znodes.encode_incarnation("cut short", is_suspect=True)
+        await store.commit([Put("/brokers/epochs/1", data, 1)])
+        await suspect.membership.join(is_suspect=False)
+        assert suspect.membership.image.incarnations[1].is_suspect
+        await suspect.membership.leave()
+
+    run(scenario)
+
+
+def test_a_half_made_topic_is_nobodys_and_the_next_controller_removes_it():
+    async def scenario(world: World):
+        (first, second) = await world.start(1, 2)
+        await world.outside.commit(
+            [
+                Create("/brokers/topics/half"),
+                Create("/brokers/topics/half/partitions"),
+                Create("/brokers/topics/half/partitions/0"),
+                Create("/config/topics/half", znodes.encode_config({})),
+            ]
+        )
+        await asyncio.sleep(0)
+        assert "half" not in second.membership.image.topics
+        first.die()
+        await until(lambda: second.membership.is_controller)
+        await until(lambda: "/brokers/topics/half" not in world.tree._entries)
+        assert not await world.outside.exists("/config/topics/half")
+
+    run(scenario)

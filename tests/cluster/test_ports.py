@@ -1,0 +1,100 @@
+"""Closed ports, with real sockets on the loopback."""
+
+import asyncio
+
+from millstream.cluster.observer import ImageChange
+from millstream.cluster.ports import PortWatch
+from millstream.cluster.state import BrokerState, ClusterImage, Endpoint
+
+
+class Peer:
+    """A process that listens, and can die."""
+
+    def __init__(self):
+        self.connections = []
+        self.connected = asyncio.Event()
+
+    async def start(self, port=0):
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _accept(self, reader, writer):
+        self.connections.append(writer)
+        self.connected.set()
+
+    def hang_up(self):
+        for writer in self.connections:
+            writer.close()
+        self.connections.clear()
+        self.connected.clear()
+
+    async def die(self):
+        self._server.close()
+        self.hang_up()
+
+
+def watch_of(peer, refused, epoch=4):
+    broker = BrokerState(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),), epoch=epoch)
+    image = ClusterImage(brokers={1: BrokerState(1), 2: broker}, controller_epoch_version=9)
+    return image, PortWatch(image, 1, refused, pause_seconds=0.01)
+
+
+def test_a_dead_process_is_told_with_the_epoch_it_had():
+    async def scenario():
+        peer, told = Peer(), asyncio.Queue()
+
+        async def refused(*what):
+            told.put_nowait(what)
+
+        await peer.start()
+        _, watch = watch_of(peer, refused)
+        watch.start()
+        await peer.connected.wait()
+        await peer.die()
+        async with asyncio.timeout(10):
+            assert await told.get() == (2, 4, 9)
+        await watch.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_only_closed_is_made_again():
+    async def scenario():
+        peer, told = Peer(), []
+
+        async def refused(*what):
+            told.append(what)
+
+        await peer.start()
+        _, watch = watch_of(peer, refused)
+        watch.start()
+        for _ in range(3):
+            async with asyncio.timeout(10):
+                await peer.connected.wait()
+            peer.hang_up()
+        assert told == []
+        await watch.stop()
+        await peer.die()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_is_gone_from_the_image_is_watched_no_more():
+    async def scenario():
+        peer, told = Peer(), []
+
+        async def refused(*what):
+            told.append(what)
+
+        await peer.start()
+        image, watch = watch_of(peer, refused)
+        watch.start()
+        await peer.connected.wait()
+        image.brokers.pop(2)
+        watch.image_changed(ImageChange(brokers=(2,)))
+        await peer.die()
+        await asyncio.sleep(0.05)
+        assert told == []
+        await watch.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,283 @@
+"""The controller's work, over a store in memory."""
+
+from millstream.cluster import supervisor as supervisor_module
+from millstream.cluster import znodes
+from millstream.cluster.coordination import Create, Delete, Put, UnknownOutcome
+from millstream.cluster.election import LogEnd
+from tests.cluster.world import World, run, until
+
+
+async def three_with_a_topic(world: World, *assignments):
+    nodes = await world.start(1, 2, 3)
+    await world.make_topic(*(assignments or [(1, 2, 3)]))
+    await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+    return nodes
+
+
+def test_a_dead_leader_is_replaced_at_every_node():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, (2, 3, 1), (3, 1, 2))
+        second.die()
+        await until(lambda: third.state(0).leader == 3)
+        await until(lambda: first.state(1).isr == (3, 1))
+        assert first.state(0).isr == (3, 1)
+        assert first.state(0).leader_epoch == 1
+        assert first.state(1).leader_epoch == 0
+
+    run(scenario)
+
+
+def test_when_the_controller_dies_another_one_does_its_work():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        assert first.membership.is_controller
+        first.die()
+        await until(lambda: second.membership.is_controller or third.membership.is_controller)
+        await until(lambda: second.state().leader == 2 and third.state().leader == 2)
+        assert second.state().isr == (2, 3)
+        await until(lambda: second.membership.image.controller_id in (2, 3))
+
+    run(scenario)
+
+
+def test_a_deposed_controller_writes_nothing_and_resigns():
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world)
+        # Another one has taken over while the first one slept.
+        data = znodes.encode_controller(9, "another session", 0)
+        await world.outside.commit(
+            [
+                Delete(znodes.CONTROLLER),
+                Create(znodes.CONTROLLER, data, is_ephemeral=True),
+                Put(znodes.CONTROLLER_EPOCH, b"7"),
+            ]
+        )
+        second.die()
+        await until(lambda: not first.membership.is_controller)
+        assert first.state().isr == (1, 2, 3)
+
+    run(scenario)
+
+
+def test_every_write_of_the_controller_checks_its_epoch_and_those_it_trusts():
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world)
+        written = []
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def watched(operations):
+            written.append(operations)
+            return await commit(operations)
+
+        store.commit = watched
+        second.die()
+        await until(lambda: first.state().isr == (1, 3))
+        checks = {(op.path, op.version) for op in written[0] if not isinstance(op, Put)}
+        assert checks == {
+            (znodes.CONTROLLER_EPOCH, 1),
+            ("/brokers/epochs/1", 1),
+            ("/brokers/epochs/3", 1),
+        }
+
+    run(scenario)
+
+
+def test_a_leader_that_was_faster_is_read_and_decided_on_again():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        store = first.sessions[-1]
+        commit = store.commit
+        raced = []
+
+        async def race(operations):
+            puts = [op for op in operations if isinstance(op, Put) and "/state" in op.path]
+            if puts and not raced:
+                raced.append(puts)
+                topic_id = first.membership.image.topics["t"].topic_id
+                faster = first.state()
+                faster = type(faster)(1, 0, (1, 3), (1, 2, 3), 0, 2, writer_token="faster")
+                data = znodes.encode_partition(faster, 1, topic_id)
+                await world.outside.commit([Put(puts[0].path, data, 0)])
+            return await commit(operations)
+
+        store.commit = race
+        third.die()
+        await until(lambda: first.state().isr == (1,))
+        assert raced
+        assert first.state().elr == (3,)
+        assert second.membership.is_fenced is False
+
+    run(scenario)
+
+
+def test_more_partitions_than_one_write_takes_are_written_in_several(monkeypatch):
+    monkeypatch.setattr(supervisor_module, "PARTITIONS_PER_WRITE", 7)
+
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world, *[(2, 1, 3)] * 40)
+        second.die()
+        await until(lambda: all(first.state(number).leader == 1 for number in range(40)))
+
+    run(scenario)
+
+
+def test_all_nodes_gone_and_back_lead_again_without_a_person():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        for node in nodes:
+            node.die()
+        (first,) = await world.start(1)
+        await until(lambda: first.state().leader == 1)
+        assert (first.state().isr, first.state().elr) == ((1,), (2, 3))
+
+    run(scenario)
+
+
+def test_suspects_lead_only_when_all_are_back_and_the_longest_log_wins():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world, (1, 2))
+        world.log_ends = {1: LogEnd(3, 50), 2: LogEnd(3, 60)}
+        nodes[0].die()
+        nodes[1].die()
+        third = nodes[2]
+        await until(lambda: third.state().elr == (1, 2))
+        await world.start(1, is_suspect=True)
+        await until(lambda: third.state().last_known_elr == (1,))
+        assert third.state().leader == -1
+        await world.start(2, is_suspect=True)
+        await until(lambda: third.state().leader == 2)
+        assert (third.state().isr, third.state().last_known_elr) == ((2,), ())
+
+    run(scenario)
+
+
+def test_without_balanced_recovery_a_person_is_waited_for():
+    async def scenario(world: World):
+        world.is_balanced = False
+        world.min_isr = 1
+        nodes = await three_with_a_topic(world, (2,))
+        nodes[1].die()
+        await until(lambda: nodes[0].state().leader == -1)
+        await world.start(2, is_suspect=True)
+        await until(lambda: nodes[0].state().last_known_elr == (2,))
+        await until(lambda: 2 in nodes[0].membership.image.brokers)
+        assert nodes[0].state().leader == -1
+
+    run(scenario)
+
+
+def test_another_min_insync_replicas_reaches_every_state():
+    async def scenario(world: World):
+        (first, *_) = await three_with_a_topic(world)
+        world.min_isr = 3
+        config = znodes.encode_config({"min.insync.replicas": "3"})
+        await world.outside.commit([Put("/config/topics/t", config)])
+        await until(lambda: first.state().min_isr == 3)
+        world.min_isr = 5
+        await world.outside.commit([Put("/config/topics/t", znodes.encode_config({}))])
+        await until(lambda: first.membership.image.topics["t"].overrides == {})
+        assert first.state().min_isr == 3
+
+    run(scenario)
+
+
+def test_a_dead_process_is_fenced_before_its_session_ends():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, (2, 3, 1))
+        await first.membership._port_refuses(2, 1, 0)
+        await until(lambda: third.state().leader == 3)
+        assert third.state().isr == (3, 1)
+        assert 2 not in first.membership.image.brokers
+        # Its own session still lives, and it is told.
+        await until(lambda: any("fenced" in text for text in second.told))
+
+    run(scenario)
+
+
+def test_a_minority_only_is_fenced_by_its_ports():
+    async def scenario(world: World):
+        first, *_ = await three_with_a_topic(world, (2, 3, 1))
+        world.nodes[2].membership._has_left = True
+        await first.membership._port_refuses(2, 1, 0)
+        await until(lambda: first.state().leader == 3)
+        await first.membership._port_refuses(3, 1, 0)
+        assert 3 in first.membership.image.brokers
+
+    run(scenario)
+
+
+def test_a_dead_controllers_office_is_taken_and_then_it_is_fenced():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        version = second.membership.image.controller_epoch_version
+        # The first one hangs: its session lives on, and it does nothing.
+        first.membership._has_left = True
+        await second.membership._port_refuses(1, 1, version)
+        assert second.membership.is_controller
+        await until(lambda: third.state().leader == 2)
+        # A third one that saw the same, a little later, deposes nobody.
+        await third.membership._port_refuses(1, 1, version)
+        assert second.membership.is_controller
+        assert not third.membership.is_controller
+
+    run(scenario)
+
+
+def test_an_election_whose_answer_is_lost_is_found_out():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        for node in (second, third):
+            store = node.sessions[-1]
+            store.commit = lossy(store.commit)
+        first.die()
+        await until(lambda: second.membership.is_controller or third.membership.is_controller)
+        await until(lambda: second.state().leader == 2)
+
+    def lossy(commit):
+        lost = []
+
+        async def once(operations):
+            done = await commit(operations)
+            if not lost and any(op.path == znodes.CONTROLLER for op in operations):
+                lost.append(operations)
+                raise UnknownOutcome("no answer")
+            return done
+
+        return once
+
+    run(scenario)
+
+
+def test_topics_that_go_are_no_longer_looked_after():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
+        await world.outside.commit([Delete(f"/brokers/topics/t{path}") for path in paths])
+        await until(lambda: all("t" not in node.membership.image.topics for node in nodes))
+        nodes[2].die()
+        await until(lambda: 3 not in nodes[0].membership.image.brokers)
+        assert nodes[0].membership.is_controller
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_is_another_one():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        before = nodes[1].membership.image.topics["t"].topic_id
+        paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
+        await world.outside.commit(
+            [Delete(f"/brokers/topics/t{path}") for path in paths] + [Delete("/config/topics/t")]
+        )
+        await world.make_topic((2, 3), (3, 1))
+        await until(
+            lambda: (
+                "t" in nodes[1].membership.image.topics
+                and nodes[1].membership.image.topics["t"].topic_id != before
+            )
+        )
+        assert len(nodes[1].membership.image.topics["t"].partitions) == 2
+        assert any(each.deleted for each in nodes[1].changes)
+
+    run(scenario)
