@@ -85,24 +85,7 @@ def test_a_member_subscribes_to_one_more_topic(node: str, kind: str) -> None:
 
 # Not cooperative-sticky of librdkafka: it leaves the topic that a member gave up without an
 # owner, with Apache Kafka as well.
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(
-            kind,
-            marks=[
-                pytest.mark.skip(
-                    reason="Java's client once logged 'Reconciliation failed' on stdout, on a "
-                    "loaded machine, where the test expects JSON; why it failed is not known"
-                )
-            ]
-            if kind == "java-consumer"
-            else [],
-        )
-        for kind in ALL_KINDS
-        if kind != "confluent-cooperative"
-    ],
-)
+@pytest.mark.parametrize("kind", [kind for kind in ALL_KINDS if kind != "confluent-cooperative"])
 def test_members_subscribe_to_other_topics(node: str, kind: str) -> None:
     old, new = f"left-{kind}", f"taken-{kind}"
     create_topic(node, old, 4)
