@@ -109,6 +109,10 @@ class Broker:
         return told.advertised_host, port
 
     @property
+    def listener_protocols(self) -> dict[str, str]:
+        return {name: listener.protocol for name, listener in self._listeners.items()}
+
+    @property
     def inter_broker_listener(self) -> str:
         return inter_broker_listener(self.config, list(self._listeners.values())).name
 
@@ -161,6 +165,7 @@ class Broker:
             descriptor_limit=_descriptor_limit(),
         )
         self._holds_directory = True
+        self.store.keep_meta()
         if plan is not None:
             mark_begun(self.data_dir)
         self._coordination = await open_embedded_store(self.data_dir)

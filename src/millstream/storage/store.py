@@ -50,6 +50,7 @@ class LogStore:
         self.directory = directory
         self.cluster_id = meta.cluster_id
         self.directory_id = meta.directory_id
+        self._meta = meta
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         # How the last run ended; after a power cut acknowledged means synced.
@@ -92,6 +93,7 @@ class LogStore:
             descriptor_limit=descriptor_limit,
         )
         try:
+            store.keep_meta()
             store.load(configs)
             store.confirm_recovery()
         except StartError:
@@ -137,7 +139,6 @@ class LogStore:
                 clock_now_ms=clock_now_ms,
                 report=report,
             )
-            write_meta(file_system, path, meta)
         except OSError as error:
             file_system.close(lock)
             raise StartError(f"cannot use data directory {path}: {error}") from error
@@ -145,6 +146,42 @@ class LogStore:
             file_system.close(lock)
             raise
         return store
+
+    def keep_meta(self, cluster_id: str | None = None) -> None:
+        """Write down whose directory this is, where that is new; of the cluster named, where
+        the directory was nobody's. Raises StartError."""
+        if self._meta.new_content is None:
+            return
+        try:
+            if cluster_id is not None:
+                self._meta = read_or_make_meta(
+                    self._file_system,
+                    self.directory,
+                    cluster_id=cluster_id,
+                    broker_id=self._meta.broker_id,
+                )
+                self.cluster_id = cluster_id
+            write_meta(self._file_system, self.directory, self._meta)
+        except OSError as error:
+            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
+
+    @property
+    def is_nobodys(self) -> bool:
+        """Was the directory without a cluster when it was claimed?"""
+        return self._meta.new_content is not None
+
+    def may_have_lost_data(self) -> bool:
+        """Was the last run ended by a power cut, or by anything that looks like one? To be
+        asked before `load`, which begins a new run. Raises StartError."""
+        try:
+            names = {info.name for info in self._file_system.list(self.directory)}
+            if layout.CLEAN_STOP_FILE in names:
+                return False
+            identity = self._file_system.identity(self.directory)
+            stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
+        except OSError as error:
+            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
+        return identity is None or stored != identity.encode()
 
     def load(self, configs: Callable[[str], LogConfig]) -> None:
         """Open every log, recovering what the last run left. Raises StartError.

@@ -1,0 +1,88 @@
+"""A node as a member of a cluster: how it joins, and how it leaves.
+
+The order is what makes it safe. The directory is claimed before anybody hears of the node;
+whether data may be lost is known before the node says that it is there again; the
+controller has taken it out of every in-sync set before its logs are opened; and only when
+they are, and its port is open, is it registered.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.replicas import Replicas
+from millstream.cluster.membership import Membership, Session
+from millstream.cluster.state import BrokerState, Endpoint, TopicState
+from millstream.cluster.supervisor import Logs, Policy
+from millstream.config import topic_config
+from millstream.replication.cluster_commit import ClusterCommit
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+_TOKEN_BYTES: Final = 12
+_HAND_OVER_SECONDS_MAX: Final = 30.0
+
+
+class Clustering:
+    """To be made when the data directory is claimed and its logs are not loaded yet."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        open_session: Callable[[], Awaitable[Session]],
+        durability: ClusterCommit,
+        *,
+        logs: Logs | None = None,
+    ) -> None:
+        self._broker = broker
+        store = broker.store
+        self.membership = Membership(
+            open_session,
+            broker_id=broker.node_id,
+            clock=broker.clock,
+            new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
+            new_cluster_id=lambda: store.cluster_id,
+            policy=Policy(min_isr=self._min_isr, is_balanced=self._is_balanced),
+            logs=logs,
+            cluster_id=None if store.is_nobodys else store.cluster_id,
+        )
+        self.replicas = Replicas(broker, self.membership, durability)
+
+    async def join(self) -> None:
+        """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
+        store = self._broker.store
+        await self.membership.join(is_suspect=store.may_have_lost_data())
+        store.keep_meta(self.membership.image.cluster_id)
+
+    async def register(self) -> None:
+        """The logs are open and the port is: from now on others may count on this node."""
+        broker = self._broker
+        self.replicas.start()
+        self.membership.subscribe(self.replicas)
+        endpoints = tuple(
+            Endpoint(name, *broker.advertised(name), protocol)
+            for name, protocol in broker.listener_protocols.items()
+        )
+        rack = broker.config.optional_string("broker.rack")
+        await self.membership.register(BrokerState(broker.node_id, endpoints, rack))
+
+    async def hand_over(self) -> None:
+        """Let others lead what this node leads, before it stops."""
+        config = self._broker.config
+        if config.boolean("controlled.shutdown.enable"):
+            await self.membership.hand_over(seconds_max=_HAND_OVER_SECONDS_MAX)
+
+    async def stop(self) -> None:
+        await self.replicas.stop()
+
+    async def leave(self) -> None:
+        """Last of all: for the others this node is gone."""
+        await self.membership.leave()
+
+    def _min_isr(self, topic: TopicState) -> int:
+        config = topic_config(self._broker.config, topic.overrides)
+        return config.int("min.insync.replicas")
+
+    def _is_balanced(self) -> bool:
+        return True
