@@ -473,6 +473,7 @@ def commit_group(client: RawClient, group: str, batch: int, members: list[RawPro
         ApiKey.COMMIT_GROUP,
         0,
         group=group,
+        run="",
         batch=batch,
         members=[
             Struct(
@@ -486,7 +487,7 @@ def commit_group(client: RawClient, group: str, batch: int, members: list[RawPro
 
 
 def last_batch(client: RawClient, group: str) -> int:
-    answer = client.ask(ApiKey.LAST_BATCH, 0, group=group)
+    answer = client.ask(ApiKey.LAST_BATCH, 0, group=group, run="")
     assert answer.error_code == NONE
     return int(answer.last_batch)
 

@@ -20,6 +20,7 @@ from millstream.coordinators.transaction import (
     end,
 )
 from millstream.coordinators.transaction_groups import (
+    FENCED_RUNS_MAX,
     GroupReply,
     Member,
     commit_group,
@@ -74,12 +75,18 @@ class Group:
         )
         return Member(transactional_id, producer)
 
-    def commit(self, batch: int, *members: Member) -> GroupReply | None:
-        decision = commit_group(self.state, GROUP, batch, members, self.env())
+    def commit(self, batch: int, *members: Member, run: str = "") -> GroupReply | None:
+        decision = commit_group(self.state, GROUP, run, batch, members, self.env())
         self.records = decision.records
         for change in decision.records:
             again = decode(*encode(change))
             assert again == change
+            self.state.apply(change)
+        return decision.reply
+
+    def last_batch(self, run: str = "") -> int | None:
+        decision = last_batch(self.state, GROUP, run, self.env())
+        for change in decision.records:
             self.state.apply(change)
         return decision.reply
 
@@ -150,14 +157,14 @@ def test_a_batch_that_was_committed_is_not_committed_again(batch: int) -> None:
     late = group.member("b")
     assert group.commit(batch, late) == GroupReply(5, is_repeated=True)
     assert group.records == []
-    assert last_batch(group.state, GROUP).reply == 5
+    assert group.last_batch() == 5
 
 
 def test_an_empty_batch_is_a_batch() -> None:
     group = Group()
-    assert last_batch(group.state, GROUP).reply == -1
+    assert group.last_batch() == -1
     assert group.commit(0) == GroupReply(0, is_repeated=False)
-    assert last_batch(group.state, GROUP).reply == 0
+    assert group.last_batch() == 0
 
 
 def test_one_member_that_cannot_be_committed_refuses_all() -> None:
@@ -196,3 +203,39 @@ def test_a_group_that_nobody_uses_is_forgotten() -> None:
     for change in expire_group(group.state, GROUP, group.env()).records:
         group.state.apply(change)
     assert group.state.batches == {}
+
+
+def test_a_new_run_takes_the_group_over_and_older_ones_are_refused() -> None:
+    group = Group()
+    assert group.commit(0, run="first") == GroupReply(0, is_repeated=False)
+    assert group.last_batch("second") == 0
+    for batch in (0, 1):
+        with pytest.raises(KafkaError) as error:
+            group.commit(batch, run="first")
+        assert error.value.code is KafkaCode.FENCED_INSTANCE_ID
+    with pytest.raises(KafkaError, match="followed by run second"):
+        group.last_batch("first")
+    assert group.commit(1, run="second") == GroupReply(1, is_repeated=False)
+    assert group.commit(2, run="third") == GroupReply(2, is_repeated=False)
+    with pytest.raises(KafkaError, match="followed by run third"):
+        group.commit(3, run="second")
+    assert group.commit(3) == GroupReply(3, is_repeated=False), "who names no run is not asked"
+
+
+def test_asking_again_in_the_same_run_writes_nothing() -> None:
+    group = Group()
+    assert group.last_batch("first") == -1
+    assert group.state.batches == {GROUP: CommittedBatch(-1, 1_000, "first")}
+    assert last_batch(group.state, GROUP, "first", group.env()).records == []
+    assert last_batch(group.state, "other", "", group.env()).records == []
+
+
+def test_only_the_newest_of_the_fenced_runs_are_remembered() -> None:
+    group = Group()
+    for number in range(FENCED_RUNS_MAX + 3):
+        group.last_batch(f"run-{number}")
+    fenced = group.state.batches[GROUP].fenced_runs
+    assert fenced == tuple(f"run-{number}" for number in range(2, FENCED_RUNS_MAX + 2))
+    with pytest.raises(KafkaError) as error:
+        group.last_batch("x" * 1_001)
+    assert error.value.code is KafkaCode.INVALID_REQUEST

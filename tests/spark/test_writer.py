@@ -1,6 +1,7 @@
 """Rows reach their topics once, as records that Kafka's own producer would have made."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import CaseInsensitiveDict, WriterCommitMessage
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -23,7 +24,7 @@ from millstream.spark import exactly_once, producing
 from millstream.spark.failure import SourceError
 from millstream.spark.option_table import Use
 from millstream.spark.source import batch_writer
-from millstream.spark.write_options import parse_write_options
+from millstream.spark.write_options import WriteOptions, parse_write_options
 from millstream.spark.writer import BatchWriter
 from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
@@ -256,6 +257,67 @@ def test_a_driver_that_was_replaced_cannot_commit(
     with pytest.raises(SourceError):
         zombie.commit([rows])
     assert committed(kafka, topic) == [b"successor"]
+
+
+def of_run(message: WriterCommitMessage, run_id: str) -> WriterCommitMessage:
+    """The message as a task of that run would have sent it."""
+    assert isinstance(message, exactly_once.CarriedRows | exactly_once.OpenTransaction)
+    message.context = replace(message.context, run_id=run_id)
+    return message
+
+
+def test_a_driver_of_an_older_run_is_refused_and_does_not_disturb_the_newer(
+    kafka: Broker, make_topic: MakeTopic, writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic()
+    first, second = (exactly_once_writer(writer, topic, 0) for _ in range(2))
+    first.commit([of_run(first.write(values("0")), "old run")])
+    late = exactly_once_writer(writer, topic, 1)
+    rows = of_run(late.write(values("late")), "old run")
+    is_done = exactly_once._is_done
+
+    def zombie_comes_between(*arguments: object) -> bool:
+        monkeypatch.undo()
+        with pytest.raises(SourceError, match="started again elsewhere"):
+            late.commit([rows])
+        return is_done(*arguments)
+
+    # The newer run has its transaction open at that moment.
+    monkeypatch.setattr(exactly_once, "_is_done", zombie_comes_between)
+    second = exactly_once_writer(writer, topic, 1)
+    second.commit([of_run(second.write(values("1")), "new run")])
+    assert committed(kafka, topic) == [b"0", b"1"]
+    # Also what is only a repeat: its query would go on with the next batch.
+    again = exactly_once_writer(writer, topic, 1)
+    with pytest.raises(SourceError, match="old run"):
+        again.commit([of_run(again.write(values("1")), "old run")])
+
+
+@pytest.mark.usefixtures("large_tasks")
+def test_a_task_of_an_older_run_writes_nothing(
+    kafka: Broker, make_topic: MakeTopic, writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic()
+    run_id = "old run"
+
+    def context(options: WriteOptions) -> exactly_once.BatchContext:
+        assert options.query_id is not None
+        assert options.batch_id is not None
+        return exactly_once.BatchContext(options.query_id, run_id, options.batch_id)
+
+    monkeypatch.setattr(exactly_once, "find_context", context)
+    zombie, successor = (exactly_once_writer(writer, topic, 0) for _ in range(2))
+    left_open = zombie.write(values("zombie" * 10))
+    run_id = "new run"
+    # Already its first task takes over, before anything is committed.
+    message = successor.write(values("successor" * 10))
+    run_id = "old run"
+    with pytest.raises(SourceError, match="old run"):
+        zombie.write(values("zombie" * 10))
+    with pytest.raises(SourceError, match="old run"):
+        zombie.commit([left_open])
+    successor.commit([message])
+    assert committed(kafka, topic) == [b"successor" * 10]
 
 
 def test_two_names_are_two_outputs_of_one_batch(

@@ -5,6 +5,9 @@ Producers that are to be committed together have transactional ids of the form
 batch of records, written whole or not at all: the number of the batch, a PREPARE_COMMIT for
 each member that is named, a PREPARE_ABORT for each that is not. The number only grows; who
 asks for one that was committed is told so, and nothing happens.
+
+Who commits may name its run. The run that came last has the group: from its first request
+on, those before it are refused, however late they wake up.
 """
 
 from collections.abc import Sequence
@@ -40,6 +43,8 @@ from millstream.errors import KafkaCode, KafkaError
 PREFIX: Final = "millstream:"
 NO_BATCH: Final = -1
 NAME_LENGTH_MAX: Final = 1_000
+# A run that so many others have followed is not expected to wake up any more.
+FENCED_RUNS_MAX: Final = 16
 # What a record takes in its batch besides key and value.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
@@ -73,18 +78,21 @@ class GroupReply:
 def commit_group(
     state: TransactionsState,
     group: str,
+    run: str,
     batch: int,
     members: Sequence[Member],
     env: TransactionEnv,
 ) -> Decision[GroupReply]:
-    if not group or len(group) > NAME_LENGTH_MAX or batch < 0:
-        raise KafkaError(KafkaCode.INVALID_REQUEST, "a group has a name, a batch a number")
-    last = state.batches.get(group)
-    if last is not None and batch <= last.number:
+    _check_name(group)
+    if batch < 0:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "batches are numbered from 0 on")
+    last = _taken_over(state, group, run)
+    if batch <= last.number:
         return Decision(GroupReply(last.number, is_repeated=True))
     chosen = _chosen(state, group, members)
     decision = Decision(GroupReply(batch, is_repeated=False))
-    decision.records.append(BatchChange(group, CommittedBatch(batch, env.now_ms)))
+    committed = replace(last, number=batch, timestamp_ms=env.now_ms)
+    decision.records.append(BatchChange(group, committed))
     for transaction in chosen.values():
         _commit(transaction, env, decision)
     for name, transaction in state.transactions.items():
@@ -139,9 +147,37 @@ def _check_size(records: Sequence[Change]) -> None:
         )
 
 
-def last_batch(state: TransactionsState, group: str) -> Decision[int]:
+def last_batch(
+    state: TransactionsState, group: str, run: str, env: TransactionEnv
+) -> Decision[int]:
+    """The last number that was committed. A run that is new takes the group over."""
     last = state.batches.get(group)
-    return Decision(NO_BATCH if last is None else last.number)
+    now = _taken_over(state, group, run)
+    decision = Decision(now.number)
+    if run and (last is None or last.run != run):
+        _check_name(group)
+        decision.records.append(BatchChange(group, replace(now, timestamp_ms=env.now_ms)))
+    return decision
+
+
+def _check_name(group: str) -> None:
+    if not group or len(group) > NAME_LENGTH_MAX:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "a group has a name, and not a long one")
+
+
+def _taken_over(state: TransactionsState, group: str, run: str) -> CommittedBatch:
+    """The group as this run has it. Raises KafkaError where another one came after it."""
+    last = state.batches.get(group) or CommittedBatch(NO_BATCH, 0)
+    if not run or run == last.run:
+        return last
+    if len(run) > NAME_LENGTH_MAX:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "the name of a run is too long")
+    if run in last.fenced_runs:
+        raise KafkaError(
+            KafkaCode.FENCED_INSTANCE_ID, f"run {run} of {group} was followed by run {last.run}"
+        )
+    fenced = (*last.fenced_runs, last.run) if last.run else last.fenced_runs
+    return replace(last, run=run, fenced_runs=fenced[-FENCED_RUNS_MAX:])
 
 
 def expire_group(state: TransactionsState, group: str, env: TransactionEnv) -> Decision[None]:

@@ -127,7 +127,7 @@ def _write_in_transaction(
             "'semantics'='at-least-once'. Nothing of this batch was committed",
         )
     group = group_name(options, context.query_id)
-    if last_batch(cluster, group) >= context.batch_id:
+    if last_batch(cluster, group, context.run_id) >= context.batch_id:
         for _ in batches:
             pass
         return CarriedRows(context, b"")
@@ -215,6 +215,10 @@ def commit_exactly_once(
     streams = [m.rows for m in messages if isinstance(m, CarriedRows) and m.rows]
     cluster = Cluster(options.client)
     group = group_name(options, context.query_id)
+    has_group_commit = offers_group_commit(cluster)
+    if has_group_commit:
+        # Before `begin`, by which a driver that another one has followed would fence that one.
+        last_batch(cluster, group, context.run_id)
     transaction = Transaction.begin(
         cluster, member_name(group, "driver"), timeout_ms=options.transaction_timeout_ms
     )
@@ -228,10 +232,10 @@ def commit_exactly_once(
     where = _produce(options, cluster, transaction, router, _from_streams(streams))
     where = where or open_ones[0].partition
     transaction.record(group, where, CommittedBatch(context.batch_id, context.run_id))
-    if offers_group_commit(cluster):
+    if has_group_commit:
         # Also when there is but one: what tasks of failed attempts left open is aborted.
         members = [*(m.member for m in open_ones), _member(transaction)]
-        commit_group(cluster, group, context.batch_id, members)
+        commit_group(cluster, group, context.run_id, context.batch_id, members)
     else:
         transaction.commit()
 

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from millstream.errors import KafkaCode
 from millstream.spark.cluster import Cluster, raise_for
 from millstream.spark.connection import Connection
+from millstream.spark.failure import SourceError
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
 
@@ -34,7 +36,9 @@ def offers_group_commit(cluster: Cluster) -> bool:
     )
 
 
-def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[Member]) -> None:
+def commit_group(
+    cluster: Cluster, group: str, run_id: str, batch_id: int, members: Sequence[Member]
+) -> None:
     """Commit the members' transactions as this batch, abort the group's others.
 
     A batch that was committed before stays as it is: an answer may have been lost.
@@ -44,6 +48,7 @@ def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[
         answer = connection.ask(
             ApiKey.COMMIT_GROUP,
             group=group,
+            run=run_id,
             batch=batch_id,
             members=[
                 Struct(
@@ -54,6 +59,7 @@ def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[
                 for member in members
             ],
         )
+        _check_run(answer, group)
         # The usual reason is a batch that took longer than its transactions may be open.
         text = f"{answer.error_message}; see 'kafka.transaction.timeout.ms'"
         raise_for(answer.error_code, f"{group}, batch {batch_id}: {text}")
@@ -61,18 +67,28 @@ def commit_group(cluster: Cluster, group: str, batch_id: int, members: Sequence[
     _at_coordinator(cluster, group, f"committing batch {batch_id} of {group}", ask)
 
 
-def last_batch(cluster: Cluster, group: str) -> int:
-    """The last batch that was committed; -1 for none."""
+def last_batch(cluster: Cluster, group: str, run_id: str) -> int:
+    """The last batch that was committed; -1 for none. Takes the group over for this run."""
     last = -1
 
     def ask(connection: Connection) -> None:
         nonlocal last
-        answer = connection.ask(ApiKey.LAST_BATCH, group=group)
+        answer = connection.ask(ApiKey.LAST_BATCH, group=group, run=run_id)
+        _check_run(answer, group)
         raise_for(answer.error_code, f"{group}: {answer.error_message}")
         last = answer.last_batch
 
     _at_coordinator(cluster, group, f"asking for the last batch of {group}", ask)
     return last
+
+
+def _check_run(answer: Struct, group: str) -> None:
+    if answer.error_code == KafkaCode.FENCED_INSTANCE_ID:
+        raise SourceError(
+            "ANOTHER_RUN",
+            f"{answer.error_message}: the query was started again elsewhere, and that run writes "
+            f"to {group} now. A checkpoint is for one running query; stop one of the two",
+        )
 
 
 def _at_coordinator(cluster: Cluster, group: str, what: str, ask: _Ask) -> None:

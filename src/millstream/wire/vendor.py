@@ -26,10 +26,14 @@ class CommitGroupMember:
 
 @dataclass(frozen=True)
 class CommitGroupRequest:
-    """Commit the transactions of these members, abort those of the others, as batch `batch`."""
+    """Commit the transactions of these members, abort those of the others, as batch `batch`.
+
+    `run` is who asks, or empty: from the first request of a new run on, older ones are refused.
+    """
 
     __flexible__: ClassVar[bool] = True
     group: str = field(metadata=_of("string"))
+    run: str = field(metadata=_of("string"))
     batch: int = field(metadata=_of("int64"))
     members: tuple[CommitGroupMember, ...]
 
@@ -47,8 +51,11 @@ class CommitGroupResponse:
 
 @dataclass(frozen=True)
 class LastBatchRequest:
+    """`run` as in CommitGroup; a new one takes the group over."""
+
     __flexible__: ClassVar[bool] = True
     group: str = field(metadata=_of("string"))
+    run: str = field(metadata=_of("string"))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def test_a_transaction_comes_back_from_its_bytes(name: str, stored: StoredTransa
         TransactionChange("mill", None),
         TransactionChange("mill", StoredTransaction(7, 3, 60_000, last_update_ms=5)),
         BatchChange("query", CommittedBatch(9, 1_000)),
+        BatchChange("query", CommittedBatch(-1, 1_000, "run 3", ("run 1", "run 2"))),
         BatchChange("query", None),
     ],
 )
@@ -51,6 +52,12 @@ def test_tombstones_empty_ones_and_batches_come_back(
     change: TransactionChange | BatchChange,
 ) -> None:
     assert decode(*encode(change)) == change
+
+
+def test_batches_that_name_no_run_are_read() -> None:
+    key = encode(BatchChange("query", None))[0]
+    value = bytes.fromhex("0000000000000000000900000000000003e8")
+    assert decode(key, value) == BatchChange("query", CommittedBatch(9, 1_000))
 
 
 KAFKA_KEY = bytes.fromhex("0000") + b"\x00\x04mill"

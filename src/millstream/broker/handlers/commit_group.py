@@ -1,7 +1,8 @@
 """CommitGroup (20000), version 0: one commit for the transactions of many producers.
 
 Their transactional ids are `millstream:<group>:<member>`. A batch number is committed once;
-who repeats it is told so. Members that are not named are aborted.
+who repeats it is told so. Members that are not named are aborted. A run that another one
+has followed is refused.
 """
 
 from collections.abc import Coroutine
@@ -33,7 +34,7 @@ def handle(
     try:
         answer = broker.transactions.shards.submit(
             body.group,
-            lambda state, env: commit_group(state, body.group, body.batch, members, env),
+            lambda state, env: commit_group(state, body.group, body.run, body.batch, members, env),
         )
     except KafkaError as error:
         return _refuse(error)

@@ -1,4 +1,7 @@
-"""LastBatch (20001), version 0: the last batch that was committed for a group of producers."""
+"""LastBatch (20001), version 0: the last batch that was committed for a group of producers.
+
+Who names a run that is new takes the group over; runs before it are refused from then on.
+"""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,7 @@ def handle(
 ) -> Struct | Coroutine[Any, Any, Struct]:
     try:
         answer = broker.transactions.shards.submit(
-            body.group, lambda state, env: last_batch(state, body.group)
+            body.group, lambda state, env: last_batch(state, body.group, body.run, env)
         )
     except KafkaError as error:
         return _refuse(error)

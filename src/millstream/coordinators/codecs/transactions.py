@@ -59,8 +59,13 @@ class TransactionChange:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
+    # -1 while a run has taken the group over and none was committed.
     number: int
     timestamp_ms: int
+    # Who may commit; empty while nobody said.
+    run: str = ""
+    # Who did before, and may not any more; the oldest first.
+    fenced_runs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -174,15 +179,26 @@ def _count(reader: Reader, *, is_flexible: bool) -> int:
 
 def _encode_batch(batch: CommittedBatch) -> bytes:
     writer = Writer()
-    writer.int16(0)
+    writer.int16(1)
     writer.int64(batch.number)
     writer.int64(batch.timestamp_ms)
+    writer.compact_string(batch.run)
+    writer.compact_array_length(len(batch.fenced_runs))
+    for run in batch.fenced_runs:
+        writer.compact_string(run)
     return writer.getvalue()
 
 
 def _decode_batch(data: bytes) -> CommittedBatch:
     reader = Reader(data)
     version = reader.int16()
-    if version != 0:
+    if version not in (0, 1):
         raise ValueError(f"a committed batch has version {version}")
-    return CommittedBatch(reader.int64(), reader.int64())
+    number, timestamp_ms = reader.int64(), reader.int64()
+    if version == 0:
+        return CommittedBatch(number, timestamp_ms)
+    run = reader.compact_string()
+    count = _count(reader, is_flexible=True)
+    return CommittedBatch(
+        number, timestamp_ms, run, tuple(reader.compact_string() for _ in range(count))
+    )
