@@ -1,12 +1,13 @@
 /* A load that costs next to nothing: prebuilt frames out, answers dropped.
  *
  *   replay HOST PORT FRAMES [--connections N] [--in-flight N] [--requests N] [--seconds S]
- *          [--rate PER_SECOND] [--error-at OFFSET]...
+ *          [--rate PER_SECOND] [--own-frame 1] [--error-at OFFSET]...
  *   replay HOST PORT FRAMES --follow FETCH_FRAME --offset-at N --records-at N --first-offset N
  *          --rate PER_SECOND --requests N [--error-at OFFSET]...
  *
  * FRAMES holds frames back to back, each with its four size bytes, exactly as they go over
- * the wire. They are sent in a circle, at most --in-flight without an answer per connection.
+ * the wire. They are sent in a circle, at most --in-flight without an answer per connection;
+ * with --own-frame the first connection sends the first frame only, and so on.
  * Of an answer the first bytes are kept, to see that the error codes at the given offsets
  * (counted after the size) are zero; the rest is dropped in the kernel (MSG_TRUNC). With
  * --rate, sending keeps to a timetable and a latency counts from the time a request was due,
@@ -43,6 +44,7 @@ struct request { struct frame *frame; long due_ns; };
 
 struct connection {
     int fd;
+    long number;
     int wants_write;
     struct request *ring;   /* requests [head, next) are with the server, [next, tail) to send */
     long head, next, tail;
@@ -54,6 +56,7 @@ struct connection {
 static struct frame *frames;
 static long frame_count;
 static int error_at[CHECKS_MAX], error_checks;
+static long own_frame;
 static long in_flight_max = 1, requests_max, issued, answered, errors, first_error;
 static uint64_t bytes_sent, bytes_received;
 static double rate, seconds_max;
@@ -139,7 +142,7 @@ static long next_due_ns(void) {
 static void issue(struct connection *c, long now) {
     while (c->tail - c->head < in_flight_max && !is_over(now) && next_due_ns() <= now) {
         struct request *request = &c->ring[c->tail++ % in_flight_max];
-        request->frame = &frames[issued % frame_count];
+        request->frame = &frames[(own_frame ? c->number : issued) % frame_count];
         request->due_ns = rate > 0 ? next_due_ns() : now;
         issued++;
     }
@@ -267,7 +270,10 @@ static void replay(const char *host, int port, int connections) {
     struct connection **all = calloc(connections, sizeof *all);
     struct epoll_event events[EVENTS_MAX];
     int turn = 0;
-    for (int i = 0; i < connections; i++) all[i] = dial(host, port);
+    for (int i = 0; i < connections; i++) {
+        all[i] = dial(host, port);
+        all[i]->number = i;
+    }
     begin();
     for (int i = 0; i < connections; i++) {
         issue(all[i], now_ns());
@@ -397,6 +403,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "--follow")) fetch_path = value;
         else if (!strcmp(name, "--offset-at")) offset_at = atoi(value);
         else if (!strcmp(name, "--records-at")) records_at = atoi(value);
+        else if (!strcmp(name, "--own-frame")) own_frame = atol(value);
         else if (!strcmp(name, "--first-offset")) first_offset = atol(value);
         else {
             fprintf(stderr, "replay: unknown option %s\n", name);

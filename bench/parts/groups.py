@@ -47,7 +47,7 @@ def _commits(bench: Bench, clients: int) -> Row:
             load = commit_load(topic, groups)
             path: Path = bench.path("commits.frames")
             write_frames(load, path)
-            options = ["--connections", str(clients), "--in-flight", "1"]
+            options = ["--connections", str(clients), "--in-flight", "1", "--own-frame", "1"]
             done = replay(broker.port, path, load, *options, "--seconds", str(bench.round_seconds))
             path.unlink()
             return done.requests / done.seconds
@@ -74,7 +74,7 @@ def _prepare(broker: Broker, topic: str, group: str) -> None:
 
 
 def commit_load(topic: str, groups: list[str]) -> Load:
-    """A commit for each group in turn, all of one length so that errors are found."""
+    """A commit for each group, all of one length so that errors are found."""
     return Load([_commit_frame(topic, group) for group in groups], [_error_at(topic)])
 
 
