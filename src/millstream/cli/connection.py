@@ -23,6 +23,7 @@ _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
 _METADATA_VERSION: Final = 9
 _FIND_COORDINATOR_VERSION: Final = 3
+GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 
 
@@ -62,14 +63,20 @@ class Cluster:
         return [(one.host, one.port) for one in self.metadata().brokers]
 
     def transaction_coordinator(self, transactional_id: str) -> Address:
+        return self._coordinator(transactional_id, TRANSACTION_COORDINATOR)
+
+    def group_coordinator(self, group_id: str) -> Address:
+        return self._coordinator(group_id, GROUP_COORDINATOR)
+
+    def _coordinator(self, key: str, key_type: int) -> Address:
         found = self.ask(
             self._first,
             ApiKey.FIND_COORDINATOR,
             _FIND_COORDINATOR_VERSION,
-            key=transactional_id,
-            key_type=TRANSACTION_COORDINATOR,
+            key=key,
+            key_type=key_type,
         )
-        check(found.error_code, f"coordinator of {transactional_id}", found.error_message)
+        check(found.error_code, f"coordinator of {key}", found.error_message)
         return found.host, found.port
 
     def ask(self, node: Address, api: ApiKey, version: int, **fields: object) -> Struct:

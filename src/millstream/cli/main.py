@@ -21,6 +21,9 @@ _COMMANDS = {
     ),
     "produce": LazyCommand("millstream.cli.produce", "produce", "Send lines from stdin."),
     "consume": LazyCommand("millstream.cli.consume", "consume", "Print the records of a topic."),
+    "group": LazyCommand(
+        "millstream.cli.group", "group", "List, describe, reset and delete consumer groups."
+    ),
     "storage": LazyCommand(
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
@@ -30,12 +33,15 @@ _COMMANDS = {
     ),
     "ship": LazyCommand("millstream.cli.ship", "ship", "Send the lines of log files, and follow."),
     "loadgen": LazyCommand("millstream.cli.loadgen", "loadgen", "Make the logs of a web site."),
+    "pipeline": LazyCommand(
+        "millstream.cli.pipeline", "pipeline", "Turn topics of log lines into windows and tables."
+    ),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
     ),
 }
 
-_ALIASES = {"topics": "topic"}
+_ALIASES = {"topics": "topic", "groups": "group"}
 
 _HELP = """An event log that speaks the Kafka wire protocol.
 

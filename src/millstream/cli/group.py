@@ -1,0 +1,178 @@
+"""`millstream group`: list, describe, lag, reset, delete."""
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.connection import Cluster, check
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.group_view import (
+    Group,
+    Position,
+    describe_group,
+    list_groups,
+    no_group,
+    positions,
+    when_ready,
+)
+from millstream.cli.lazy import AliasGroup
+from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.resetting import reset
+from millstream.errors import KafkaCode
+from millstream.wire.apis import ApiKey
+
+
+@click.group(cls=AliasGroup)
+def group() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+group.add_command(reset)
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, for example.")
+@click.option("--type", "kinds", multiple=True, type=click.Choice(["classic", "consumer"]))
+@json_option
+@bootstrap_option
+def list_command(
+    states: tuple[str, ...], kinds: tuple[str, ...], as_json: bool, bootstrap: str
+) -> None:
+    """List groups and what they are doing."""
+    with Cluster(bootstrap) as cluster:
+        found = list_groups(cluster, states=states, kinds=kinds)
+    names = ("group", "type", "state", "protocol_type")
+    rows = [(one.group_id, one.kind, one.state, one.protocol_type) for one in found]
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    headings = [name.upper().replace("_", "-") for name in names]
+    print_table(headings, [[cell or "-" for cell in row] for row in rows])
+
+
+@group.command()
+@click.argument("group_id", metavar="GROUP")
+@json_option
+@bootstrap_option
+def describe(group_id: str, as_json: bool, bootstrap: str) -> None:
+    """Show a group's members, and how far it is on each partition.
+
+    LAG is the number of offsets between what the group committed and the partition's end.
+    """
+    with Cluster(bootstrap) as cluster:
+        found = describe_group(cluster, group_id)
+        rows = positions(cluster, found)
+    if as_json:
+        print_json(_as_json(found, rows))
+        return
+    headings = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST", "MEMBER")
+    print_table(headings, [_cells(found, row) for row in rows])
+    idle = [member for member in found.members if not member.partitions]
+    assignor = f" ({found.assignor})" if found.assignor else ""
+    click.echo(
+        f"{group_id} is a {found.kind} group{assignor}: {found.state},"
+        f" {counted(len(found.members), 'member')}"
+        + (f", {len(idle)} without a partition" if idle else ""),
+        err=True,
+    )
+
+
+def _cells(found: Group, row: Position) -> list[object]:
+    owner = found.owner(row.where)
+    who = (owner.client_id, owner.client_host, owner.member_id) if owner else ("-", "-", "-")
+    numbers = (row.committed, row.end, row.lag)
+    return [
+        row.where.topic,
+        row.where.partition,
+        *("-" if number is None else number for number in numbers),
+        *who,
+    ]
+
+
+def _as_json(found: Group, rows: list[Position]) -> JsonValue:
+    return {
+        "group": found.group_id,
+        "type": found.kind,
+        "state": found.state,
+        "assignor": found.assignor or None,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.client_host,
+                "partitions": [
+                    {"topic": where.topic, "partition": where.partition}
+                    for where in member.partitions
+                ],
+            }
+            for member in found.members
+        ],
+        "partitions": [
+            {
+                "topic": row.where.topic,
+                "partition": row.where.partition,
+                "committed": row.committed,
+                "end": row.end,
+                "lag": row.lag,
+            }
+            for row in rows
+        ],
+    }
+
+
+@group.command()
+@click.argument("group_ids", metavar="[GROUP]...", nargs=-1)
+@click.option("--max", "lag_max", type=click.IntRange(0), help="Exit with 1 where it is more.")
+@json_option
+@bootstrap_option
+def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstrap: str) -> None:
+    """Show how far groups are behind, by topic; without a GROUP, all groups."""
+    with Cluster(bootstrap) as cluster:
+        names = group_ids or [one.group_id for one in list_groups(cluster)]
+        totals: dict[tuple[str, str], int] = {}
+        for name in names:
+            for row in positions(cluster, describe_group(cluster, name)):
+                key = (name, row.where.topic)
+                totals[key] = totals.get(key, 0) + (row.lag or 0)
+    rows = [(name, topic, behind) for (name, topic), behind in totals.items()]
+    if as_json:
+        print_json([dict(zip(("group", "topic", "lag"), row, strict=True)) for row in rows])
+    else:
+        print_table(("GROUP", "TOPIC", "LAG"), rows)
+    late = [name for name, _, behind in rows if lag_max is not None and behind > lag_max]
+    if late:
+        raise CommandFailed(
+            f"more than {lag_max} behind: {', '.join(dict.fromkeys(late))}",
+            exit_code=ExitCode.FAILED,
+        )
+
+
+@group.command()
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@bootstrap_option
+def delete(group_ids: tuple[str, ...], bootstrap: str) -> None:
+    """Delete groups that have no members, with everything they committed."""
+    failures = []
+    with Cluster(bootstrap) as cluster:
+        for name in group_ids:
+            try:
+                _delete(cluster, name)
+                click.echo(f"deleted group {name}", err=True)
+            except CommandFailed as failed:
+                failures.append(str(failed))
+    if failures:
+        raise CommandFailed("; ".join(failures))
+
+
+def _delete(cluster: Cluster, name: str) -> None:
+    node = cluster.group_coordinator(name)
+    answer = when_ready(
+        lambda: cluster.ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=[name]),
+        lambda answer: answer.results[0].error_code,
+    )
+    code = answer.results[0].error_code
+    if code == KafkaCode.GROUP_ID_NOT_FOUND:
+        raise no_group(name)
+    if code == KafkaCode.NON_EMPTY_GROUP:
+        raise CommandFailed(f"group {name} has members; stop them first")
+    check(code, f"group {name}")

@@ -1,0 +1,250 @@
+"""What a group is, asked of the cluster: who is in it, what it committed, how far it is behind.
+
+With requests of our own: client libraries know no members of groups of the consumer protocol.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.cli.connection import Address, Cluster, check
+from millstream.cli.failure import CommandFailed
+from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
+from millstream.errors import KafkaCode
+from millstream.model import TopicPartition
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_RETRY_SECONDS: Final = 0.05
+_RETRIES_MAX: Final = 200
+_NOT_YET: Final = {
+    KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.NOT_COORDINATOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    group_id: str
+    kind: str
+    state: str
+    assignor: str
+    members: list[Member] = field(default_factory=list)
+
+    def owner(self, where: TopicPartition) -> Member | None:
+        return next((each for each in self.members if where in each.partitions), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a group is on one partition. None: no commit, or no such partition any more."""
+
+    where: TopicPartition
+    committed: int | None
+    end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+def when_ready(ask: Callable[[], Struct], code_of: Callable[[Struct], int]) -> Struct:
+    """An answer of a coordinator, which may still be reading its topic."""
+    for _ in range(_RETRIES_MAX):
+        answer = ask()
+        if code_of(answer) not in _NOT_YET:
+            return answer
+        time.sleep(_RETRY_SECONDS)
+    return answer
+
+
+def list_groups(
+    cluster: Cluster, *, states: Sequence[str] = (), kinds: Sequence[str] = ()
+) -> list[ListedGroup]:
+    filters = {"states_filter": list(states), "types_filter": list(kinds)}
+    found = [one for node in cluster.nodes() for one in _groups_of(cluster, node, filters)]
+    return sorted(found, key=lambda one: one.group_id)
+
+
+def _groups_of(
+    cluster: Cluster, node: Address, filters: Mapping[str, list[str]]
+) -> list[ListedGroup]:
+    answer = when_ready(
+        lambda: cluster.ask(node, ApiKey.LIST_GROUPS, 5, **filters),
+        lambda answer: answer.error_code,
+    )
+    check(answer.error_code, "groups")
+    return [
+        ListedGroup(one.group_id, one.group_type, one.group_state, one.protocol_type)
+        for one in answer.groups
+    ]
+
+
+def describe_group(cluster: Cluster, group_id: str) -> Group:
+    """Raises CommandFailed where there is no such group."""
+    node = cluster.group_coordinator(group_id)
+    answer = _ask_about(cluster, node, ApiKey.CONSUMER_GROUP_DESCRIBE, group_ids=[group_id])
+    if answer.error_code != KafkaCode.GROUP_ID_NOT_FOUND:
+        check(answer.error_code, f"group {group_id}")
+        return _consumer_group(answer)
+    answer = _ask_about(cluster, node, ApiKey.DESCRIBE_GROUPS, groups=[group_id])
+    check(answer.error_code, f"group {group_id}")
+    if answer.group_state == "Dead":
+        raise no_group(group_id)
+    return _classic_group(answer)
+
+
+def no_group(group_id: str) -> CommandFailed:
+    return CommandFailed(
+        f"there is no group {group_id}. `millstream group list` shows those that there are"
+    )
+
+
+_DESCRIBE_VERSIONS: Final = {ApiKey.CONSUMER_GROUP_DESCRIBE: 0, ApiKey.DESCRIBE_GROUPS: 5}
+
+
+def _ask_about(cluster: Cluster, node: Address, api: ApiKey, **fields: object) -> Struct:
+    answer = when_ready(
+        lambda: cluster.ask(
+            node, api, _DESCRIBE_VERSIONS[api], **fields, include_authorized_operations=False
+        ),
+        lambda answer: answer.groups[0].error_code,
+    )
+    [found] = answer.groups
+    assert isinstance(found, Struct)
+    return found
+
+
+def _consumer_group(answer: Struct) -> Group:
+    members = [
+        Member(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, partition)
+                for topic in one.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
+        for one in answer.members
+    ]
+    return Group(answer.group_id, "consumer", answer.group_state, answer.assignor_name, members)
+
+
+def _classic_group(answer: Struct) -> Group:
+    is_of_consumers = answer.protocol_type == CONSUMER_PROTOCOL
+    members = [
+        Member(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            _assigned(bytes(one.member_assignment)) if is_of_consumers else (),
+        )
+        for one in answer.members
+    ]
+    return Group(answer.group_id, "classic", answer.group_state, answer.protocol_data, members)
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        found = decode_assignment(data)
+    except ValueError:
+        # A client may put into it what it likes.
+        return ()
+    return tuple(
+        TopicPartition(topic, partition)
+        for topic, partitions in found.items()
+        for partition in partitions
+    )
+
+
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
+    node = cluster.group_coordinator(group_id)
+    asked = Struct(group_id=group_id, topics=None)
+    answer = when_ready(
+        lambda: cluster.ask(node, ApiKey.OFFSET_FETCH, 8, groups=[asked], require_stable=False),
+        lambda answer: answer.groups[0].error_code,
+    )
+    [found] = answer.groups
+    check(found.error_code, f"group {group_id}")
+    return {
+        TopicPartition(topic.name, one.partition_index): one.committed_offset
+        for topic in found.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
+
+
+def offsets_at(
+    cluster: Cluster, places: Iterable[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """Offsets by time, EARLIEST or LATEST; of partitions that are there, -1 for no such record."""
+    wanted = set(places)
+    if not wanted:
+        return {}
+    metadata = cluster.metadata(*sorted({where.topic for where in wanted}))
+    nodes = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+    by_node: dict[Address, dict[str, list[int]]] = {}
+    for topic in metadata.topics:
+        for one in topic.partitions:
+            if TopicPartition(topic.name, one.partition_index) in wanted and one.leader_id in nodes:
+                asked = by_node.setdefault(nodes[one.leader_id], {})
+                asked.setdefault(topic.name, []).append(one.partition_index)
+    found: dict[TopicPartition, int] = {}
+    for node, topics in by_node.items():
+        answer = cluster.ask(
+            node,
+            ApiKey.LIST_OFFSETS,
+            7,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[_times(topic, indexes, timestamp_ms) for topic, indexes in topics.items()],
+        )
+        for topic in answer.topics:
+            for one in topic.partitions:
+                check(one.error_code, f"{topic.name}-{one.partition_index}")
+                found[TopicPartition(topic.name, one.partition_index)] = one.offset
+    return found
+
+
+def _times(topic: str, indexes: list[int], timestamp_ms: int) -> Struct:
+    rows = [
+        Struct(partition_index=index, current_leader_epoch=-1, timestamp=timestamp_ms)
+        for index in indexes
+    ]
+    return Struct(name=topic, partitions=rows)
+
+
+def positions(cluster: Cluster, group: Group) -> list[Position]:
+    """Of all partitions that the group committed to or that its members own."""
+    committed = committed_offsets(cluster, group.group_id)
+    owned = {where for member in group.members for where in member.partitions}
+    places = sorted(committed.keys() | owned)
+    ends = offsets_at(cluster, places, LATEST)
+    return [Position(where, committed.get(where), ends.get(where)) for where in places]

@@ -1,0 +1,203 @@
+"""`millstream group reset`: let a group read again from somewhere else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.connection import Cluster, check
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.group_view import (
+    EARLIEST,
+    LATEST,
+    committed_offsets,
+    describe_group,
+    offsets_at,
+    when_ready,
+)
+from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.start import FromBeginning, FromEnd, FromOffset, FromTime, Start, parse_start
+from millstream.errors import KafkaCode
+from millstream.model import TopicPartition
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What becomes of one partition's committed offset."""
+
+    where: TopicPartition
+    before: int | None
+    after: int
+    end: int
+
+
+@click.command()
+@click.argument("group_id", metavar="GROUP")
+@click.option(
+    "--to",
+    "start_text",
+    required=True,
+    metavar="START",
+    help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h).",
+)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITION,...]",
+    help="Only these; without it, all that the group committed to.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@json_option
+@bootstrap_option
+def reset(
+    group_id: str,
+    start_text: str,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    """Move a group to other offsets: its consumers then read from there.
+
+    The group must have no members. An offset outside a partition becomes its nearer end; a
+    time after the last record, its end.
+    """
+    try:
+        start = parse_start(start_text, now=datetime.now(UTC))
+    except ValueError as wrong:
+        raise click.UsageError(f"--to: {wrong}") from None
+    with Cluster(bootstrap) as cluster:
+        _check_is_idle(cluster, group_id, may_be_new=bool(topics))
+        committed = committed_offsets(cluster, group_id)
+        places = _places(cluster, topics) if topics else sorted(committed)
+        moves = _plan(cluster, places, committed, start)
+        if not moves:
+            raise CommandFailed(f"group {group_id} has committed nothing; name a --topic")
+        if not dry_run:
+            _commit(cluster, group_id, moves)
+    names = ("topic", "partition", "before", "after", "end")
+    rows = [(m.where.topic, m.where.partition, m.before, m.after, m.end) for m in moves]
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        headings = [name.upper() for name in names]
+        print_table(headings, [["-" if cell is None else cell for cell in row] for row in rows])
+    done = "would move" if dry_run else "moved"
+    click.echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
+
+
+def _check_is_idle(cluster: Cluster, group_id: str, *, may_be_new: bool) -> None:
+    try:
+        found = describe_group(cluster, group_id)
+    except CommandFailed:
+        if may_be_new:
+            return
+        raise
+    if found.members:
+        raise CommandFailed(
+            f"group {group_id} has {counted(len(found.members), 'member')}; stop them first"
+        )
+
+
+def _places(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
+    """Partitions named as `orders` or `orders:0,2`. Raises CommandFailed."""
+    found: list[TopicPartition] = []
+    for text in topics:
+        name, _, numbers = text.partition(":")
+        [topic] = cluster.metadata(name).topics
+        if topic.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(
+                f"topic {name} does not exist. `millstream topic list` shows what does"
+            )
+        check(topic.error_code, f"topic {name}")
+        present = sorted(one.partition_index for one in topic.partitions)
+        found += [TopicPartition(name, number) for number in _chosen(text, numbers, present)]
+    return sorted(set(found))
+
+
+def _chosen(text: str, numbers: str, present: list[int]) -> list[int]:
+    if not numbers:
+        return present
+    wanted = [number.strip() for number in numbers.split(",")]
+    if not all(number.isdecimal() for number in wanted):
+        raise CommandFailed(
+            f"{text!r} is not TOPIC or TOPIC:PARTITION,...", exit_code=ExitCode.USAGE
+        )
+    missing = [number for number in wanted if int(number) not in present]
+    if missing:
+        raise CommandFailed(f"{text!r}: there is no partition {missing[0]}")
+    return [int(number) for number in wanted]
+
+
+def _plan(
+    cluster: Cluster,
+    places: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    start: Start,
+) -> list[Move]:
+    first, end = offsets_at(cluster, places, EARLIEST), offsets_at(cluster, places, LATEST)
+    at = first
+    if isinstance(start, FromTime):
+        at = offsets_at(cluster, places, start.timestamp_ms)
+    return [
+        Move(
+            where,
+            committed.get(where),
+            _target(start, first[where], end[where], at[where]),
+            end[where],
+        )
+        # What was committed to a topic that is gone stays as it is.
+        for where in places
+        if where in end
+    ]
+
+
+def _target(start: Start, first: int, end: int, at: int) -> int:
+    """`at` is the offset of the first record not older than the time, if a time was given."""
+    match start:
+        case FromBeginning():
+            return first
+        case FromEnd(back=back):
+            return max(first, end - back)
+        case FromOffset(offset=offset):
+            return min(max(offset, first), end)
+        case FromTime():
+            return at if at >= 0 else end
+
+
+def _commit(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> None:
+    rows: dict[str, list[Struct]] = {}
+    for move in moves:
+        rows.setdefault(move.where.topic, []).append(
+            Struct(
+                partition_index=move.where.partition,
+                committed_offset=move.after,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+        )
+    node = cluster.group_coordinator(group_id)
+    answer = when_ready(
+        lambda: cluster.ask(
+            node,
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[Struct(name=topic, partitions=parts) for topic, parts in rows.items()],
+        ),
+        lambda answer: answer.topics[0].partitions[0].error_code,
+    )
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if one.error_code == KafkaCode.UNKNOWN_MEMBER_ID:
+                raise CommandFailed(f"group {group_id} has members now; stop them first")
+            check(one.error_code, f"{topic.name}-{one.partition_index}")
