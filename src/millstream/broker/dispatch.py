@@ -35,6 +35,8 @@ _handlers: dict[int, Handler] = {}
 
 
 def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pieces | Pending:
+    # What is checked below was checked for the request that left it; a check that can come
+    # out otherwise the next time belongs into the shortcut as well.
     shortcut = connection.shortcut
     if shortcut is not None:
         reply = shortcut(connection, frame)
