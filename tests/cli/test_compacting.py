@@ -85,6 +85,18 @@ def test_a_directory_is_compacted_offline(data_dir: Path) -> None:
         assert ran.output.count("value 29") == 10
 
 
+def test_offline_the_options_of_the_node_count_when_told(data_dir: Path) -> None:
+    lag = "log.cleaner.min.compaction.lag.ms=3600000"
+    ran = run_millstream("storage", "compact", str(data_dir), "--json", "--set", lag)
+    assert [row["records_before"] for row in json.loads(ran.output)] == [0]
+    file = data_dir.with_name("server.properties")
+    file.write_text(lag)
+    ran = run_millstream("storage", "compact", str(data_dir), "--json", "--config", str(file))
+    assert [row["records_before"] for row in json.loads(ran.output)] == [0]
+    ran = run_millstream("storage", "compact", "table", "--set", lag)
+    assert ran.exit_code == 2
+
+
 def test_one_partition_is_compacted_offline(data_dir: Path) -> None:
     ran = run_millstream("storage", "compact", str(data_dir / "table-0"), "--json")
     assert [row["partition"] for row in json.loads(ran.output)] == ["table-0"]

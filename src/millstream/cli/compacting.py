@@ -32,15 +32,36 @@ Row = dict[str, JsonValue]
 
 @click.command()
 @click.argument("target", metavar="TOPIC|DIR")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="With a directory: the node's file of options.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With a directory: one option of the node.",
+)
 @json_option
 @bootstrap_option
-def compact(target: str, as_json: bool, bootstrap: str) -> None:
+def compact(
+    target: str, config_file: Path | None, sets: tuple[str, ...], as_json: bool, bootstrap: str
+) -> None:
     """Compact a topic now, and wait for it.
 
     TOPIC is compacted by the node that serves it. With a directory in its place (a data
-    directory, or one partition of it) no node may be running there.
+    directory, or one partition of it) no node may be running there; what the node was told
+    by --config and --set has to be told again.
     """
-    rows = _compact_offline(Path(target)) if Path(target).is_dir() else _ask(target, bootstrap)
+    if Path(target).is_dir():
+        rows = _compact_offline(Path(target), config_file, sets)
+    elif config_file is not None or sets:
+        raise click.UsageError("--config and --set are for a directory; a node has its options")
+    else:
+        rows = _ask(target, bootstrap)
     if as_json:
         print_json(rows)
         return
@@ -92,7 +113,7 @@ def _show_progress(partitions: "Sequence[Struct]") -> bool:
     return done < len(partitions)
 
 
-def _compact_offline(path: Path) -> list[Row]:
+def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) -> list[Row]:
     from millstream.broker.offline_cleaning import compact_directory
     from millstream.clock import SystemClock
     from millstream.config import load_config
@@ -101,7 +122,7 @@ def _compact_offline(path: Path) -> list[Row]:
 
     only = layout.parse_directory(path.resolve().name)
     data_dir = path if only is None else path.resolve().parent
-    config = load_config(file=None, sets=[])
+    config = load_config(file=config_file, sets=sets)
     rows: list[Row] = []
     try:
         for outcome in compact_directory(
