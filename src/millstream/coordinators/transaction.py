@@ -45,9 +45,6 @@ EPOCH_MAX: Final = 2**15 - 1
 _EPOCH_LAST: Final = EPOCH_MAX - 1
 # From here on a client gets a new epoch with every transaction (KIP-890).
 EPOCH_PER_TRANSACTION: Final = 2
-# In place of a client's version where the coordinator ended its transaction. The epoch was
-# raised to fence the client; an EndTxn of it is no repetition, and gets no new epoch.
-NOT_BY_CLIENT: Final = 0
 
 
 class Decision(DecisionOf[R, Change, TransactionEnv], Generic[R]):
@@ -137,8 +134,7 @@ def fence_and_abort(
     """Abort an open transaction under a newer epoch, so that its producer cannot go on."""
     value = transaction.moved_to(Status.PREPARE_ABORT, env.now_ms)
     epoch = min(value.producer_epoch + 1, EPOCH_MAX)
-    value = replace(value, producer_epoch=epoch, client_version=NOT_BY_CLIENT)
-    decision.records.append(change_of(transaction, value))
+    decision.records.append(change_of(transaction, replace(value, producer_epoch=epoch)))
     decision.deadlines.append(no_timeout(transaction))
     decision.when_committed.append(transaction.transactional_id)
 

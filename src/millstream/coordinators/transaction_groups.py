@@ -24,9 +24,7 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.journal import BATCH_BYTES_MAX
 from millstream.coordinators.transaction import (
     EPOCH_MAX,
-    NOT_BY_CLIENT,
     Decision,
-    fence_and_abort,
     find,
     no_timeout,
 )
@@ -45,6 +43,9 @@ NO_BATCH: Final = -1
 NAME_LENGTH_MAX: Final = 1_000
 # A run that so many others have followed is not expected to wake up any more.
 FENCED_RUNS_MAX: Final = 16
+# In place of the member's version: an EndTxn of it is no repetition of what was done here,
+# and gets no new epoch.
+_NOT_BY_CLIENT: Final = 0
 # What a record takes in its batch besides key and value.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
@@ -94,11 +95,11 @@ def commit_group(
     committed = replace(last, number=batch, timestamp_ms=env.now_ms)
     decision.records.append(BatchChange(group, committed))
     for transaction in chosen.values():
-        _commit(transaction, env, decision)
+        _end(transaction, Status.PREPARE_COMMIT, env, decision)
     for name, transaction in state.transactions.items():
         is_left_out = transaction.status is Status.ONGOING and name not in chosen
         if is_left_out and group_of(name) == group:
-            fence_and_abort(transaction, env, decision)
+            _end(transaction, Status.PREPARE_ABORT, env, decision)
     _check_size(decision.records)
     return decision
 
@@ -122,13 +123,15 @@ def _chosen(
     return chosen
 
 
-def _commit(transaction: Transaction, env: TransactionEnv, decision: Decision[GroupReply]) -> None:
-    value = transaction.moved_to(Status.PREPARE_COMMIT, env.now_ms)
+def _end(
+    transaction: Transaction, status: Status, env: TransactionEnv, decision: Decision[GroupReply]
+) -> None:
+    value = transaction.moved_to(status, env.now_ms)
     value = replace(
         value,
         # Whatever is late from this producer must not begin another transaction.
         producer_epoch=min(value.producer_epoch + 1, EPOCH_MAX),
-        client_version=NOT_BY_CLIENT,
+        client_version=_NOT_BY_CLIENT,
     )
     decision.records.append(change_of(transaction, value))
     decision.deadlines.append(no_timeout(transaction))
