@@ -13,14 +13,13 @@ from millstream.cluster.adoption import (
     needs_adoption,
     plan_adoption,
 )
-from millstream.cluster.controller import Controller
+from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.embedded import FILE_NAME
 from millstream.cluster.kraft import METADATA_DIRECTORY
 from millstream.cluster.memory import MemoryTree
 from millstream.cluster.znodes import encode_uuid
 from millstream.config import load_config
 from millstream.errors import StartError
-from tests.cluster.test_controller import FixedClock
 
 # Written by Apache Kafka 4.3.0, without the records of its topics.
 KAFKA_DIRECTORY = Path(__file__).parent / "kafka_directory"
@@ -43,11 +42,8 @@ def adopted_controller(plan) -> Controller:
     async def started() -> Controller:
         store = MemoryTree().open_session()
         await adopt(plan, store, broker_id=1, new_topic_ids=new_ids())
-        controller = Controller(
-            store, load_config(), broker_id=1, clock=FixedClock(), random_bytes=bytes
-        )
-        await controller.start()
-        return controller
+        alone = await start_alone(store, broker_id=1, random_bytes=bytes)
+        return Controller(alone, load_config(), broker_id=1, random_bytes=bytes)
 
     return asyncio.run(started())
 

@@ -8,9 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millstream.clock import SystemClock
 from millstream.cluster.adoption import adopt, needs_adoption, plan_adoption
-from millstream.cluster.controller import Controller
+from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.embedded import open_embedded_store
 from millstream.cluster.kraft import METADATA_DIRECTORY
 from millstream.config import load_config
@@ -57,10 +56,8 @@ async def _adopt_and_check(data) -> None:
     assert plan.problems == []
     store = await open_embedded_store(data)
     await adopt(plan, store, broker_id=1, new_topic_ids=new_ids())
-    controller = Controller(
-        store, load_config(), broker_id=1, clock=SystemClock(), random_bytes=os.urandom
-    )
-    await controller.start()
+    alone = await start_alone(store, broker_id=1, random_bytes=os.urandom)
+    controller = Controller(alone, load_config(), broker_id=1, random_bytes=os.urandom)
     topics = controller.image.topics
     assert set(topics) == {"forever", "compacted"}
     assert topics["forever"].overrides == {"retention.ms": "-1"}

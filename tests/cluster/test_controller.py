@@ -5,20 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
-from millstream.cluster.controller import Controller
+from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.coordination import BadVersion, Put
 from millstream.cluster.memory import MemoryTree
-from millstream.cluster.state import BrokerState, Endpoint
 from millstream.config import Source, load_config
 from millstream.errors import KafkaCode, KafkaError
-
-
-class FixedClock:
-    def now_ms(self) -> int:
-        return 1_000
-
-    def monotonic(self) -> float:
-        return 1.0
 
 
 class World:
@@ -30,16 +21,13 @@ class World:
         self._bytes = itertools.count(1)
 
     async def start(self, cluster_id: str | None = None) -> Controller:
-        controller = Controller(
+        alone = await start_alone(
             self.tree.open_session(),
-            self.config,
             broker_id=1,
-            clock=FixedClock(),
             random_bytes=self._random_bytes,
             cluster_id=cluster_id,
         )
-        await controller.start()
-        return controller
+        return Controller(alone, self.config, broker_id=1, random_bytes=self._random_bytes)
 
     def _random_bytes(self, count: int) -> bytes:
         return next(self._bytes).to_bytes(count, "big")
@@ -214,7 +202,7 @@ def test_a_failed_write_changes_nothing_that_others_see():
         world = World()
         controller = await world.start()
         await controller.create_topics([NewTopic("a")])
-        controller._store.expire()
+        controller._publisher.store.expire()
         with pytest.raises(KafkaError):
             await controller.create_topics([NewTopic("b")])
         with pytest.raises(KafkaError):
@@ -437,21 +425,5 @@ def test_producer_ids_are_given_once_over_all_starts():
             blocks += both
         assert [block.start for block in blocks] == [0, 1000, 2000, 3000, 4000, 5000]
         assert {len(block) for block in blocks} == {1000}
-
-    asyncio.run(scenario())
-
-
-def test_a_node_announces_itself_and_its_addresses_may_change():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        for port in (1, 2):
-            node = BrokerState(1, (Endpoint("PLAINTEXT", "localhost", port),), rack="r")
-            await controller.register_broker(node)
-            assert controller.image.brokers == {1: node}
-        store = world.tree.open_session()
-        assert await store.children("/brokers/ids") == ["1"]
-        await controller._store.close()
-        assert await store.children("/brokers/ids") == []
 
     asyncio.run(scenario())

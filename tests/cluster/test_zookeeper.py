@@ -84,6 +84,8 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
         assert not isinstance(refused.value, UnknownOutcome)
         server.start(spark_jars())
         await hint.wait()
+        while not store.is_connected:  # noqa: ASYNC110  # kazoo's own timing
+            await asyncio.sleep(0.05)
         await store.sync()
         assert (await store.get("/a")).data in (b"", b"perhaps")
         assert await store.commit([Put("/a", b"certainly")])

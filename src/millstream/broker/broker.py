@@ -25,7 +25,7 @@ from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
-from millstream.cluster.controller import Controller
+from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
 from millstream.cluster.state import ClusterImage
@@ -171,15 +171,15 @@ class Broker:
         self._coordination = await open_embedded_store(self.data_dir)
         if plan is not None:
             await take_over(plan, self._coordination, broker_id=self.node_id)
-        self.controller = Controller(
+        alone = await start_alone(
             self._coordination,
-            self._static_config,
             broker_id=self.node_id,
-            clock=self.clock,
             random_bytes=os.urandom,
             cluster_id=self.store.cluster_id,
         )
-        await self.controller.start()
+        self.controller = Controller(
+            alone, self._static_config, broker_id=self.node_id, random_bytes=os.urandom
+        )
         self.reload_config()
         self.producer_ids = ProducerIds(self.controller)
         # Only now: recovery has to know which logs are compacted and may have gaps.

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from millstream.cluster.placement import place_replicas
-from millstream.cluster.state import ClusterImage, PartitionState
+from millstream.cluster.state import ClusterImage
 from millstream.config import (
     BROKER_OPTIONS,
     GROUP_OPTIONS,
@@ -212,15 +212,6 @@ def changed_group_overrides(
     if problem is not None:
         raise KafkaError(KafkaCode.INVALID_CONFIG, problem)
     return changed
-
-
-def new_partitions(assigned: Sequence[tuple[int, ...]]) -> list[PartitionState]:
-    return [
-        PartitionState(
-            leader=replicas[0], leader_epoch=0, isr=replicas, replicas=replicas, version=0
-        )
-        for replicas in assigned
-    ]
 
 
 def unknown_topic(name: str) -> KafkaError:

@@ -137,6 +137,11 @@ class Membership:
             Check(znodes.broker_path(self._broker_id), ANY_VERSION),
         ]
 
+    def next_token(self) -> str:
+        """A mark that no other write in the cluster has."""
+        self._tokens += 1
+        return f"{self._session_token}-{self._tokens}"
+
     # -- joining ----------------------------------------------------------------------
 
     async def join(self, *, is_suspect: bool) -> None:
@@ -435,8 +440,7 @@ class Membership:
         topic = self.image.topics.get(where.topic)
         if self.is_fenced or topic is None or state.leader != self._broker_id:
             raise Outdated(str(where))
-        self._tokens += 1
-        token = f"{self._session_token}-{self._tokens}"
+        token = self.next_token()
         after = replace(election.with_isr(state, isr), writer_token=token)
         data = znodes.encode_partition(after, self.image.controller_epoch, topic.topic_id)
         path = znodes.partition_state_path(where.topic, where.partition)
@@ -452,27 +456,30 @@ class Membership:
             await self._observer.read_again([where])
             raise Outdated(f"{where}: {problem.path}") from problem
         except UnknownOutcome:
-            version = await self._version_if_written(path, token)
+            version = await self._version_if_written(where, path, token)
         committed = replace(after, version=version)
         self._observer.enter_state(where, committed)
         return committed
 
-    async def _version_if_written(self, path: str, token: str) -> int:
+    async def _version_if_written(self, where: TopicPartition, path: str, token: str) -> int:
         """Whether a write happened whose answer was lost. Waits until that is known."""
         while True:
             try:
                 await self._store.sync()
                 node = await self._store.get(path)
-            except SessionEnded:
-                raise
+                if znodes.writer_token(node) == token:
+                    return node.version
+                # It may have happened and been followed by another: the leader must have
+                # that one before it takes its proposal back.
+                await self._observer.read_again([where])
             except NoNode as problem:
                 raise Outdated(path) from problem
+            except SessionEnded:
+                raise
             except CoordinationFailed:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if znodes.writer_token(node) != token:
-                raise Outdated(path)
-            return node.version
+            raise Outdated(path)
 
     # -- a closed port ------------------------------------------------------------------
 

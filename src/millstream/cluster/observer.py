@@ -80,6 +80,7 @@ class _Round:
     incarnations: dict[int, Incarnation] = field(default_factory=dict)
     handled: dict[int, int] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] | None = None
     controller: "_Controller | None" = None
 
 
@@ -216,6 +217,8 @@ class Observer:
                     await self._read_handled(found, is_poll)
                 case "broker_configs":
                     await self._read_broker_configs(found, is_poll)
+                case "group_configs":
+                    await self._read_group_configs(found, is_poll)
                 case "controller":
                     await self._read_controller(found, is_poll)
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
@@ -332,6 +335,15 @@ class Observer:
                 continue
             found.broker_configs[broker_id] = znodes.decode_config(node)
 
+    async def _read_group_configs(self, found: _Round, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("group_configs")
+        found.group_configs = {}
+        for name in await self._store.children(znodes.GROUP_CONFIGS, hint):
+            path = f"{znodes.GROUP_CONFIGS}/{name}"
+            with contextlib.suppress(NoNode):
+                config = znodes.decode_config(await self._store.get(path, hint))
+                found.group_configs[znodes.group_of_config_path(path)] = config
+
     async def _read_controller(self, found: _Round, is_poll: bool) -> None:
         hint = None if is_poll else self._hint("controller")
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
@@ -345,6 +357,9 @@ class Observer:
 
     def _enter(self, found: _Round) -> None:
         changed_topics = self._enter_topics(found)
+        if found.group_configs is not None:
+            # Whoever needs them looks when a member comes; nobody has to be told.
+            self.image.group_overrides = found.group_configs
         change = ImageChange(
             deleted=changed_topics.deleted,
             created=changed_topics.created,
@@ -442,6 +457,7 @@ _ROOTS: Final[tuple[_Mark, ...]] = (
     ("epochs",),
     ("handled",),
     ("broker_configs",),
+    ("group_configs",),
     ("controller",),
 )
 

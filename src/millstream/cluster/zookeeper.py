@@ -117,6 +117,7 @@ class ZooKeeper:
         self._end: CoordinationFailed | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._on_end: list[OnChange] = []
+        self._stopping: asyncio.Future[None] | None = None
         self.session_timeout_ms = ensemble.session_timeout_ms
         self.key: SessionKey
         # kazoo tells of every attempt to reconnect; `_state_changed` tells what matters.
@@ -273,12 +274,10 @@ class ZooKeeper:
         await self._stop()
 
     async def _stop(self) -> None:
-        # It waits for kazoo's threads.
-        await self._loop.run_in_executor(None, _stop, self._client)
-
-    def abandon(self) -> None:
-        """End the session from any thread, without the loop: it may be what hangs."""
-        _stop(self._client)
+        if self._stopping is None:
+            # It waits for kazoo's threads.
+            self._stopping = self._loop.run_in_executor(None, _stop, self._client)
+        await self._stopping
 
     def _state_changed(self, state: str) -> None:
         if self._end is not None:
@@ -297,7 +296,7 @@ class ZooKeeper:
                 callback()
             self._on_end.clear()
             # kazoo would go on with a new session that nobody asked for.
-            self._loop.run_in_executor(None, _stop, self._client)
+            self._stopping = self._loop.run_in_executor(None, _stop, self._client)
 
     def _finish(self, end: CoordinationFailed) -> None:
         self._end = end

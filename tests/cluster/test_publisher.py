@@ -1,0 +1,126 @@
+"""Changes that clients ask for, at any node of a cluster, over a store in memory."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from millstream.cluster import publisher as publisher_module
+from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.controller import Controller
+from millstream.cluster.coordination import Delete, NoNode
+from millstream.cluster.publisher import InCluster
+from millstream.config import load_config
+from millstream.errors import KafkaCode, KafkaError
+from tests.cluster.world import Node, World, run, until
+
+
+def controller_at(node: Node) -> Controller:
+    numbers = itertools.count(node.id * 1_000)
+    return Controller(
+        InCluster(node.membership),
+        load_config(),
+        broker_id=node.id,
+        random_bytes=lambda count: next(numbers).to_bytes(count, "big"),
+    )
+
+
+def test_a_topic_made_at_one_node_is_seen_at_all():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        controller = controller_at(nodes[2])
+        await until(lambda: len(nodes[2].membership.image.brokers) == 3)
+        wanted = NewTopic("t", 2, 3, configs={"min.insync.replicas": "2"})
+        (result,) = await controller.create_topics([wanted])
+        assert result.error is None
+        state = controller.image.topics["t"].partitions[0]
+        assert (len(state.isr), state.leader, state.min_isr) == (3, state.replicas[0], 2)
+        await until(lambda: "t" in nodes[0].membership.image.topics)
+        assert nodes[0].membership.image.topics["t"] == controller.image.topics["t"]
+        grown = await controller_at(nodes[0]).create_partitions("t", 5)
+        assert len(grown.state.partitions) == 5
+        await until(lambda: len(controller.image.topics["t"].partitions) == 5)
+        await controller_at(nodes[1]).delete_topics(["t"])
+        await until(lambda: not any(node.membership.image.topics for node in nodes))
+
+    run(scenario)
+
+
+def test_of_two_nodes_that_make_one_topic_one_hears_that_it_exists():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        await until(lambda: all(len(n.membership.image.brokers) == 2 for n in nodes))
+        results = await asyncio.gather(
+            *(controller_at(node).create_topics([NewTopic("t", 1, 2)]) for node in nodes)
+        )
+        codes = [result.error.code if result.error else None for (result,) in results]
+        assert sorted(codes, key=str) == [KafkaCode.TOPIC_ALREADY_EXISTS, None]
+        blocks = await asyncio.gather(
+            *(controller_at(node).allocate_producer_ids() for node in nodes * 3)
+        )
+        assert sorted(block.start for block in blocks) == [0, 1000, 2000, 3000, 4000, 5000]
+
+    run(scenario)
+
+
+def test_two_changes_of_options_at_two_nodes_are_both_kept():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        first, second = map(controller_at, nodes)
+        await first.create_topics([NewTopic("t", 1, 1)])
+        await until(lambda: "t" in second.image.topics)
+        await asyncio.gather(
+            first.alter_topic_configs("t", [ConfigChange("retention.ms", "5")]),
+            second.alter_topic_configs("t", [ConfigChange("segment.ms", "7")]),
+        )
+        both = {"retention.ms": "5", "segment.ms": "7"}
+        await until(lambda: first.image.topics["t"].overrides == both)
+        await first.alter_broker_configs(None, [ConfigChange("log.retention.ms", "9")])
+        await until(lambda: second.effective_config.int("log.retention.ms") == 9)
+        await first.alter_group_configs("g", [ConfigChange("consumer.session.timeout.ms", "50000")])
+        await until(lambda: "g" in second.image.group_overrides)
+        await second.replace_group_configs("g", {})
+        await until(lambda: "g" not in first.image.group_overrides)
+
+    run(scenario)
+
+
+def test_a_large_topic_is_visible_whole_or_not_at_all(monkeypatch):
+    monkeypatch.setattr(publisher_module, "OPERATIONS_MAX", 20)
+
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        controller = controller_at(nodes[1])
+        seen = []
+        nodes[0].image_changed = lambda change: seen.append(
+            {name: len(t.partitions) for name, t in nodes[0].membership.image.topics.items()}
+        )
+        await controller.create_topics([NewTopic("t", 50, 1)])
+        await until(lambda: "t" in nodes[0].membership.image.topics)
+        assert all(sizes in ({}, {"t": 50}) for sizes in seen)
+        await controller.delete_topics(["t"])
+        await until(lambda: "t" not in nodes[0].membership.image.topics)
+        assert await world.outside.children("/brokers/topics") == []
+        assert all(sizes in ({}, {"t": 50}) for sizes in seen)
+
+    run(scenario)
+
+
+def test_a_node_that_is_fenced_changes_nothing():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        controller = controller_at(nodes[1])
+        await until(lambda: len(controller.image.brokers) == 2)
+        await world.outside.commit([Delete("/brokers/ids/2")])
+        with pytest.raises(KafkaError) as refused:
+            await controller.create_topics([NewTopic("t", 1, 1)])
+        assert refused.value.code is KafkaCode.BROKER_NOT_AVAILABLE
+        nodes[1].membership._has_left = True
+        nodes[1].sessions[-1].expire()
+        with pytest.raises(KafkaError) as refused:
+            await controller.allocate_producer_ids()
+        assert refused.value.code is KafkaCode.REQUEST_TIMED_OUT
+        with pytest.raises(NoNode):
+            await world.outside.get("/brokers/topics/t")
+
+    run(scenario)
