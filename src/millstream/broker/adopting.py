@@ -8,13 +8,16 @@ import logging
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from millstream.cluster import znodes
-from millstream.cluster.adoption import AdoptionPlan, adopt, needs_adoption, plan_adoption
 from millstream.cluster.coordination import CoordinationStore
+from millstream.cluster.embedded import FILE_NAME
 from millstream.config import BrokerConfig
 from millstream.errors import StartError
+
+if TYPE_CHECKING:
+    from millstream.cluster.adoption import AdoptionPlan
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +26,14 @@ MARKER_FILE: Final = "millstream-adopting"
 
 def plan_if_needed(
     directory: Path, config: BrokerConfig, *, is_allowed: bool
-) -> AdoptionPlan | None:
+) -> "AdoptionPlan | None":
     """What to take over, or None. Raises StartError where the user has to say yes first."""
     has_begun = (directory / MARKER_FILE).exists()
+    if not has_begun and (directory / FILE_NAME).exists():
+        # Ours already, as at nearly every start: the rest is not even imported.
+        return None
+    from millstream.cluster.adoption import needs_adoption, plan_adoption
+
     if not has_begun and not needs_adoption(directory):
         return None
     plan = plan_adoption(directory, config)
@@ -43,7 +51,9 @@ def mark_begun(directory: Path) -> None:
     (directory / MARKER_FILE).touch()
 
 
-async def take_over(plan: AdoptionPlan, store: CoordinationStore, *, broker_id: int) -> None:
+async def take_over(plan: "AdoptionPlan", store: CoordinationStore, *, broker_id: int) -> None:
+    from millstream.cluster.adoption import adopt
+
     if not await store.exists(znodes.CLUSTER_ID):
         await adopt(plan, store, broker_id=broker_id, new_topic_ids=_new_ids())
     (plan.directory / MARKER_FILE).unlink(missing_ok=True)

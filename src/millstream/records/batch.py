@@ -27,9 +27,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.model import Codec, TimestampType
+from millstream.records.checksum import crc32c
 
 HEADER_BYTES: Final = 61
 # What length and magic need; a reader of a file must have this much to go on.

@@ -7,8 +7,6 @@ markers, tests. Batches from clients are stored as they came.
 from collections.abc import Sequence
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, Codec, TimestampType
 from millstream.records.batch import (
     CONTROL_MASK,
@@ -21,6 +19,7 @@ from millstream.records.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
+from millstream.records.checksum import crc32c
 from millstream.records.compression import compress, decompress
 from millstream.records.records import Record
 

@@ -7,8 +7,6 @@ consumer's position mean the same before and after.
 import struct
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.records.batch import (
     CODEC_MASK,
     CRC_START,
@@ -17,6 +15,7 @@ from millstream.records.batch import (
     LENGTH_FIELD_END,
     BatchView,
 )
+from millstream.records.checksum import crc32c
 from millstream.records.compression import compress
 
 # Count, records, base timestamp, max timestamp, attributes: see `Rewriter.filter_records`.

@@ -9,8 +9,6 @@ that is a slice of a larger one begins.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from crc32c import crc32c
-
 from millstream.model import NO_LEADER_EPOCH, NO_PRODUCER_ID, Codec
 from millstream.records import _rows_pure
 from millstream.records.batch import (
@@ -21,6 +19,7 @@ from millstream.records.batch import (
     MAGIC,
     TRANSACTIONAL_MASK,
 )
+from millstream.records.checksum import crc32c
 from millstream.records.compression import compress
 
 # One byte each, and 32-bit integers of the machine's byte order.

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import BatchView
+from millstream.records.checksum import crc32c
 from millstream.records.control import ControlType, EndTransactionMarker, read_end_marker
 from millstream.storage.aborted_index import AbortedTransaction
 

@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-from crc32c import crc32c
-
 from millstream.records.batch import (
     CONTROL_MASK,
     CRC_START,
@@ -14,6 +12,7 @@ from millstream.records.batch import (
     MAGIC,
     BatchView,
 )
+from millstream.records.checksum import crc32c
 from millstream.storage.files import LogFile
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, IndexBuilder, Segment
 
