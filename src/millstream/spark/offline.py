@@ -12,9 +12,9 @@ from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.spark.cluster import EARLIEST, LATEST, TopicInfo
 from millstream.spark.failure import SourceError, option_error
 from millstream.spark.options import ReadOptions
+from millstream.spark.partition_files import PartitionFiles
 from millstream.spark.planning import Planner
 from millstream.spark.ranges import Offsets
-from millstream.spark.scanning import list_segments
 from millstream.storage.checkpoints import parse_offsets
 from millstream.storage.layout import (
     HIGH_WATERMARKS_FILE,
@@ -46,18 +46,32 @@ class OfflinePlanner(Planner):
         }
 
     def _list(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        if any(what not in (EARLIEST, LATEST) for what in wanted.values()):
-            raise option_error("offline", "offsets by time need a broker")
         watermarks = self._checkpoint(HIGH_WATERMARKS_FILE)
         starts = self._checkpoint(LOG_STARTS_FILE)
         found = {}
         for partition, what in wanted.items():
-            segments = list_segments(self._data_dir / directory_name(partition))
-            start = max(starts.get(partition, 0), min(segments, default=0))
-            found[partition] = (
-                start if what == EARLIEST else max(start, watermarks.get(partition, 0))
-            )
+            files = PartitionFiles(self._data_dir / directory_name(partition))
+            start = max(starts.get(partition, 0), min(files.segments(), default=0))
+            if what == EARLIEST:
+                found[partition] = start
+                continue
+            end = max(start, self._end(files, partition, watermarks.get(partition, 0)))
+            found[partition] = end if what == LATEST else files.offset_at(what, start, end)
         return found
+
+    def _end(self, files: PartitionFiles, partition: TopicPartition, watermark: int) -> int:
+        """Where readers of this isolation level end."""
+        if not self._options.fetch.is_committed_only:
+            return watermark
+        stable = files.last_stable_offset(watermark)
+        if stable is None:
+            raise SourceError(
+                "NEEDS_BROKER",
+                f"The files of {partition} do not tell which transactions were open. Read it "
+                "through a broker, without 'offline', or without 'kafka.isolation.level'="
+                "'read_committed'",
+            )
+        return stable
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -52,9 +52,8 @@ def _parts(options: ReadOptions, wanted: OffsetRange) -> Iterator[Part]:
             raise SourceError(
                 "NEEDS_BROKER",
                 f"{wanted.partition} cannot be read from {options.path} beyond offset {reached}: a "
-                "segment is missing or damaged, or, with 'kafka.isolation.level'="
-                "'read_committed', it has transactions. Read it through a broker, without "
-                "'offline'",
+                "segment, or what its transactions became, is missing or damaged. Read it "
+                "through a broker, without 'offline'",
             )
         wanted = replace(wanted, from_offset=reached)
     yield from read_range(Cluster(options.client), wanted, options.fetch)

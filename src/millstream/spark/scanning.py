@@ -4,7 +4,7 @@ The files are Kafka's, and below the high watermark they never change: what a br
 send is read from them without a broker in between. Whoever plans the read asks a broker for
 the offsets, so a scan never goes further than a fetch would. Wherever a file is not as
 expected (deleted by retention, rewritten, not yet visible on a shared mount, a transaction
-whose end is not known here) the scan ends early, and the rest is fetched.
+whose end is not in the files) the scan ends early, and the rest is fetched.
 """
 
 import os
@@ -16,7 +16,11 @@ from typing import Final
 
 from millstream.model import NO_TOPIC_ID
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
+from millstream.records.control import ControlType, read_end_marker
+from millstream.spark.failure import SourceError
 from millstream.spark.fetching import OffsetRange, Part
+from millstream.spark.partition_files import PartitionFiles
+from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.checkpoints import parse_partition_metadata
 from millstream.storage.layout import (
     INDEX_SUFFIX,
@@ -24,7 +28,6 @@ from millstream.storage.layout import (
     PARTITION_METADATA_FILE,
     directory_name,
     offset_file_name,
-    parse_segment_file,
 )
 
 CHUNK_BYTES: Final = 8 << 20
@@ -59,22 +62,16 @@ def _is_the_topic(folder: Path, wanted: OffsetRange) -> bool:
     return wanted.topic_id in (NO_TOPIC_ID, found)
 
 
-def list_segments(folder: Path) -> list[int]:
-    """The base offsets of the segments, in order."""
-    found = []
-    for name in os.listdir(folder):
-        parsed = parse_segment_file(name)
-        if parsed is not None and parsed.suffix == LOG_SUFFIX:
-            found.append(parsed.base_offset)
-    return sorted(found)
-
-
 class _Scan:
     def __init__(self, folder: Path, wanted: OffsetRange, *, is_committed_only: bool) -> None:
         self.offset = wanted.from_offset
         self._folder = folder
         self._upto = wanted.upto_offset
         self._is_committed_only = is_committed_only
+        self._files = PartitionFiles(folder)
+        # Of readers of committed data, from the first transaction on that they meet.
+        self._aborted: list[AbortedTransaction] | None = None
+        self._passed_on: set[int] = set()
         self._buffer = bytearray()
         self._is_stopped = False
 
@@ -97,7 +94,7 @@ class _Scan:
 
     def _segment(self) -> _Segment | None:
         try:
-            bases = list_segments(self._folder)
+            bases = self._files.segments()
         except FileNotFoundError:
             return None
         below = [base for base in bases if base <= self.offset]
@@ -116,7 +113,7 @@ class _Scan:
                 if not read_bytes:
                     return
                 position += read_bytes
-                kept = [batch for batch in batches if not batch.is_control]
+                kept = [batch for batch in batches if self._is_kept(batch)]
                 if kept:
                     yield Part(from_offset, kept)
 
@@ -149,10 +146,7 @@ class _Scan:
                 self.offset = self._upto
                 break
             is_new = batch.last_offset >= self.offset
-            is_undecided = batch.is_transactional and not batch.is_control
-            if is_new and is_undecided and self._is_committed_only:
-                # Only the broker knows for sure how it ended: indexes of aborted transactions
-                # are written behind the log.
+            if is_new and batch.is_transactional and not self._knows_aborted():
                 self._is_stopped = True
                 break
             position += batch.size_bytes
@@ -160,6 +154,40 @@ class _Scan:
                 batches.append(batch)
                 self.offset = batch.next_offset
         return batches, position
+
+    def _knows_aborted(self) -> bool:
+        """Whether it can be told which transactions were aborted, and by whom it matters."""
+        if self._is_committed_only and self._aborted is None:
+            try:
+                self._aborted = self._files.aborted(self.offset, self._upto)
+            except FileNotFoundError:
+                return False
+        return not self._is_committed_only or self._aborted is not None
+
+    def _is_kept(self, batch: BatchView) -> bool:
+        if batch.is_control:
+            self._check_end(batch)
+            return False
+        if not batch.is_transactional or self._aborted is None:
+            return True
+        for aborted in self._aborted:
+            is_inside = aborted.first_offset <= batch.base_offset <= aborted.last_offset
+            if is_inside and aborted.producer_id == batch.producer_id:
+                return False
+        self._passed_on.add(batch.producer_id)
+        return True
+
+    def _check_end(self, batch: BatchView) -> None:
+        """Rows of an aborted transaction must not have been passed on before its marker."""
+        if batch.producer_id in self._passed_on:
+            self._passed_on.discard(batch.producer_id)
+            marker = read_end_marker(batch)
+            if marker is not None and marker.type is ControlType.ABORT:
+                raise SourceError(
+                    "INDEX_IS_INCOMPLETE",
+                    f"{self._folder} does not list the transaction that was aborted at offset "
+                    f"{batch.base_offset}. Read it through a broker, without 'path'",
+                )
 
     def _start_position(self, segment: _Segment, descriptor: int) -> int:
         """Where to begin for the offset: by the index, if it tells the truth."""
