@@ -1,11 +1,15 @@
 """What the classic requests refuse, and how static members come back."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from millstream.coordinators import requests
 from millstream.coordinators.classic import ClassicState
 from millstream.coordinators.codecs.embedded import encode_subscription
+from millstream.coordinators.decision import Ticket
+from millstream.coordinators.group import Leaving, SyncRequest
 from millstream.errors import KafkaCode
 from tests.coordinators.world import GROUP, SESSION_MS, World, refused
 
@@ -170,3 +174,21 @@ def test_an_administrator_removes_an_instance_by_its_name() -> None:
     assert world.leave("wrong", "i1") == [KafkaCode.FENCED_INSTANCE_ID]
     assert world.leave("", "i1") == [KafkaCode.NONE]
     assert world.classic(GROUP).members == {}
+
+
+def test_members_need_a_group_with_a_name() -> None:
+    world = World()
+    # Offsets do not.
+    assert world.commit(5, group_id="") is KafkaCode.NONE
+    env = world.env(Ticket())
+    state, sync = world.state, SyncRequest("m", None, 1, None, None, {})
+    asked: list[Callable[[], object]] = [
+        lambda: requests.sync(state, "", sync, env),
+        lambda: requests.heartbeat(
+            state, "", member_id="m", instance_id=None, generation=1, env=env
+        ),
+        lambda: requests.leave(state, "", [Leaving("m", None)], env),
+        lambda: requests.describe_consumer(state, ""),
+        lambda: world.join(group_id=""),
+    ]
+    assert {refused(ask) for ask in asked} == {KafkaCode.INVALID_GROUP_ID}

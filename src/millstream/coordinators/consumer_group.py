@@ -97,7 +97,8 @@ def check(request: HeartbeatRequest, env: Env) -> None:
             raise _refuse("RebalanceTimeoutMs must be provided in first request.")
         if request.owned is None or request.owned:
             raise _refuse("TopicPartitions must be empty when (re-)joining.")
-        if not request.topics and not request.pattern:
+        # An empty list is a subscription, too: to nothing, yet.
+        if request.topics is None and request.pattern is None:
             raise _refuse("SubscribedTopicNames or SubscribedTopicRegex must be set.")
     if request.assignor is not None and (
         request.assignor not in env.settings.assignors or request.assignor not in ASSIGNORS

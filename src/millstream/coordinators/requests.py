@@ -66,6 +66,9 @@ def leave(
 
 
 def _known(state: ShardState, group_id: str) -> Group:
+    if not group_id:
+        # Offsets may be committed under no name; members need one.
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
     found = state.groups.get(group_id)
     if found is None:
         # To a member, a group that is not there is one that does not know it.
@@ -121,6 +124,8 @@ def _leave_consumer(
 
 
 def describe_consumer(state: ShardState, group_id: str) -> Decision[ConsumerGroup]:
+    if not group_id:
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
     found = state.groups.get(group_id)
     if not isinstance(found, ConsumerGroup):
         raise KafkaError(

@@ -81,12 +81,11 @@ def _assignment(broker: "Broker", assignment: Assignment) -> Struct:
 
 
 def _refuse(group_id: str, error: KafkaError) -> Struct:
-    is_unknown = error.code is KafkaCode.GROUP_ID_NOT_FOUND
     return Struct(
         error_code=error.code,
         error_message=error.message,
         group_id=group_id,
-        group_state="Dead" if is_unknown else "",
+        group_state="",
         group_epoch=0,
         assignment_epoch=0,
         assignor_name="",
