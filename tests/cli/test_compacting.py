@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from millstream.testing import Broker
 from tests.support.command_line import run_millstream
@@ -95,6 +102,20 @@ def test_offline_the_options_of_the_node_count_when_told(data_dir: Path) -> None
     assert [row["records_before"] for row in json.loads(ran.output)] == [0]
     ran = run_millstream("storage", "compact", "table", "--set", lag)
     assert ran.exit_code == 2
+
+
+def test_offline_what_was_set_while_the_node_ran_counts(data_dir: Path) -> None:
+    lag = ConfigEntry(
+        "log.cleaner.min.compaction.lag.ms",
+        "3600000",
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    with Broker(data_dir=data_dir) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[lag])
+        admin.incremental_alter_configs([resource])[resource].result(20)
+    ran = run_millstream("storage", "compact", str(data_dir), "--json")
+    assert [row["records_before"] for row in json.loads(ran.output)] == [0]
 
 
 def test_one_partition_is_compacted_offline(data_dir: Path) -> None:

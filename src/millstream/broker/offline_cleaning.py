@@ -56,13 +56,16 @@ def compact_directory(
     if not (data_dir / FILE_NAME).exists():
         raise StartError(f"{data_dir} is no data directory of a Millstream node")
     file_system = OsFileSystem()
+    node_id = stored_node_id(file_system, str(data_dir)) or config.int("node.id")
 
     @cache
     def configs() -> dict[str, LogConfig]:
         # Asked for only when the lock is held: a running node has the database open.
         image = asyncio.run(_read_image(data_dir))
+        overrides = image.broker_overrides
+        effective = config.with_dynamic(overrides.get(node_id, {}), overrides.get(None, {}))
         return {
-            topic.name: log_config(config, topic_config(config, topic.overrides))
+            topic.name: log_config(effective, topic_config(effective, topic.overrides))
             for topic in image.topics.values()
         }
 
@@ -70,7 +73,7 @@ def compact_directory(
         data_dir,
         file_system=file_system,
         cluster_id=None,
-        broker_id=stored_node_id(file_system, str(data_dir)) or config.int("node.id"),
+        broker_id=node_id,
         clock_now_ms=clock.now_ms,
         configs=lambda topic: configs().get(topic, LogConfig()),
         report=report,
