@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.broker.peers import Peers
 from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.membership import Membership, Outdated
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import NO_BROKER_EPOCH, PartitionState, TopicState
 from millstream.errors import LogDirFailed
-from millstream.model import TopicPartition
+from millstream.model import TopicId, TopicPartition
 from millstream.replication.cluster_commit import ClusterCommit
 from millstream.replication.fetcher import Fetchers, FetcherSettings, Surroundings
 from millstream.replication.isr import IsrKeeper, NotWritten
@@ -61,6 +62,7 @@ class Replicas:
             lag_ms_max=lambda: broker.config.int("replica.lag.time.max.ms"),
             clock=broker.clock,
         )
+        self.peers = Peers(broker.node_id, self._address)
         self._is_active = False
         self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,6 +70,9 @@ class Replicas:
         self.on_role: list[Callable[[ReplicatedPartition], None]] = []
 
     def start(self) -> None:
+        self._broker.partitions.elsewhere = self
+        self.on_role.append(self._broker.coordinators.shards.role_changed)
+        self.on_role.append(self._broker.transactions.shards.role_changed)
         self._high_watermarks = self._broker.store.high_watermarks()
         self._spawn(self._look_after_isr())
 
@@ -78,6 +83,7 @@ class Replicas:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._isr.stop()
         await self._fetchers.stop()
+        self.peers.close()
 
     # -- what the cluster tells -------------------------------------------------------
 
@@ -90,6 +96,8 @@ class Replicas:
             if state is not None:
                 self._broker.topics.open_or_wait(state)
         for name in change.created:
+            self._broker.coordinators.shards.topic_created(name)
+            self._broker.transactions.shards.topic_created(name)
             self._apply_topic(name)
         for where in change.partitions:
             self._apply(where)
@@ -138,6 +146,14 @@ class Replicas:
         ]
 
     # -- partitions -------------------------------------------------------------------
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """In the cluster, here or elsewhere."""
+        return self._broker.image.partition(name, index) is not None
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        topic = self._broker.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     def is_here(self, state: PartitionState) -> bool:
         """Does this node have a replica?"""

@@ -201,14 +201,24 @@ class Shards(Generic[S, C, E]):
             shard.close()
         return shard
 
+    def leader_of(self, name: str) -> int:
+        """The node that looks after a name; -1 while nobody does."""
+        topic = self._broker.image.topics.get(self._topic().name)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(name, len(topic.partitions))].leader
+
+    def topic_created(self, name: str) -> None:
+        """Some node of the cluster has made the topic."""
+        if name == self._topic().name and not self.all:
+            self._open()
+
     def role_changed(self, partition: Partition) -> None:
         """This node leads a partition now, or no longer: its shard comes or goes."""
         where = partition.topic_partition
         if where.topic != self._topic().name:
             return
-        if where.partition >= len(self.all):
-            self.all.clear()
-            self._open()
+        self.topic_created(where.topic)
         old = self.all[where.partition]
         old.close()
         _, timer = self._timers.pop(old, (0.0, None))
@@ -277,10 +287,11 @@ class Shards(Generic[S, C, E]):
                 return
             wanted = self._topic()
             [result] = await self._broker.topics.create([wanted], validate_only=False)
-            if result.error is not None:
+            if result.error is not None and wanted.name not in self._broker.image.topics:
                 log.error("cannot create %s: %s", wanted.name, result.error)
                 raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(result.error))
-            self._open()
+            if not self.all:
+                self._open()
             # Empty logs are loaded at once: no client need try again.
             await self._load(self.all)
 

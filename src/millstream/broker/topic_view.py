@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.cluster.state import TopicState
+from millstream.cluster.state import PartitionState, TopicState
 from millstream.errors import KafkaCode
 from millstream.model import TopicId
 from millstream.wire.messages import Struct
@@ -15,7 +15,21 @@ NO_OPERATIONS = -2147483648
 
 
 def brokers(broker: "Broker", listener: str) -> list[Struct]:
-    """The brokers at the addresses of the listener that was asked."""
+    """The brokers at the addresses of the listener that was asked; whoever has none by that
+    name is not shown there."""
+    if broker.replicas is not None:
+        return [
+            Struct(
+                node_id=one.id,
+                broker_id=one.id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=one.rack,
+                is_fenced=False,
+            )
+            for one in broker.image.brokers.values()
+            if (endpoint := one.endpoint(listener)) is not None
+        ]
     host, port = broker.advertised(listener)
     rack = broker.config.optional_string("broker.rack")
     return [
@@ -43,6 +57,8 @@ def describe(broker: "Broker", topic: TopicState) -> Struct:
 
 def partition(broker: "Broker", topic: TopicState, index: int) -> Struct:
     state = topic.partitions[index]
+    if broker.replicas is not None:
+        return _in_cluster(broker, state, index)
     found = broker.partitions.find(topic.name, index)
     is_online = found is not None and found.offline_reason is None
     return Struct(
@@ -56,6 +72,27 @@ def partition(broker: "Broker", topic: TopicState, index: int) -> Struct:
         last_known_elr=[],
         offline_replicas=[] if is_online else list(state.replicas),
     )
+
+
+def _in_cluster(broker: "Broker", state: PartitionState, index: int) -> Struct:
+    live = broker.image.brokers
+    has_leader = state.leader in live
+    return Struct(
+        error_code=KafkaCode.NONE if has_leader else KafkaCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader if has_leader else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=[replica for replica in state.replicas if replica not in live],
+    )
+
+
+def controller_id(broker: "Broker") -> int:
+    """-1 while the cluster has none."""
+    return broker.node_id if broker.replicas is None else broker.image.controller_id
 
 
 def absent(name: str | None, topic_id: TopicId, code: KafkaCode) -> Struct:

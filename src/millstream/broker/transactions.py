@@ -10,13 +10,16 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millstream.broker.coordinators import OFFSETS_TOPIC
+from millstream.broker.remote_transactions import ask_coordinator, write_markers
 from millstream.broker.shards import Shards
 from millstream.cluster.changes import NewTopic
+from millstream.cluster.state import NO_LEADER
 from millstream.coordinators import transaction as decisions
 from millstream.coordinators import transaction_groups
 from millstream.coordinators.codecs.transactions import Change, Partitions, StoredTransaction
 from millstream.coordinators.decision import ProducerEpoch, Ticket
 from millstream.coordinators.journal import Decide
+from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.coordinators.transaction_groups import shard_name
 from millstream.coordinators.transaction_machine import (
     TRANSACTIONS,
@@ -137,9 +140,43 @@ class TransactionCoordinator:
             ),
         )
 
+    def _elsewhere(self, transactional_id: str) -> int | None:
+        """The node that coordinates the id, where it is another one."""
+        if self._broker.replicas is None:
+            return None
+        leader = self.shards.leader_of(shard_name(transactional_id))
+        return None if leader in (self._broker.node_id, NO_LEADER) else leader
+
+    def add_anywhere(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
+    ) -> "object | asyncio.Future[Any]":
+        """As `add`, by a partition's first write: wherever the coordinator is."""
+        coordinator = self._elsewhere(transactional_id)
+        if coordinator is None or self._broker.replicas is None:
+            return self.add(
+                transactional_id, producer, partitions, client_version=EPOCH_PER_TRANSACTION
+            )
+        peers = self._broker.replicas.peers
+        return ask_coordinator(
+            peers, coordinator, transactional_id, producer, partitions, is_verified_only=False
+        )
+
+    def verify_anywhere(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
+    ) -> "dict[tuple[str, int], KafkaCode] | asyncio.Future[dict[tuple[str, int], KafkaCode]]":
+        coordinator = self._elsewhere(transactional_id)
+        if coordinator is None or self._broker.replicas is None:
+            return self.verify(transactional_id, producer, partitions)
+        peers = self._broker.replicas.peers
+        return ask_coordinator(
+            peers, coordinator, transactional_id, producer, partitions, is_verified_only=True
+        )
+
     def holds(self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions) -> bool:
         """Whether partitions are in a transaction that is open at this moment; for those who
-        have waited since they were told so."""
+        have waited since they were told so. Of another node only that can be known."""
+        if self._elsewhere(transactional_id) is not None:
+            return True
         try:
             shard = self.shard_for(transactional_id)
             shard.require_active()
@@ -151,7 +188,10 @@ class TransactionCoordinator:
         return found is not None and all(code is KafkaCode.NONE for code in found.values())
 
     def check_current(self, transactional_id: str, producer: ProducerEpoch) -> None:
-        """Raises KafkaError unless this is the newest producer with the id."""
+        """Raises KafkaError unless this is the newest producer with the id, as far as that is
+        known here."""
+        if self._elsewhere(transactional_id) is not None:
+            return
         shard = self.shard_for(transactional_id)
         shard.require_active()
         decisions.find(shard.state, transactional_id, producer)
@@ -169,9 +209,13 @@ class TransactionCoordinator:
             ControlType.COMMIT if is_commit else ControlType.ABORT, self._epoch_of(shard)
         )
         producer = ProducerEpoch(prepared.producer_id, prepared.producer_epoch)
-        waits = []
+        waits: list[asyncio.Future[None]] = []
+        others: dict[int, dict[str, list[int]]] = {}
         for topic, indexes in prepared.partitions.items():
             for index in indexes:
+                if (leader := self._other_leader(topic, index)) is not None:
+                    others.setdefault(leader, {}).setdefault(topic, []).append(index)
+                    continue
                 try:
                     wait = self.write_marker(topic, index, marker, producer)
                 except KafkaError as error:
@@ -183,10 +227,26 @@ class TransactionCoordinator:
                     continue
                 if wait is not None:
                     waits.append(wait)
+        if others and self._broker.replicas is not None:
+            peers = self._broker.replicas.peers
+            waits += [
+                asyncio.ensure_future(write_markers(peers, leader, places, marker, producer))
+                for leader, places in others.items()
+            ]
         if waits:
             self.shards.spawn(self._complete_later(shard, transactional_id, prepared, waits))
         else:
             self._complete(shard, transactional_id, prepared)
+
+    def _other_leader(self, topic: str, index: int) -> int | None:
+        """The node that leads a partition, where it is another one; NO_LEADER while there is
+        none, which then is asked and does not answer."""
+        if self._broker.replicas is None:
+            return None
+        state = self._broker.image.partition(topic, index)
+        if state is None or state.leader == self._broker.node_id:
+            return None
+        return state.leader
 
     def _epoch_of(self, shard: TransactionShard) -> int:
         index = self.shards.all.index(shard)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.wire.produce import ProduceRequest
@@ -126,14 +125,12 @@ class _Later:
         return False
 
     def _ask(self) -> Any:
-        if self._version >= ADDS_FROM:
-            return self._coordinator.add(
-                self._transactional_id,
-                self._producer,
-                self._partitions,
-                client_version=EPOCH_PER_TRANSACTION,
-            )
-        return self._coordinator.verify(self._transactional_id, self._producer, self._partitions)
+        ask = (
+            self._coordinator.add_anywhere
+            if self._version >= ADDS_FROM
+            else self._coordinator.verify_anywhere
+        )
+        return ask(self._transactional_id, self._producer, self._partitions)
 
     async def finish(self, refused: Refused) -> None:
         assert self._waiting is not None

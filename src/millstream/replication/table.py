@@ -1,14 +1,24 @@
 """The partitions of this node, by topic name and by topic id."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.replication.partition import Partition
 
 
+class Elsewhere(Protocol):
+    """What the cluster has and this node does not."""
+
+    def has_partition(self, name: str, index: int) -> bool: ...
+    def name_of(self, topic_id: TopicId) -> str | None: ...
+
+
 class PartitionTable:
     def __init__(self) -> None:
+        # In a cluster only.
+        self.elsewhere: Elsewhere | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._names: dict[TopicId, str] = {}
 
@@ -38,6 +48,8 @@ class PartitionTable:
         try:
             return self._topics[name][index]
         except KeyError:
+            if self.elsewhere is not None and self.elsewhere.has_partition(name, index):
+                raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER) from None
             raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def find(self, name: str, index: int) -> Partition | None:
@@ -47,7 +59,10 @@ class PartitionTable:
         try:
             return self._names[topic_id]
         except KeyError:
-            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID) from None
+            name = None if self.elsewhere is None else self.elsewhere.name_of(topic_id)
+            if name is None:
+                raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID) from None
+            return name
 
     def of_topic(self, name: str) -> dict[int, Partition]:
         return self._topics.get(name, {})

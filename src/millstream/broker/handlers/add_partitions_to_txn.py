@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.broker.request import Request
 from millstream.broker.transactions import old_code, wait_for
 from millstream.coordinators.decision import ProducerEpoch
+from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 
@@ -24,13 +25,18 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     if version < BATCHED_FROM:
         producer = ProducerEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         topics = body.v3_and_below_topics
-        codes = await _add(broker, body.v3_and_below_transactional_id, producer, topics)
+        codes = await _add(broker, body.v3_and_below_transactional_id, producer, topics, 0)
         return Struct(results_by_topic_v3_and_below=_results(topics, codes, version))
     results = []
     for one in body.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
-        ask = _verify if one.verify_only else _add
-        codes = await ask(broker, one.transactional_id, producer, one.topics)
+        if one.verify_only:
+            codes = await _verify(broker, one.transactional_id, producer, one.topics)
+        else:
+            # A node asks for a producer whose first write adds the partition.
+            codes = await _add(
+                broker, one.transactional_id, producer, one.topics, EPOCH_PER_TRANSACTION
+            )
         results.append(
             Struct(
                 transactional_id=one.transactional_id,
@@ -41,10 +47,14 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
 
 
 async def _add(
-    broker: "Broker", transactional_id: str, producer: ProducerEpoch, topics: Sequence[Struct]
+    broker: "Broker",
+    transactional_id: str,
+    producer: ProducerEpoch,
+    topics: Sequence[Struct],
+    client_version: int,
 ) -> Codes:
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {where for where in wanted if broker.partitions.find(*where) is None}
+    unknown = {where for where in wanted if broker.image.partition(*where) is None}
     if unknown:
         return {
             where: (
@@ -59,7 +69,7 @@ async def _add(
             raise KafkaError(KafkaCode.INVALID_REQUEST)
         code = await wait_for(
             broker.transactions.add(
-                transactional_id, producer, _partitions(topics), client_version=0
+                transactional_id, producer, _partitions(topics), client_version=client_version
             )
         )
     except KafkaError as error:

@@ -23,7 +23,7 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         error_message=message,
         endpoint_type=BROKERS,
         cluster_id=broker.image.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=topic_view.controller_id(broker),
         brokers=topic_view.brokers(broker, request.listener) if code == KafkaCode.NONE else [],
         cluster_authorized_operations=topic_view.NO_OPERATIONS,
     )

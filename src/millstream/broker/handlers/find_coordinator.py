@@ -1,4 +1,5 @@
-"""FindCoordinator (10), versions 0-6: on one node, this one.
+"""FindCoordinator (10), versions 0-6: on one node, this one; in a cluster the leader of the
+partition that the group or the transactional id is kept in.
 
 The first search for a group's coordinator creates the topic that offsets are kept in, the
 first one for a transactional id the topic of transactions.
@@ -52,26 +53,43 @@ def _find(broker: "Broker", request: Request, body: Struct, problem: KafkaError)
     if body.key_type not in (GROUP, TRANSACTION):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
-    found = [_coordinator(broker, request, key, problem) for key in keys]
+    found = [_coordinator(broker, request, body.key_type, key, problem) for key in keys]
     return Struct(coordinators=found) if request.version >= BATCHED_FROM else found[0]
 
 
-def _coordinator(broker: "Broker", request: Request, key: str, problem: KafkaError) -> Struct:
+def _coordinator(
+    broker: "Broker", request: Request, key_type: int, key: str, problem: KafkaError
+) -> Struct:
     if problem.code is not KafkaCode.NONE:
-        return Struct(
-            key=key,
-            error_code=problem.code,
-            error_message=problem.message,
-            node_id=-1,
-            host="",
-            port=-1,
-        )
-    host, port = broker.advertised(request.listener)
+        return _unknown(key, problem)
+    if broker.replicas is None:
+        host, port = broker.advertised(request.listener)
+        return _known(key, broker.node_id, host, port)
+    shards = broker.coordinators.shards if key_type == GROUP else broker.transactions.shards
+    leader = broker.image.brokers.get(shards.leader_of(key))
+    endpoint = None if leader is None else leader.endpoint(request.listener)
+    if leader is None or endpoint is None:
+        return _unknown(key, KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE))
+    return _known(key, leader.id, endpoint.host, endpoint.port)
+
+
+def _known(key: str, node_id: int, host: str, port: int) -> Struct:
     return Struct(
         key=key,
         error_code=KafkaCode.NONE,
         error_message=None,
-        node_id=broker.node_id,
+        node_id=node_id,
         host=host,
         port=port,
+    )
+
+
+def _unknown(key: str, problem: KafkaError) -> Struct:
+    return Struct(
+        key=key,
+        error_code=problem.code,
+        error_message=problem.message,
+        node_id=-1,
+        host="",
+        port=-1,
     )

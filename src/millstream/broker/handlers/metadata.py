@@ -83,7 +83,7 @@ def _answer(broker: "Broker", request: Request, topics: list[Struct]) -> Struct:
     return Struct(
         brokers=brokers,
         cluster_id=broker.image.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=topic_view.controller_id(broker),
         topics=topics,
         error_code=KafkaCode.NONE,
     )

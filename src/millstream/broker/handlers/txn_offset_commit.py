@@ -13,7 +13,6 @@ from millstream.coordinators import offsets
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.offsets import CommitReply, CommitRequest
-from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 from millstream.wire.offset_commit import OffsetToCommit
@@ -57,17 +56,11 @@ async def _check(
 ) -> None:
     """Raises KafkaError unless the offsets are part of the open transaction."""
     coordinator = broker.transactions
-    if version >= ADDS_FROM:
-        await wait_for(
-            coordinator.add(
-                transactional_id, producer, partitions, client_version=EPOCH_PER_TRANSACTION
-            )
-        )
-    else:
-        found = await wait_for(coordinator.verify(transactional_id, producer, partitions))
-        for code in found.values():
-            if code is not KafkaCode.NONE:
-                raise KafkaError(code)
+    ask = coordinator.add_anywhere if version >= ADDS_FROM else coordinator.verify_anywhere
+    found = await wait_for(ask(transactional_id, producer, partitions))
+    for code in found.values() if isinstance(found, dict) else ():
+        if code is not KafkaCode.NONE:
+            raise KafkaError(code)
     # Others may have ended the transaction while we waited.
     if not coordinator.holds(transactional_id, producer, partitions):
         raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)

@@ -1,0 +1,136 @@
+"""What a transaction needs of other nodes: markers in their partitions, and the word of the
+coordinator where that is not here.
+
+Both are safe to ask twice: a marker that was written is not written again, and a partition
+that was added is not added again.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from millstream.coordinators.codecs.transactions import Partitions
+from millstream.coordinators.decision import ProducerEpoch
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.control import ControlType, EndTransactionMarker
+from millstream.replication.link import LinkFailed
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+
+if TYPE_CHECKING:
+    from millstream.broker.peers import Peers
+
+_MARKERS_VERSION: Final = 1
+# Version 5 knows TRANSACTION_ABORTABLE.
+_ADD_VERSION: Final = 5
+_SECONDS_MAX: Final = 30.0
+# A newer producer has been there: nothing of this one is open.
+_DONE: Final = frozenset({KafkaCode.NONE, KafkaCode.INVALID_PRODUCER_EPOCH})
+
+Codes = dict[tuple[str, int], KafkaCode]
+
+
+async def write_markers(
+    peers: "Peers",
+    leader: int,
+    partitions: Mapping[str, list[int]],
+    marker: EndTransactionMarker,
+    producer: ProducerEpoch,
+) -> None:
+    """End a transaction in partitions that another node leads. Raises KafkaError."""
+    body = Struct(
+        markers=[
+            Struct(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transaction_result=marker.type is ControlType.COMMIT,
+                topics=[
+                    Struct(name=name, partition_indexes=indexes)
+                    for name, indexes in partitions.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=0,
+            )
+        ]
+    )
+    try:
+        answer = await peers.ask(
+            leader,
+            ApiKey.WRITE_TXN_MARKERS,
+            _MARKERS_VERSION,
+            body,
+            timeout_seconds=_SECONDS_MAX,
+        )
+    except LinkFailed as error:
+        raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
+    for one in answer.markers:
+        for topic in one.topics:
+            for partition in topic.partitions:
+                code = KafkaCode(partition.error_code)
+                if code not in _DONE:
+                    raise KafkaError(code, f"{topic.name}-{partition.partition_index}")
+
+
+def ask_coordinator(
+    peers: "Peers",
+    coordinator: int,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    partitions: Partitions,
+    *,
+    is_verified_only: bool,
+) -> "asyncio.Future[Codes]":
+    """Verify partitions of a transaction at its coordinator, or add them there."""
+    return asyncio.ensure_future(
+        _ask_coordinator(
+            peers,
+            coordinator,
+            transactional_id,
+            producer,
+            partitions,
+            is_verified_only=is_verified_only,
+        )
+    )
+
+
+async def _ask_coordinator(
+    peers: "Peers",
+    coordinator: int,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    partitions: Partitions,
+    *,
+    is_verified_only: bool,
+) -> Codes:
+    body = Struct(
+        transactions=[
+            Struct(
+                transactional_id=transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                verify_only=is_verified_only,
+                topics=[
+                    Struct(name=name, partitions=sorted(indexes))
+                    for name, indexes in partitions.items()
+                ],
+            )
+        ]
+    )
+    try:
+        answer = await peers.ask(
+            coordinator,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            _ADD_VERSION,
+            body,
+            timeout_seconds=_SECONDS_MAX,
+        )
+    except LinkFailed as error:
+        raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+    if answer.error_code != KafkaCode.NONE:
+        raise KafkaError(KafkaCode(answer.error_code))
+    return {
+        (topic.name, partition.partition_index): KafkaCode(partition.partition_error_code)
+        for one in answer.results_by_transaction
+        for topic in one.topic_results
+        for partition in topic.results_by_partition
+    }
