@@ -40,7 +40,9 @@ from millstream.storage.meta import stored_node_id
 from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 
 if TYPE_CHECKING:
+    from millstream.broker.clustering import Clustering, OpenSession
     from millstream.broker.replicas import Replicas
+    from millstream.cluster.adoption import AdoptionPlan
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Broker:
         dev: bool = False,
         adopt: bool = False,
         clock: Clock | None = None,
+        open_session: "OpenSession | None" = None,
     ) -> None:
         self._static_config = config
         self.config = config
@@ -73,9 +76,10 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.fetch_bytes_max = config.int("fetch.max.bytes")
         self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
-        self.durability: Durability = (
-            PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
-        )
+        # Where the cluster is kept; None for a node of its own.
+        self._open_session = open_session or session_opener(config)
+        self._clustering: Clustering | None = None
+        self.durability: Durability = self._new_durability(dev=dev)
         self.cleaner = Cleaner(self)
         self._checkpointing = asyncio.Lock()
         self._coordination: EmbeddedStore | None = None
@@ -87,6 +91,13 @@ class Broker:
         self.store: LogStore
         self.controller: Controller
         self.producer_ids: ProducerIds
+
+    def _new_durability(self, *, dev: bool) -> Durability:
+        if self._open_session is not None:
+            from millstream.replication.cluster_commit import ClusterCommit
+
+            return ClusterCommit(self.fail_disk, dev=dev)
+        return PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
 
     @property
     def image(self) -> ClusterImage:
@@ -131,6 +142,9 @@ class Broker:
 
     async def _undo_start(self) -> None:
         await self._server.stop()
+        if self._clustering is not None:
+            await self._clustering.stop()
+            await self._clustering.leave()
         if self._coordination is not None:
             await self._coordination.close()
         if self._holds_directory:
@@ -165,6 +179,43 @@ class Broker:
             descriptor_limit=_descriptor_limit(),
         )
         self._holds_directory = True
+        if self._open_session is not None:
+            await self._join_cluster(self._open_session)
+        else:
+            await self._begin_alone(plan)
+        self.reload_config()
+        self.producer_ids = ProducerIds(self.controller)
+        # Only now: recovery has to know which logs are compacted and may have gaps.
+        self.store.load(self._stored_log_config)
+        self._put_strays_aside()
+        for topic in self.image.topics.values():
+            self.topics.open_or_wait(topic)
+        self.coordinators.start()
+        self.transactions.start()
+        self._server.start()
+        self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
+        self.cleaner.start()
+        if self._clustering is not None:
+            await self._clustering.register()
+        self._confirming = asyncio.get_running_loop().create_task(self._confirm_recovery())
+
+    async def _join_cluster(self, open_session: "OpenSession") -> None:
+        # Not imported by a node of its own, which is to start fast.
+        from millstream.broker.clustering import Clustering
+        from millstream.replication.cluster_commit import ClusterCommit
+
+        assert isinstance(self.durability, ClusterCommit)
+        self._clustering = Clustering(self, open_session, self.durability)
+        self.replicas = self._clustering.replicas
+        await self._clustering.join()
+        self.controller = Controller(
+            self._clustering.publisher,
+            self._static_config,
+            broker_id=self.node_id,
+            random_bytes=os.urandom,
+        )
+
+    async def _begin_alone(self, plan: "AdoptionPlan | None") -> None:
         self.store.keep_meta()
         if plan is not None:
             mark_begun(self.data_dir)
@@ -180,19 +231,6 @@ class Broker:
         self.controller = Controller(
             alone, self._static_config, broker_id=self.node_id, random_bytes=os.urandom
         )
-        self.reload_config()
-        self.producer_ids = ProducerIds(self.controller)
-        # Only now: recovery has to know which logs are compacted and may have gaps.
-        self.store.load(self._stored_log_config)
-        self._put_strays_aside()
-        for topic in self.image.topics.values():
-            self.topics.open_or_wait(topic)
-        self.coordinators.start()
-        self.transactions.start()
-        self._server.start()
-        self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
-        self.cleaner.start()
-        self._confirming = asyncio.get_running_loop().create_task(self._confirm_recovery())
 
     async def _confirm_recovery(self) -> None:
         """After a crash: what only the page cache is sure to have goes to the disk, while
@@ -230,6 +268,9 @@ class Broker:
             topic = self.image.topics.get(where.topic)
             if topic is None or partition_log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
                 self.store.put_aside(where)
+            elif self.replicas is not None and not self.replicas.has_here(where):
+                # Given to other nodes while this one was away.
+                self.store.delete(where)
 
     async def stop(self) -> None:
         """Stop cleanly: everything synced, then the marker that says so."""
@@ -237,9 +278,13 @@ class Broker:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
         await self.cleaner.stop()
+        if self._clustering is not None:
+            await self._clustering.hand_over()
         await self.transactions.stop()
         await self.coordinators.stop()
         await self._server.stop()
+        if self._clustering is not None:
+            await self._clustering.stop()
         await self.durability.stop()
         if self._confirming is not None:
             await self._confirming
@@ -247,9 +292,11 @@ class Broker:
             self.store.close(clean=self.disk_failure is None)
         except (LogDirFailed, NoSpace) as error:
             log.error("not stopped cleanly, the next start checks the logs: %s", error)
-        assert self._coordination is not None
         try:
-            await self._coordination.close()
+            if self._clustering is not None:
+                await self._clustering.leave()
+            if self._coordination is not None:
+                await self._coordination.close()
         except CoordinationFailed as error:
             log.error("the coordination store was not closed cleanly: %s", error)
 
@@ -289,6 +336,18 @@ class Broker:
                 await asyncio.get_running_loop().run_in_executor(None, write)
             except LogDirFailed as error:
                 self.fail_disk(str(error))
+
+
+def session_opener(config: BrokerConfig) -> "OpenSession | None":
+    """How to reach the cluster that the options name, if any."""
+    if not config.optional_string("zookeeper.connect"):
+        return None
+    from millstream.cluster.ensemble import ensemble_of
+    from millstream.cluster.zookeeper import open_zookeeper
+
+    ensemble = ensemble_of(config)
+    assert ensemble is not None
+    return lambda: open_zookeeper(ensemble)
 
 
 def _descriptor_limit() -> int:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.replicas import Replicas
 from millstream.cluster.membership import Membership, Session
-from millstream.cluster.state import BrokerState, Endpoint, TopicState
-from millstream.cluster.supervisor import Logs, Policy
+from millstream.cluster.publisher import InCluster
+from millstream.cluster.state import BrokerState, Endpoint, LogEnd, TopicState
+from millstream.cluster.supervisor import Policy
 from millstream.config import topic_config
 from millstream.replication.cluster_commit import ClusterCommit
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+
+OpenSession = Callable[[], Awaitable[Session]]
 
 _TOKEN_BYTES: Final = 12
 _HAND_OVER_SECONDS_MAX: Final = 30.0
@@ -30,10 +33,8 @@ class Clustering:
     def __init__(
         self,
         broker: "Broker",
-        open_session: Callable[[], Awaitable[Session]],
+        open_session: OpenSession,
         durability: ClusterCommit,
-        *,
-        logs: Logs | None = None,
     ) -> None:
         self._broker = broker
         store = broker.store
@@ -44,9 +45,9 @@ class Clustering:
             new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
             new_cluster_id=lambda: store.cluster_id,
             policy=Policy(min_isr=self._min_isr, is_balanced=self._is_balanced),
-            logs=logs,
             cluster_id=None if store.is_nobodys else store.cluster_id,
         )
+        self.publisher = InCluster(self.membership)
         self.replicas = Replicas(broker, self.membership, durability)
 
     async def join(self) -> None:
@@ -57,15 +58,28 @@ class Clustering:
 
     async def register(self) -> None:
         """The logs are open and the port is: from now on others may count on this node."""
-        broker = self._broker
         self.replicas.start()
         self.membership.subscribe(self.replicas)
+        await self.membership.register(self._describe)
+
+    def _describe(self) -> BrokerState:
+        broker = self._broker
         endpoints = tuple(
             Endpoint(name, *broker.advertised(name), protocol)
             for name, protocol in broker.listener_protocols.items()
         )
-        rack = broker.config.optional_string("broker.rack")
-        await self.membership.register(BrokerState(broker.node_id, endpoints, rack))
+        log_ends = []
+        for where, leader_epoch in self.membership.lost_partitions():
+            found = broker.store.logs.get(where)
+            if found is not None:
+                end = LogEnd(where, leader_epoch, found.epochs.latest, found.next_offset)
+                log_ends.append(end)
+        return BrokerState(
+            broker.node_id,
+            endpoints,
+            broker.config.optional_string("broker.rack"),
+            log_ends=tuple(log_ends),
+        )
 
     async def hand_over(self) -> None:
         """Let others lead what this node leads, before it stops."""

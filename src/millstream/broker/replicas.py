@@ -159,6 +159,10 @@ class Replicas:
         """Does this node have a replica?"""
         return self._broker.node_id in state.replicas
 
+    def has_here(self, where: TopicPartition) -> bool:
+        state = self._broker.image.partition(where.topic, where.partition)
+        return state is not None and self.is_here(state)
+
     def open(self, where: TopicPartition, topic: TopicState, found: Log) -> Partition:
         return ReplicatedPartition(
             where,
