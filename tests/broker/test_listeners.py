@@ -113,7 +113,7 @@ def test_a_directory_of_another_node_is_refused_unchanged(tmp_path: Path) -> Non
     [
         ("log.retention.hour=5", ["log.retention.hour", "log.retention.hours"]),
         ("num.partitions=many", ["num.partitions", "many"]),
-        ("zookeeper.connect=localhost:2181", ["zookeeper.connect"]),
+        ("zookeeper.connect=localhost:x", ["zookeeper.connect"]),
     ],
 )
 def test_a_wrong_option_is_one_line(tmp_path: Path, option: str, words: list[str]) -> None:

@@ -25,8 +25,9 @@ from millstream.cluster.coordination import (
     parent_of,
 )
 from millstream.cluster.embedded import open_embedded_store
+from millstream.cluster.ensemble import Ensemble
 from millstream.cluster.memory import MemoryTree
-from millstream.cluster.zookeeper import Ensemble, open_zookeeper
+from millstream.cluster.zookeeper import open_zookeeper
 from tests.support.zookeeper import new_root
 
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.cluster import election
-from millstream.cluster.election import LogEnd, Nodes
-from millstream.cluster.state import PartitionState
+from millstream.cluster.election import Nodes
+from millstream.cluster.state import LogEnd, PartitionState
+from millstream.model import TopicPartition
 
 
 def state(
@@ -87,7 +88,8 @@ def test_a_suspect_leaves_isr_and_elr_and_is_only_remembered():
 
 def test_the_longest_log_leads_when_all_may_have_lost_data():
     lost = state(isr=(), last_known_elr=(1, 2, 3))
-    ends = {1: LogEnd(4, 100), 2: LogEnd(5, 10), 3: LogEnd(5, 10)}
+    where = TopicPartition("t", 0)
+    ends = {1: LogEnd(where, 5, 4, 100), 2: LogEnd(where, 5, 5, 10), 3: LogEnd(where, 5, 5, 10)}
     after = election.recovered(lost, ends)
     assert (after.leader, after.isr, after.last_known_elr) == (2, (2,), ())
     assert after.leader_epoch == 6

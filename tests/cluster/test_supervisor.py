@@ -3,7 +3,6 @@
 from millstream.cluster import supervisor as supervisor_module
 from millstream.cluster import znodes
 from millstream.cluster.coordination import Create, Delete, Put, UnknownOutcome
-from millstream.cluster.election import LogEnd
 from tests.cluster.world import World, run, until
 
 
@@ -137,7 +136,7 @@ def test_all_nodes_gone_and_back_lead_again_without_a_person():
 def test_suspects_lead_only_when_all_are_back_and_the_longest_log_wins():
     async def scenario(world: World):
         nodes = await three_with_a_topic(world, (1, 2))
-        world.log_ends = {1: LogEnd(3, 50), 2: LogEnd(3, 60)}
+        world.log_ends = {1: (3, 50), 2: (3, 60)}
         nodes[0].die()
         nodes[1].die()
         third = nodes[2]

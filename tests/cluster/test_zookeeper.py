@@ -12,7 +12,8 @@ from millstream.cluster.coordination import (
     SessionEnded,
     UnknownOutcome,
 )
-from millstream.cluster.zookeeper import Ensemble, end_session, open_zookeeper
+from millstream.cluster.ensemble import Ensemble
+from millstream.cluster.zookeeper import end_session, open_zookeeper
 from tests.support.zookeeper import new_root, spark_jars, zookeeper_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]

@@ -10,9 +10,8 @@ from millstream.cluster.coordination import Create
 from millstream.cluster.membership import Membership
 from millstream.cluster.memory import MemoryStore, MemoryTree
 from millstream.cluster.observer import ImageChange
-from millstream.cluster.state import BrokerState, PartitionState, TopicState
+from millstream.cluster.state import BrokerState, LogEnd, PartitionState, TopicState
 from millstream.cluster.supervisor import Policy
-from millstream.model import TopicPartition
 
 
 class HandClock:
@@ -44,7 +43,6 @@ class Node:
             new_token=world.token,
             new_cluster_id=lambda: "cluster",
             policy=Policy(lambda topic: world.min_isr, lambda: world.is_balanced),
-            logs=world,
         )
         self.membership.subscribe(self)
 
@@ -55,7 +53,14 @@ class Node:
 
     async def start(self, *, is_suspect: bool = False) -> None:
         await self.membership.join(is_suspect=is_suspect)
-        await self.membership.register(BrokerState(self.id))
+        await self.membership.register(self._describe)
+
+    def _describe(self) -> BrokerState:
+        ends = [
+            LogEnd(where, epoch, *self._world.log_ends[self.id])
+            for where, epoch in self.membership.lost_partitions()
+        ]
+        return BrokerState(self.id, log_ends=tuple(ends))
 
     def die(self) -> None:
         """The session expires, and the process is not there to notice."""
@@ -86,7 +91,8 @@ class World:
         self.clock = HandClock()
         self.min_isr = 2
         self.is_balanced = True
-        self.log_ends: dict[int, object] = {}
+        # Last epoch and next offset of each node's logs.
+        self.log_ends: dict[int, tuple[int, int]] = {1: (0, 0), 2: (0, 0), 3: (0, 0)}
         self._tokens = itertools.count(1)
         self._topic_ids = itertools.count(1)
         self.outside = self.tree.open_session()
@@ -94,9 +100,6 @@ class World:
 
     def token(self) -> str:
         return f"token{next(self._tokens)}"
-
-    async def log_end(self, broker_id: int, where: TopicPartition):
-        return self.log_ends.get(broker_id)
 
     async def start(self, *broker_ids: int, **settings) -> list[Node]:
         nodes = []

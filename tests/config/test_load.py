@@ -80,7 +80,6 @@ def test_the_data_directory_flag_replaces_either_name_in_the_file(tmp_path):
         ("num.partition=1", "did you mean num.partitions"),
         ("num.partitions=many", "not a whole number"),
         ("num.partitions", "write it as name=value"),
-        ("zookeeper.connect=localhost:2181", "clusters are not built yet"),
         ("ssl.keystore.location=/key", "TLS"),
         ("listener.name.outside.ssl.keystore.location=/key", "TLS"),
         ("authorizer.class.name=Some", "not built yet"),

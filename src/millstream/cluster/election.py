@@ -11,7 +11,7 @@ still has everything that is committed, because such an ISR commits nothing more
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from millstream.cluster.state import NO_LEADER, PartitionState
+from millstream.cluster.state import NO_LEADER, LogEnd, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,6 @@ class Nodes:
     live: Set[int]
     stopping: Set[int] = frozenset()
     suspects: Set[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LogEnd:
-    """How far a replica's log goes; ordered as elections need it."""
-
-    last_epoch: int
-    next_offset: int
 
 
 def repaired(state: PartitionState, nodes: Nodes, *, min_isr: int) -> PartitionState | None:
@@ -81,7 +73,8 @@ def recovered(state: PartitionState, ends: Mapping[int, LogEnd]) -> PartitionSta
     """All that once had everything may have lost some of it: the longest log leads."""
     assert set(ends) == set(awaited_for_recovery(state)), "the caller has asked all of them"
     in_order = [replica for replica in state.replicas if replica in ends]
-    longest = max(in_order, key=lambda replica: (ends[replica], -in_order.index(replica)))
+    # The first of the assignment among equals.
+    longest = max(in_order, key=lambda one: (ends[one].last_epoch, ends[one].next_offset))
     return _led_by(replace(state, isr=(longest,), elr=(), last_known_elr=()), longest)
 
 

@@ -42,7 +42,7 @@ from millstream.cluster.state import (
     ClusterImage,
     PartitionState,
 )
-from millstream.cluster.supervisor import Logs, Policy, Supervisor
+from millstream.cluster.supervisor import Policy, Supervisor
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 
@@ -85,7 +85,6 @@ class Membership:
         new_token: Callable[[], str],
         new_cluster_id: Callable[[], str],
         policy: Policy,
-        logs: Logs | None = None,
         cluster_id: str | None = None,
     ) -> None:
         self.image = ClusterImage()
@@ -98,13 +97,14 @@ class Membership:
         self._new_token = new_token
         self._new_cluster_id = new_cluster_id
         self._policy = policy
-        self._logs = logs
         self._cluster_id = cluster_id
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
         self._has_left = False
+        self._describe: Callable[[], BrokerState] | None = None
         self._self_state: BrokerState | None = None
         self._epoch = NO_BROKER_EPOCH
         self._tokens = 0
@@ -157,7 +157,6 @@ class Membership:
             clock=self._clock,
             token=self._session_token,
             policy=self._policy,
-            logs=self._logs,
         )
         try:
             await self._enter_cluster()
@@ -172,9 +171,13 @@ class Membership:
             await self._end_session()
             raise
 
-    async def register(self, broker: BrokerState) -> None:
-        """From now on alive: others may elect this node."""
-        self._self_state = replace(broker, epoch=self._epoch)
+    async def register(self, describe: Callable[[], BrokerState]) -> None:
+        """From now on alive: others may elect this node.
+
+        `describe` is asked again whenever the node has to register anew.
+        """
+        self._describe = describe
+        self._self_state = replace(describe(), epoch=self._epoch)
         data = znodes.encode_broker(self._self_state, self._clock.now_ms())
         path = znodes.broker_path(self._broker_id)
         check = Check(znodes.epoch_path(self._broker_id), self._epoch)
@@ -309,6 +312,8 @@ class Membership:
         if change.has_incarnations:
             self._check_handled()
             self._check_epoch()
+        if change.partitions or change.created:
+            self._tell_log_ends_if_asked()
         for listener in self._listeners:
             listener.image_changed(change)
 
@@ -328,6 +333,7 @@ class Membership:
             with contextlib.suppress(CoordinationFailed):
                 await self._beat()
                 self._observer.poll()
+                self._tell_log_ends_if_asked()
 
     async def _beat(self) -> None:
         sent_at = self._clock.monotonic()
@@ -347,14 +353,14 @@ class Membership:
         self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
     async def _rejoin(self) -> None:
-        assert self._self_state is not None
+        assert self._describe is not None
         pause = _RETRY_SECONDS
         while True:
             await self._end_session()
             try:
                 # The process has lived on, and so has everything it wrote.
                 await self.join(is_suspect=False)
-                await self.register(self._self_state)
+                await self.register(self._describe)
                 return
             except (CoordinationFailed, StartError, NotApplied) as error:
                 log.warning("node %d cannot rejoin yet: %s", self._broker_id, error)
@@ -374,6 +380,41 @@ class Membership:
         self._observer.listeners.clear()
         with contextlib.suppress(CoordinationFailed):
             await self._store.close()
+
+    # -- telling how far a log goes -------------------------------------------------------
+
+    def lost_partitions(self) -> list[tuple[TopicPartition, int]]:
+        """Partitions that get a leader only by comparing logs, this node's too; and the leader
+        epoch in which they have none."""
+        return [
+            (TopicPartition(topic.name, number), state.leader_epoch)
+            for topic in self.image.topics.values()
+            for number, state in enumerate(topic.partitions)
+            if self._broker_id in election.awaited_for_recovery(state)
+        ]
+
+    def _tell_log_ends_if_asked(self) -> None:
+        if self.is_fenced or self._self_state is None or self._telling is not None:
+            return
+        told = self._self_state
+        if all(told.log_end(*lost) is not None for lost in self.lost_partitions()):
+            return
+        self._telling = asyncio.get_running_loop().create_task(self._tell_log_ends())
+
+    async def _tell_log_ends(self) -> None:
+        assert self._describe is not None
+        assert self._self_state is not None
+        try:
+            state = replace(self._self_state, log_ends=self._describe().log_ends)
+            data = znodes.encode_broker(state, self._clock.now_ms())
+            await self._store.commit(
+                [*self.guards(), Put(znodes.broker_path(self._broker_id), data)]
+            )
+            self._self_state = state
+        except (CoordinationFailed, NotApplied) as error:
+            log.warning("the ends of this node's logs are not told yet: %s", error)
+        finally:
+            self._telling = None
 
     # -- leaving ----------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ The controller alone changes an image; everybody else reads it.
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.model import INTERNAL_TOPICS, TopicId
+from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
 NO_LEADER: Final = -1
 NO_BROKER_EPOCH: Final = -1
@@ -23,6 +23,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of one replica's log, in the leader epoch in which the partition lost its leader."""
+
+    where: TopicPartition
+    leader_epoch: int
+    last_epoch: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     """`epoch` numbers the starts of a node in a cluster. A stopping one leads nothing new."""
 
@@ -31,6 +41,15 @@ class BrokerState:
     rack: str | None = None
     epoch: int = NO_BROKER_EPOCH
     is_stopping: bool = False
+    # How far its logs go of partitions that only a comparison can give a leader.
+    log_ends: tuple[LogEnd, ...] = ()
+
+    def log_end(self, where: TopicPartition, leader_epoch: int) -> LogEnd | None:
+        """None where it has not told, or told of an earlier time."""
+        for end in self.log_ends:
+            if end.where == where and end.leader_epoch == leader_epoch:
+                return end
+        return None
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

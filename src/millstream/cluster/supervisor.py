@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from millstream.clock import Clock
 from millstream.cluster import election, znodes
@@ -31,9 +31,10 @@ from millstream.cluster.coordination import (
     Put,
     SessionEnded,
 )
-from millstream.cluster.election import LogEnd, Nodes
+from millstream.cluster.election import Nodes
 from millstream.cluster.observer import ImageChange, Observer
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.config import BrokerConfig, topic_config
 from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -41,15 +42,6 @@ log = logging.getLogger(__name__)
 # A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
 PARTITIONS_PER_WRITE: Final = 200
 _RETRY_SECONDS: Final = 0.2
-_RECOVERY_SECONDS: Final = 1.0
-
-
-class Logs(Protocol):
-    """What the controller asks of replicas when nobody is in sync any more."""
-
-    async def log_end(self, broker_id: int, where: TopicPartition) -> LogEnd | None:
-        """None where the node does not answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +50,14 @@ class Policy:
 
     min_isr: Callable[[TopicState], int]
     is_balanced: Callable[[], bool]
+
+
+def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
+    """As the options in force say, at the moment of each decision."""
+    return Policy(
+        min_isr=lambda topic: topic_config(config(), topic.overrides).int("min.insync.replicas"),
+        is_balanced=lambda: config().string("millstream.recovery.strategy") == "balanced",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,6 @@ class Supervisor:
         clock: Clock,
         token: str,
         policy: Policy,
-        logs: Logs | None = None,
     ) -> None:
         self._store = store
         self._observer = observer
@@ -96,7 +95,6 @@ class Supervisor:
         # What this session writes when it wins; the token tells it from other sessions.
         self._office = znodes.encode_controller(broker_id, token, clock.now_ms())
         self._policy = policy
-        self._logs = logs
         self._is_due = asyncio.Event()
         # Partitions to look at; None stands for all of them.
         self._due: set[TopicPartition] | None = None
@@ -383,9 +381,9 @@ class Supervisor:
             return
         ends = {}
         for broker_id in awaited:
-            end = await self._log_end(broker_id, where, is_only_one=len(awaited) == 1)
+            end = self._image.brokers[broker_id].log_end(where, state.leader_epoch)
             if end is None:
-                asyncio.get_running_loop().call_later(_RECOVERY_SECONDS, self._look_again)
+                # It tells as soon as it sees what is asked of it.
                 return
             ends[broker_id] = end
         after = election.recovered(state, ends)
@@ -399,17 +397,6 @@ class Supervisor:
             await self._write([_Change(where, state, after)])
         except NotApplied:
             self._due = None
-
-    def _look_again(self) -> None:
-        self._due = None
-        self._is_due.set()
-
-    async def _log_end(
-        self, broker_id: int, where: TopicPartition, *, is_only_one: bool
-    ) -> LogEnd | None:
-        if is_only_one:
-            return LogEnd(0, 0)
-        return None if self._logs is None else await self._logs.log_end(broker_id, where)
 
     async def _remove_half_made(self) -> None:
         """Topics whose making or deleting was cut short are in nobody's image."""

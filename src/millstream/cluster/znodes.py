@@ -19,7 +19,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from millstream.cluster.coordination import Create, Delete, Node, Operation
@@ -28,9 +28,11 @@ from millstream.cluster.state import (
     BrokerState,
     Endpoint,
     Incarnation,
+    LogEnd,
     PartitionState,
     TopicState,
 )
+from millstream.model import TopicPartition
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
@@ -304,6 +306,16 @@ def encode_broker(broker: BrokerState, now_ms: int) -> bytes:
             # Not Kafka's: it tells a live node from one whose session has yet to end.
             "epoch": broker.epoch,
             "is_stopping": broker.is_stopping,
+            "log_ends": [
+                [
+                    end.where.topic,
+                    end.where.partition,
+                    end.leader_epoch,
+                    end.last_epoch,
+                    end.next_offset,
+                ]
+                for end in broker.log_ends
+            ],
         }
     )
 
@@ -325,6 +337,10 @@ def decode_broker(broker_id: int, node: Node) -> BrokerState:
         None if rack is None else str(rack),
         epoch=int(str(content.get("epoch", NO_BROKER_EPOCH))),
         is_stopping=bool(content.get("is_stopping", False)),
+        log_ends=tuple(
+            LogEnd(TopicPartition(topic, number), *end)
+            for topic, number, *end in _list(content.get("log_ends", []))
+        ),
     )
 
 
@@ -364,6 +380,11 @@ def decode_uuid(text: str) -> uuid.UUID:
 
 def _dump(content: Mapping[str, object]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _list(value: object) -> list[Any]:
+    assert isinstance(value, list)
+    return value
 
 
 def _load(node: Node) -> dict[str, object]:

@@ -14,7 +14,6 @@ the connection is back, long after its caller has given up.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -52,6 +51,7 @@ from millstream.cluster.coordination import (
     UnknownOutcome,
     check_path,
 )
+from millstream.cluster.ensemble import Ensemble, SessionKey
 
 log = logging.getLogger(__name__)
 
@@ -62,31 +62,6 @@ _OPERATION_OVERHEAD_BYTES: Final = 100
 _READS_AT_ONCE: Final = 500
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ensemble:
-    """Where ZooKeeper is and how to talk to it: `zookeeper.*` of the options."""
-
-    hosts: str
-    root: str = ""
-    session_timeout_ms: int = 18_000
-    connect_timeout_ms: int = 18_000
-    # "user:password" of ZooKeeper's digest scheme.
-    digest: str | None = field(default=None, repr=False)
-    is_protected: bool = False
-    certificate_file: str | None = None
-    key_file: str | None = None
-    authority_file: str | None = None
-    is_tls: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """What it takes to come back to a session, or to end it for its dead owner."""
-
-    id: int
-    password: bytes = field(repr=False)
 
 
 async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
@@ -394,8 +369,9 @@ def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
         auth_data=[("digest", ensemble.digest)] if ensemble.digest else None,
         default_acl=CREATOR_ALL_ACL if ensemble.is_protected else None,
         use_ssl=ensemble.is_tls,
-        certfile=ensemble.certificate_file,
+        certfile=ensemble.key_file,
         keyfile=ensemble.key_file,
+        keyfile_password=ensemble.key_password,
         ca=ensemble.authority_file,
     )
 

@@ -14,7 +14,7 @@ from millstream.config.listeners import inter_broker_listener, parse_listeners
 from millstream.config.option import ConfigError, Status, parse_value
 from millstream.config.tables import BROKER_OPTIONS, find_broker_option
 from millstream.config.topic_config import topic_overrides_problem
-from millstream.config.words import NO_CLUSTER
+from millstream.config.words import NO_QUORUM
 
 FLAG_ORIGIN: Final = "flag"
 SET_ORIGIN: Final = "--set"
@@ -103,7 +103,7 @@ def _check_together(config: BrokerConfig) -> None:
         raise ConfigError("process.roles: a node is always a broker; add that role")
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         if len(config.list(name)) > 1:
-            raise ConfigError(f"{name}: names several nodes; {NO_CLUSTER}")
+            raise ConfigError(f"{name}: names several nodes; {NO_QUORUM}")
     directories = config.list("log.dirs")
     if not directories or not all(directories):
         raise ConfigError("log.dirs: names no directory")

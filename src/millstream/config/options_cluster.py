@@ -8,7 +8,6 @@ from millstream.config.words import (
     INT,
     LIST,
     LONG,
-    NO_CLUSTER,
     NO_MIGRATION,
     PASSWORD,
     REFUSED,
@@ -212,18 +211,25 @@ OPTIONS: Final = (
         "zookeeper.connect",
         STRING,
         None,
-        "The ZooKeeper ensemble that coordinates the cluster.",
-        REFUSED,
-        reason=NO_CLUSTER,
+        "The ZooKeeper ensemble that coordinates the cluster: host:port, several with commas, "
+        "and a path below which everything is kept, as in `a:2181,b:2181/cluster`. Without it "
+        "the node is alone.",
+        WORKS,
     ),
     Option(
         "zookeeper.connection.timeout.ms",
         INT,
         None,
-        "How long a first connection to ZooKeeper may take.",
+        "How long a first connection to ZooKeeper may take; unset means as long as a session.",
+        WORKS,
     ),
     Option(
-        "zookeeper.session.timeout.ms", INT, 18000, "How long ZooKeeper waits for a silent node."
+        "zookeeper.session.timeout.ms",
+        INT,
+        18000,
+        "How long ZooKeeper waits for a silent node. A dead process is noticed sooner.",
+        WORKS,
+        minimum=1,
     ),
     Option(
         "zookeeper.sync.time.ms",
@@ -242,9 +248,8 @@ OPTIONS: Final = (
         "zookeeper.set.acl",
         BOOLEAN,
         False,
-        "Protect the nodes in ZooKeeper with access rules.",
-        REFUSED,
-        reason=NO_CLUSTER,
+        "Let only nodes with the same `millstream.zookeeper.digest` change what is in ZooKeeper.",
+        WORKS,
     ),
     Option(
         "zookeeper.metadata.migration.enable",
@@ -269,8 +274,7 @@ OPTIONS: Final = (
         BOOLEAN,
         False,
         "Use TLS to ZooKeeper.",
-        REFUSED,
-        reason=NO_CLUSTER,
+        WORKS,
     ),
     Option("zookeeper.ssl.cipher.suites", LIST, None, "Ciphers allowed to ZooKeeper."),
     Option(
@@ -290,18 +294,29 @@ OPTIONS: Final = (
         "HTTPS",
         "Whether ZooKeeper's host name must match its certificate.",
     ),
-    Option("zookeeper.ssl.keystore.location", STRING, None, "The key file for ZooKeeper."),
+    Option(
+        "zookeeper.ssl.keystore.location",
+        STRING,
+        None,
+        "The key and the certificate for ZooKeeper, in one PEM file.",
+        WORKS,
+    ),
     Option(
         "zookeeper.ssl.keystore.password",
         PASSWORD,
         None,
         "The password of the key file for ZooKeeper.",
+        WORKS,
     ),
     Option(
         "zookeeper.ssl.keystore.type", STRING, None, "The format of the key file for ZooKeeper."
     ),
     Option(
-        "zookeeper.ssl.truststore.location", STRING, None, "The trusted certificates for ZooKeeper."
+        "zookeeper.ssl.truststore.location",
+        STRING,
+        None,
+        "The certificates that ZooKeeper's must be signed by, in a PEM file.",
+        WORKS,
     ),
     Option(
         "zookeeper.ssl.truststore.password",
@@ -345,4 +360,20 @@ OPTIONS: Final = (
         "password.encoder.old.secret", PASSWORD, None, "The former secret for stored passwords."
     ),
     Option("password.encoder.secret", PASSWORD, None, "The secret for stored passwords."),
+    Option(
+        "millstream.zookeeper.digest",
+        PASSWORD,
+        None,
+        "Not Kafka's. `user:password` that the node shows to ZooKeeper.",
+        WORKS,
+    ),
+    Option(
+        "millstream.recovery.strategy",
+        STRING,
+        "balanced",
+        "Not Kafka's. When every replica that had all records may have lost some: `balanced` waits "
+        "for all of them and takes the longest log, `manual` waits for a person.",
+        WORKS,
+        choices=("balanced", "manual"),
+    ),
 )

@@ -21,7 +21,7 @@ REFUSED: Final = Status.REFUSED
 DOUBLE_MAX: Final = sys.float_info.max
 
 NO_SECURITY: Final = "TLS, SASL and access rules are not built yet"
-NO_CLUSTER: Final = "clusters are not built yet"
+NO_QUORUM: Final = "several nodes are a cluster by zookeeper.connect"
 NO_MIGRATION: Final = "Kafka's own quorum is not what this node moves to"
 NO_TIERS: Final = "tiered storage is not built yet"
 NO_PLUGINS: Final = "Java classes cannot be loaded here"

@@ -1,0 +1,95 @@
+"""Where ZooKeeper is, how to talk to it, and which session was this directory's last."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from millstream.config import BrokerConfig, ConfigError
+
+SESSION_FILE: Final = "millstream-zookeeper-session"
+_DEFAULT_PORT: Final = 2181
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """`root` is a path below which everything is kept, or empty."""
+
+    hosts: str
+    root: str = ""
+    session_timeout_ms: int = 18_000
+    connect_timeout_ms: int = 18_000
+    # "user:password" of ZooKeeper's digest scheme.
+    digest: str | None = field(default=None, repr=False)
+    is_protected: bool = False
+    is_tls: bool = False
+    # A PEM file with key and certificate, and one with the authorities to trust.
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    authority_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """What it takes to come back to a session, or to end it for its dead owner."""
+
+    id: int
+    password: bytes = field(repr=False)
+
+
+def ensemble_of(config: BrokerConfig) -> Ensemble | None:
+    """None where `zookeeper.connect` is not set. Raises ConfigError."""
+    connect = config.optional_string("zookeeper.connect")
+    if connect is None:
+        return None
+    hosts, slash, root = connect.partition("/")
+    root = (slash + root).rstrip("/")
+    if not all(_is_address(host.strip()) for host in hosts.split(",")):
+        raise ConfigError(f"zookeeper.connect: {connect!r} is not host:port,host:port/path")
+    if "//" in root or "/." in root:
+        raise ConfigError(f"zookeeper.connect: {root!r} is not a path")
+    session_ms = config.int("zookeeper.session.timeout.ms")
+    connect_ms = config.get("zookeeper.connection.timeout.ms")
+    digest = config.optional_string("millstream.zookeeper.digest")
+    is_protected = config.boolean("zookeeper.set.acl")
+    if is_protected and digest is None:
+        raise ConfigError("zookeeper.set.acl: needs millstream.zookeeper.digest")
+    return Ensemble(
+        hosts,
+        root,
+        session_timeout_ms=session_ms,
+        connect_timeout_ms=connect_ms if isinstance(connect_ms, int) else session_ms,
+        digest=digest,
+        is_protected=is_protected,
+        is_tls=config.boolean("zookeeper.ssl.client.enable"),
+        key_file=config.optional_string("zookeeper.ssl.keystore.location"),
+        key_password=config.optional_string("zookeeper.ssl.keystore.password"),
+        authority_file=config.optional_string("zookeeper.ssl.truststore.location"),
+    )
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    if not host:
+        host, port = text, str(_DEFAULT_PORT)
+    return bool(host) and port.isdigit() and 0 < int(port) < 65536 and " " not in text
+
+
+def read_session(directory: Path) -> SessionKey | None:
+    """The session of the directory's last run. None where there was none, or it is unreadable:
+    it only saves time."""
+    try:
+        content = json.loads((directory / SESSION_FILE).read_bytes())
+        return SessionKey(int(content["id"]), bytes.fromhex(content["password"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_session(directory: Path, key: SessionKey) -> None:
+    """Readable by the owner only: whoever has it can act as this node."""
+    path = directory / SESSION_FILE
+    content = json.dumps({"id": key.id, "password": key.password.hex()})
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)

@@ -1,0 +1,70 @@
+import stat
+
+import pytest
+
+from millstream.cluster.ensemble import (
+    SESSION_FILE,
+    SessionKey,
+    ensemble_of,
+    read_session,
+    write_session,
+)
+from millstream.config import ConfigError, load_config
+
+
+def ensemble(*sets):
+    return ensemble_of(load_config(sets=sets))
+
+
+def test_a_node_without_an_ensemble_is_alone():
+    assert ensemble() is None
+    assert ensemble("zookeeper.connect=") is None
+
+
+def test_hosts_and_the_path_below_which_everything_is():
+    found = ensemble("zookeeper.connect=a:2181,b:1,c/some/where/")
+    assert (found.hosts, found.root) == ("a:2181,b:1,c", "/some/where")
+    assert (found.session_timeout_ms, found.connect_timeout_ms) == (18_000, 18_000)
+    assert ensemble("zookeeper.connect=a:1").root == ""
+
+
+def test_what_protects_the_way_there():
+    found = ensemble(
+        "zookeeper.connect=a:1",
+        "millstream.zookeeper.digest=me:secret",
+        "zookeeper.set.acl=true",
+        "zookeeper.ssl.client.enable=true",
+        "zookeeper.ssl.keystore.location=/key.pem",
+        "zookeeper.connection.timeout.ms=500",
+    )
+    assert (found.digest, found.is_protected, found.is_tls) == ("me:secret", True, True)
+    assert (found.key_file, found.connect_timeout_ms) == ("/key.pem", 500)
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["zookeeper.connect=a:b"],
+        ["zookeeper.connect=a:1,,b:1"],
+        ["zookeeper.connect=/only"],
+        ["zookeeper.connect=a:0"],
+        ["zookeeper.connect=a:1//x"],
+        ["zookeeper.connect=a:1/../x"],
+        ["zookeeper.connect=a:1", "zookeeper.set.acl=true"],
+    ],
+)
+def test_what_cannot_be_is_one_line(sets):
+    with pytest.raises(ConfigError, match="zookeeper"):
+        ensemble(*sets)
+
+
+def test_a_session_is_kept_for_the_next_run_and_from_others(tmp_path):
+    assert read_session(tmp_path) is None
+    key = SessionKey(2**40, bytes(range(16)))
+    write_session(tmp_path, SessionKey(1, b"longer than the next one"))
+    write_session(tmp_path, key)
+    assert read_session(tmp_path) == key
+    assert stat.S_IMODE((tmp_path / SESSION_FILE).stat().st_mode) == 0o600
+    (tmp_path / SESSION_FILE).write_text("{")
+    assert read_session(tmp_path) is None
