@@ -2,8 +2,8 @@
 
     python -m bench [--quick] [PART ...]
 
-All parts, or the ones named. Prints a table; a run of all parts also writes
-docs/benchmarks.md and its plots.
+All parts but `compaction` and `spark`, or the ones named. Prints a table; a run without
+names also writes docs/benchmarks.md and its plots.
 """
 
 import argparse
@@ -34,7 +34,10 @@ PARTS = [
     "partitions",
     "transactions",
     "groups",
+    "beside",
 ]
+# Not in a run of all: they are about something else than a node, and Spark takes its time.
+BY_NAME_ONLY = ["compaction", "spark"]
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -42,13 +45,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="make bench", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of: {', '.join(PARTS)}")
+    known = PARTS + BY_NAME_ONLY
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of: {', '.join(known)}")
     parser.add_argument("--quick", action="store_true", help="8 minutes instead of 45")
     parser.add_argument("--write", type=Path, help="write the page here, whatever the parts")
     arguments = parser.parse_args()
-    unknown = [part for part in arguments.parts if part not in PARTS]
+    unknown = [part for part in arguments.parts if part not in known]
     if unknown:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(known)}")
     parts = arguments.parts or PARTS
     rows = run(parts, is_quick=arguments.quick)
     print(text_table(rows))
@@ -80,17 +84,23 @@ def _module(part: str) -> ModuleType:
 
 
 def write_page(rows: list[Row], page: Path, *, is_quick: bool) -> None:
-    titles = {part: (_module(part).__doc__ or "").strip() for part in PARTS}
+    parts = dict.fromkeys(row.part for row in rows)
+    titles = {part: (_module(part).__doc__ or "").strip() for part in parts}
     conditions = report.Conditions(
         when=datetime.date.today().isoformat(),
         machine=machine.describe(),
         kafka_version=KAFKA_VERSION,
         java_version=_java_version(),
-        rounds=Bench(Path(), is_quick=is_quick).rounds,
+        rounds=_rounds(Bench(Path(), is_quick=is_quick)),
         command='make bench ARGS="--quick"' if is_quick else "make bench",
     )
     drawn = plots.draw(rows, page.parent / "benchmarks")
     page.write_text(report.markdown(rows, conditions, drawn, titles))
+
+
+def _rounds(bench: Bench) -> str:
+    text = f"{bench.rounds} each, {bench.client_rounds} where clients or nodes are started"
+    return text if bench.uncounted_rounds == 0 else f"{text}, after one that does not count"
 
 
 def _java_version() -> str:

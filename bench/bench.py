@@ -1,8 +1,9 @@
 """What the parts share: both brokers, running side by side, and rounds that alternate.
 
-Both are up for the whole run, so an idle one costs both the same. Every measurement begins
-with one round of each that does not count (Kafka's first ones are compiled on the way), and
-the file system is synced between rounds, so that no round pays for another's writes.
+Both are up for the whole run, so an idle one costs both the same. Kafka is warmed before its
+first round; in a full run every measurement begins with one round of each that does not count
+(Kafka's first ones are compiled on the way). The file system is synced between rounds, so
+that no round pays for another's writes.
 """
 
 import itertools
@@ -40,8 +41,11 @@ class Bench:
     def __init__(self, folder: Path, *, is_quick: bool) -> None:
         self.folder = folder
         self.is_quick = is_quick
-        self.rounds = 3 if is_quick else 5
-        self.round_seconds = 1.0 if is_quick else 3.0
+        self.rounds = 2 if is_quick else 5
+        # Of clients that are processes, which take seconds to start.
+        self.client_rounds = 2 if is_quick else 3
+        self.uncounted_rounds = 0 if is_quick else 1
+        self.round_seconds = 1.0 if is_quick else 2.5
         self.round_bytes_max = 600_000_000 if is_quick else 1_500_000_000
         self._began = time.monotonic()
         self._running: dict[str, Broker] = {}
@@ -106,15 +110,21 @@ class Bench:
     # -- rounds ---------------------------------------------------------------------
 
     def compare(
-        self, name: str, measure: Callable[[Broker], T], *, ours: Broker | None = None
+        self,
+        name: str,
+        measure: Callable[[Broker], T],
+        *,
+        ours: Broker | None = None,
+        rounds: int | None = None,
     ) -> Compared[T]:
-        """Rounds of `measure`, alternating; one of each before them does not count."""
+        """Rounds of `measure`, alternating; number 0, if there is one, does not count."""
         pair = (self.kafka, ours or self.ours)
+        last = rounds or self.rounds
         found: Compared[T] = Compared([], [])
-        for round_number in range(self.rounds + 1):
+        for round_number in range(1 - self.uncounted_rounds, last + 1):
             for broker in pair:
                 os.sync()
-                self.say(f"{name}: {broker.name}, round {round_number} of {self.rounds}")
+                self.say(f"{name}: {broker.name}, round {round_number} of {last}")
                 measured = measure(broker)
                 if round_number > 0:
                     (found.kafka if broker is self.kafka else found.ours).append(measured)

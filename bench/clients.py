@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.jars import classpath
@@ -25,21 +25,22 @@ def create_topic(bootstrap: str, name: str, *, partitions: int, config: Mapping[
     topic = NewTopic(name, partitions, 1, config=dict(config))
     admin.create_topics([topic])[name].result(60)
     wait_for_leaders(bootstrap, partitions, only=name)
-    # Kafka names a leader a moment before that leader serves.
+    wait_until_served(bootstrap, {name: partitions})
+
+
+def wait_until_served(bootstrap: str, partitions: Mapping[str, int]) -> None:
+    """Until all partitions answer for themselves: Kafka names a leader before it serves."""
+    admin = admin_client(bootstrap)
+    left = [TopicPartition(name, i) for name, count in partitions.items() for i in range(count)]
     deadline = time.monotonic() + _SECONDS_MAX
-    while not _are_served(admin, name, partitions):
-        assert time.monotonic() < deadline, f"the partitions of {name} are not served"
-        time.sleep(0.02)
-
-
-def _are_served(admin: AdminClient, name: str, partitions: int) -> bool:
-    wanted = {TopicPartition(name, i): OffsetSpec.latest() for i in range(partitions)}
-    try:
-        for answer in admin.list_offsets(wanted, request_timeout=60).values():
-            answer.result(60)
-    except KafkaException:
-        return False
-    return True
+    while left:
+        assert time.monotonic() < deadline, f"{len(left)} partitions are not served"
+        answers = admin.list_offsets(
+            {where: OffsetSpec.latest() for where in left}, request_timeout=60
+        )
+        left = [where for where, answer in answers.items() if answer.exception(60) is not None]
+        if left:
+            time.sleep(0.02)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

@@ -12,11 +12,11 @@ in [performance.md](performance.md).
 
 {when}, {machine}. Apache Kafka {kafka_version} from Maven Central: KRaft, one combined node, the
 settings of its own `server.properties`, the heap and collector flags of its own scripts. Java
-{java_version}. Both brokers run side by side on the same disk for the whole run; rounds alternate
-({rounds} each, after one that does not count and a warm-up of the JVM), the file system is synced
-between them. Figures are medians with the whole spread in brackets; the ratio is ours to theirs,
-with the spread of neighbouring rounds. `{command}` repeats all of it; a part alone:
-`make bench ARGS="NAME"`.
+{java_version}. Both brokers run side by side on the same disk for the whole run; the JVM is warmed
+first, rounds alternate ({rounds}), and the file system is synced between them. Figures are medians
+with the whole spread in brackets; the ratio is ours to theirs, with the spread of neighbouring
+rounds. A row whose right-hand figure carries a name is measured against that, not against Kafka.
+`{command}` repeats all of it; a part alone: `make bench ARGS="NAME"`.
 
 Loads: *raw* replays frames built once from a C client of one thread that drops the answers
 (`bench/native/replay.c`), so that the client hides no broker; *Java* is Kafka's ProducerPerformance
@@ -32,7 +32,7 @@ class Conditions:
     machine: str
     kafka_version: str
     java_version: str
-    rounds: int
+    rounds: str
     command: str
 
 

@@ -74,6 +74,7 @@ def _java_row(bench: Bench, name: str, filled: dict[Broker, Filled], target: Tar
         lambda broker: clients.java_consume(
             broker.bootstrap, filled[broker].topic, records=filled[broker].records
         ),
+        rounds=bench.client_rounds,
     )
     return Row(
         PART, f"Java ConsumerPerformance, {name}, hot", "records/s", found.ours, found.kafka, target
@@ -86,6 +87,7 @@ def _kcat_row(bench: Bench, name: str, filled: dict[Broker, Filled], target: Tar
         lambda broker: clients.kcat_consume(
             broker.bootstrap, filled[broker].topic, count=filled[broker].records
         ),
+        rounds=bench.client_rounds,
     )
     name = f"kcat (librdkafka), {name}, hot"
     return Row(PART, name, "records/s", found.ours, found.kafka, target)

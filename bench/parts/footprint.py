@@ -20,9 +20,9 @@ def run(bench: Bench) -> list[Row]:
         "ours": Millstream(bench.path("millstream-start")),
     }
     # The first start of each makes its files, and is not what people wait for every day.
-    for round_number in range(bench.rounds + 1):
+    for round_number in range(bench.client_rounds + 1):
         for key, broker in brokers.items():
-            bench.say(f"start: {broker.name}, round {round_number} of {bench.rounds}")
+            bench.say(f"start: {broker.name}, round {round_number} of {bench.client_rounds}")
             seconds = broker.start()
             if round_number > 0:
                 starts[key].append(seconds)

@@ -103,7 +103,7 @@ def _forming(bench: Bench, kind: str, protocol: str, target: float) -> Row:
             return seconds_to_form(broker.bootstrap, kind, topic)
 
     name = f"{MEMBERS} members own {PARTITIONS} partitions, {protocol}"
-    found = bench.compare(name, measure)
+    found = bench.compare(name, measure, rounds=bench.client_rounds)
     return Row(PART, name, "s", *found.values(float), at_most(target))
 
 

@@ -80,7 +80,7 @@ def _java_row(bench: Bench, record_bytes: int, target: Target | None) -> Row:
                 enable_idempotence="false",
             )
 
-    found = bench.compare(f"Java producer, {record_bytes} B", measure)
+    found = bench.compare(f"Java producer, {record_bytes} B", measure, rounds=bench.client_rounds)
     return Row(
         PART,
         f"Java ProducerPerformance, {record_bytes} B, acks 1",
@@ -100,7 +100,7 @@ def _kcat_row(bench: Bench, record_bytes: int, target: Target | None) -> Row:
         with bench.topic(broker) as topic:
             return clients.kcat_produce(broker.bootstrap, topic, lines, count=count, acks="1")
 
-    found = bench.compare(f"kcat producer, {record_bytes} B", measure)
+    found = bench.compare(f"kcat producer, {record_bytes} B", measure, rounds=bench.client_rounds)
     lines.unlink()
     name = f"kcat (librdkafka), {record_bytes} B, acks 1"
     return Row(PART, name, "records/s", found.ours, found.kafka, target)

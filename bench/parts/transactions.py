@@ -7,6 +7,7 @@ times per transaction, is shown beside it.
 
 import time
 import uuid
+from functools import partial
 
 from confluent_kafka import Producer
 
@@ -26,14 +27,14 @@ def run(bench: Bench) -> list[Row]:
     for records, target in _SIZES:
         noun = "record" if records == 1 else "records"
         name = f"transactions of {records:,} {noun}"
-        found = bench.compare(name, lambda broker, records=records: _rate(bench, broker, records))
+        found = bench.compare(name, partial(_rate, bench, records))
         rows.append(Row(PART, name, "/s", *found.values(float), at_least(target)))
-        synced = [_rate(bench, bench.synced, records) for _ in range(bench.rounds)]
+        synced = [_rate(bench, records, bench.synced) for _ in range(bench.rounds)]
         rows.append(Row(PART, f"{name}, synced", "/s", synced))
     return rows
 
 
-def _rate(bench: Bench, broker: Broker, records: int) -> float:
+def _rate(bench: Bench, records: int, broker: Broker) -> float:
     """Transactions committed per second of one producer."""
     with bench.topic(broker) as topic:
         producer = Producer(

@@ -6,7 +6,7 @@ CONDITIONS = Conditions(
     machine="two cores",
     kafka_version="4.3.0",
     java_version="17",
-    rounds=5,
+    rounds="5 each",
     command="make bench",
 )
 MET = Row("produce", "raw", "MB/s", [200], [100], at_least(1.5))
