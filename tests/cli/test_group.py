@@ -95,16 +95,16 @@ def test_a_live_group_is_shown_and_let_alone(broker: Broker, topic: str, protoco
     table = run(broker, "describe", group)
     assert "reader" in table.output
     assert f"{group} is a {protocol} group" in table.errors
+    rehearsed = run(broker, "reset", group, "--to", "beginning", "--dry-run", "--json")
+    assert [one["after"] for one in json.loads(rehearsed.output)] == [0]
     refused = run(broker, "reset", group, "--to", "beginning")
-    assert (refused.exit_code, refused.errors) == (
-        1,
-        f"millstream: group {group} has 1 member; stop them first\n",
-    )
+    assert refused.exit_code == 1
+    assert f"group {group} has 1 member; stop its consumers first" in refused.errors
     refused = run(broker, "delete", group)
-    assert (refused.exit_code, refused.errors) == (
-        1,
-        f"millstream: group {group} has members; stop them first\n",
-    )
+    assert refused.exit_code == 1
+    assert f"group {group} has members; stop its consumers first" in refused.errors
+    told = json.loads(run(broker, "describe", group, "--json").output)
+    assert told["partitions"][0]["committed"] == 4
     consumer.close()
 
 

@@ -7,10 +7,11 @@ from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group_view import (
     Group,
+    GroupMissing,
     Position,
     describe_group,
+    is_alive,
     list_groups,
-    no_group,
     positions,
     when_ready,
 )
@@ -172,7 +173,7 @@ def _delete(cluster: Cluster, name: str) -> None:
     )
     code = answer.results[0].error_code
     if code == KafkaCode.GROUP_ID_NOT_FOUND:
-        raise no_group(name)
+        raise GroupMissing(name)
     if code == KafkaCode.NON_EMPTY_GROUP:
-        raise CommandFailed(f"group {name} has members; stop them first")
+        raise is_alive(name)
     check(code, f"group {name}")

@@ -10,6 +10,7 @@ from typing import Final
 
 from millstream.cli.connection import Address, Cluster, check
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
@@ -25,6 +26,22 @@ _NOT_YET: Final = {
     KafkaCode.COORDINATOR_NOT_AVAILABLE,
     KafkaCode.NOT_COORDINATOR,
 }
+
+
+class GroupMissing(CommandFailed):
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"there is no group {group_id}. `millstream group list` shows those that there are"
+        )
+
+
+def is_alive(group_id: str, members: int | None = None) -> CommandFailed:
+    """Why something cannot be done to a group."""
+    how_many = "members" if members is None else counted(members, "member")
+    return CommandFailed(
+        f"group {group_id} has {how_many}; stop its consumers first. "
+        "A killed one counts until its session is over"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +130,8 @@ def describe_group(cluster: Cluster, group_id: str) -> Group:
     answer = _ask_about(cluster, node, ApiKey.DESCRIBE_GROUPS, groups=[group_id])
     check(answer.error_code, f"group {group_id}")
     if answer.group_state == "Dead":
-        raise no_group(group_id)
+        raise GroupMissing(group_id)
     return _classic_group(answer)
-
-
-def no_group(group_id: str) -> CommandFailed:
-    return CommandFailed(
-        f"there is no group {group_id}. `millstream group list` shows those that there are"
-    )
 
 
 _DESCRIBE_VERSIONS: Final = {ApiKey.CONSUMER_GROUP_DESCRIBE: 0, ApiKey.DESCRIBE_GROUPS: 5}

@@ -12,8 +12,10 @@ from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group_view import (
     EARLIEST,
     LATEST,
+    GroupMissing,
     committed_offsets,
     describe_group,
+    is_alive,
     offsets_at,
     when_ready,
 )
@@ -65,15 +67,17 @@ def reset(
 ) -> None:
     """Move a group to other offsets: its consumers then read from there.
 
-    The group must have no members. An offset outside a partition becomes its nearer end; a
-    time after the last record, its end.
+    The group must have no members, but for a dry run. An offset outside a partition becomes
+    its nearer end; a time after the last record, its end.
     """
     try:
         start = parse_start(start_text, now=datetime.now(UTC))
     except ValueError as wrong:
         raise click.UsageError(f"--to: {wrong}") from None
     with Cluster(bootstrap) as cluster:
-        _check_is_idle(cluster, group_id, may_be_new=bool(topics))
+        members = _member_count(cluster, group_id, may_be_new=bool(topics))
+        if members and not dry_run:
+            raise is_alive(group_id, members)
         committed = committed_offsets(cluster, group_id)
         places = _places(cluster, topics) if topics else sorted(committed)
         moves = _plan(cluster, places, committed, start)
@@ -92,17 +96,13 @@ def reset(
     click.echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
 
 
-def _check_is_idle(cluster: Cluster, group_id: str, *, may_be_new: bool) -> None:
+def _member_count(cluster: Cluster, group_id: str, *, may_be_new: bool) -> int:
     try:
-        found = describe_group(cluster, group_id)
-    except CommandFailed:
+        return len(describe_group(cluster, group_id).members)
+    except GroupMissing:
         if may_be_new:
-            return
+            return 0
         raise
-    if found.members:
-        raise CommandFailed(
-            f"group {group_id} has {counted(len(found.members), 'member')}; stop them first"
-        )
 
 
 def _places(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
@@ -199,5 +199,5 @@ def _commit(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> None:
     for topic in answer.topics:
         for one in topic.partitions:
             if one.error_code == KafkaCode.UNKNOWN_MEMBER_ID:
-                raise CommandFailed(f"group {group_id} has members now; stop them first")
+                raise is_alive(group_id)
             check(one.error_code, f"{topic.name}-{one.partition_index}")
