@@ -48,6 +48,7 @@ class MemoryFileSystem:
         self.write_error: int | None = None
         self.sync_error: int | None = None
         self.open_error: int | None = None
+        self.link_error: int | None = None
         self.descriptors_max = 0
         self.syncs = 0
 
@@ -170,6 +171,11 @@ class MemoryFileSystem:
         self.syncs += 1
         if self.sync_error is not None:
             raise OSError(self.sync_error, os.strerror(self.sync_error))
+
+    def link(self, old: str, new: str) -> None:
+        if self.link_error is not None:
+            raise OSError(self.link_error, os.strerror(self.link_error), old)
+        self._names[new] = self._names[old]
 
     def rename(self, old: str, new: str) -> None:
         if old in self._directories:

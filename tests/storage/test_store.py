@@ -429,3 +429,20 @@ def test_a_directory_that_belongs_to_nobody_is_neither_used_nor_removed() -> Non
     with pytest.raises(KafkaError, match="move it away"):
         store.create(FIRST, TOPIC_ID, LogConfig())
     assert "/data/orders-0/precious" in disk.paths()
+
+
+@pytest.mark.parametrize("link_error", [None, errno.EMLINK, errno.EPERM])
+def test_partitions_of_a_topic_are_created_together_with_links_or_without(
+    link_error: int | None,
+) -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    disk.link_error = link_error
+    store.create_many([FIRST, SECOND], TOPIC_ID, LogConfig())
+    # One of them gets an id of its own: the other must not be touched by it.
+    other = uuid.UUID(int=78)
+    store.logs[SECOND].give_topic_id(other)
+    disk.kill()
+    again = open_store(disk)
+    assert again.logs[FIRST].topic_id == TOPIC_ID
+    assert again.logs[SECOND].topic_id == other

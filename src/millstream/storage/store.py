@@ -6,21 +6,20 @@ else. Until the lock is held and the directory is known to be ours, nothing is c
 """
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace, StartError
+from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
 from millstream.storage.aborted import count_aborted
 from millstream.storage.checkpoints import (
-    format_partition_metadata,
     read_offsets,
     write_offsets,
 )
 from millstream.storage.confirming import Confirmation
+from millstream.storage.directories import PartitionDirectories, make_with_parents
 from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
 from millstream.storage.log import Log
 from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
@@ -62,9 +61,7 @@ class LogStore:
         self._lock = lock
         self._clock_now_ms = clock_now_ms
         self._report = report
-        self._deleted_directories: list[tuple[int, str]] = []
-        # Directories of partitions whose creation failed, still to be removed.
-        self._half_made: set[str] = set()
+        self._directories = PartitionDirectories(file_system)
         # Partitions that the checkpoint files on disk speak of.
         self._checkpointed: set[TopicPartition] = set()
         self._checkpoints = 0
@@ -122,7 +119,7 @@ class LogStore:
         """
         path = str(directory)
         try:
-            _make_directory(file_system, path)
+            make_with_parents(file_system, path)
             # Looked at before the lock file is made, too: a foreign directory stays as it is.
             read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
             lock = _take_lock(file_system, path)
@@ -230,7 +227,7 @@ class LogStore:
         now_ms = self._clock_now_ms()
         for name in sorted(names):
             if layout.is_deleted_directory(name):
-                self._deleted_directories.append((now_ms, self._path(name)))
+                self._directories.remove_later(self._path(name), due_ms=now_ms)
             partition = layout.parse_directory(name)
             if partition is None:
                 continue
@@ -319,24 +316,32 @@ class LogStore:
 
     # Partitions
 
-    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
-        """A new, empty log. Its directory is on the disk with the log's first sync."""
+    def create(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        *,
+        sibling: Log | None = None,
+    ) -> Log:
+        """A new, empty log. Its directory is on the disk with the log's first sync.
+
+        `sibling` is a log of the same topic that was created before.
+        """
         if partition in self._checkpointed:
             # An older partition of this name: its offsets must not be taken for ours.
             self.write_checkpoints()
             self._checkpointed.discard(partition)
         path = self._path(layout.directory_name(partition))
-        file_system = self._file_system
         now_ms = self._clock_now_ms()
-        self._make_partition_directory(path)
+        self._directories.make(path)
         try:
             if topic_id != NO_TOPIC_ID:
-                metadata = format_partition_metadata(topic_id)
-                _write_new_file(file_system, f"{path}/{layout.PARTITION_METADATA_FILE}", metadata)
+                place = None if sibling is None else sibling.directory
+                self._directories.write_metadata(path, topic_id, sibling=place)
             segment = create_segment(self._cache, path, 0, config, now_ms=now_ms)
         except OSError as error:
-            # Half a partition must not be found at the next start.
-            self._remove_half_made(path)
+            self._directories.undo(path)
             raise storage_failure(error, path) from error
         log = Log(
             path,
@@ -349,42 +354,28 @@ class LogStore:
             next_offset=0,
             log_start_offset=0,
             epochs=[],
-            snapshots=Snapshots(file_system, path, []),
+            snapshots=Snapshots(self._file_system, path, []),
         )
         log.mark_created(self.directory)
         self.logs[partition] = log
         return log
 
-    def _make_partition_directory(self, path: str) -> None:
-        try:
-            if path in self._half_made:
-                self._remove_tree(path)
-                self._half_made.discard(path)
-            self._file_system.make_directory(path)
-        except FileExistsError as error:
-            problem = f"{path} is there already and belongs to no topic; move it away"
-            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, problem) from error
-        except OSError as error:
-            raise storage_failure(error, path) from error
-
-    def _remove_half_made(self, path: str) -> None:
-        try:
-            self._remove_tree(path)
-        except OSError:
-            # Without a descriptor left, not even that works. The next attempt does it.
-            self._half_made.add(path)
-
     def create_many(
         self, partitions: Iterable[TopicPartition], topic_id: TopicId, config: LogConfig
     ) -> list[Log]:
-        return [self.create(partition, topic_id, config) for partition in partitions]
+        """New logs of one topic."""
+        created: list[Log] = []
+        for partition in partitions:
+            sibling = created[0] if created else None
+            created.append(self.create(partition, topic_id, config, sibling=sibling))
+        return created
 
     def delete(self, partition: TopicPartition) -> None:
         """Take the partition's name away; `sweep` removes the files later."""
         name = layout.deleted_directory_name(partition, uuid.uuid4())
         if self._take_away(partition, name):
             due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
-            self._deleted_directories.append((due_ms, self._path(name)))
+            self._directories.remove_later(self._path(name), due_ms=due_ms)
 
     def put_aside(self, partition: TopicPartition) -> None:
         """A partition that nobody knows keeps its files, under a name that is not loaded."""
@@ -411,25 +402,7 @@ class LogStore:
         """Remove the files and directories that were deleted long enough ago."""
         for log in self.logs.values():
             log.remove_deleted(now_ms)
-        waiting = []
-        for due_ms, path in self._deleted_directories:
-            if due_ms <= now_ms:
-                self._remove_tree(path)
-            else:
-                waiting.append((due_ms, path))
-        self._deleted_directories = waiting
-
-    def _remove_tree(self, path: str) -> None:
-        try:
-            for info in self._file_system.list(path):
-                inner = f"{path}/{info.name}"
-                if info.is_directory:
-                    self._remove_tree(inner)
-                else:
-                    self._file_system.remove(inner)
-            self._file_system.remove_directory(path)
-        except FileNotFoundError:
-            return
+        self._directories.sweep(now_ms)
 
     # Checkpoints and stopping
 
@@ -518,25 +491,9 @@ class LogStore:
             raise LogDirFailed(f"cannot sync {self.directory}: {error}") from error
 
 
-def _make_directory(file_system: FileSystem, path: str) -> None:
-    try:
-        file_system.list(path)
-    except FileNotFoundError:
-        _make_directory(file_system, os.path.dirname(os.path.abspath(path)))
-        file_system.make_directory(path)
-
-
 def _take_lock(file_system: FileSystem, path: str) -> int:
     lock_path = f"{path}/{layout.LOCK_FILE}"
     lock = file_system.lock(lock_path)
     if lock is None:
         raise StartError(f"data directory {path} is in use by another node (lock {lock_path})")
     return lock
-
-
-def _write_new_file(file_system: FileSystem, path: str, data: bytes) -> None:
-    descriptor = file_system.open(path, create=True)
-    try:
-        file_system.write_at(descriptor, data, 0)
-    finally:
-        file_system.close(descriptor)
