@@ -164,7 +164,9 @@ class Broker:
                     listener.host or "all interfaces",
                 )
         try:
-            plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
+            plan = None
+            if self._open_session is None:
+                plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
             self.node_id = self._choose_node_id()
         except OSError as error:
             problem = f"cannot read data directory {self.data_dir}: {error.strerror}"

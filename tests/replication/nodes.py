@@ -1,0 +1,203 @@
+"""Several whole nodes in one event loop: real logs, real sockets, the cluster in memory."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+from millstream.broker.broker import Broker
+from millstream.cluster.memory import MemoryStore, MemoryTree
+from millstream.config import load_config
+from millstream.errors import KafkaCode
+from millstream.replication.link import Link
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.storage.logs import batch
+
+_SECONDS_MAX = 20.0
+_SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "replica.fetch.backoff.ms": "50",
+}
+
+
+class Cluster:
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        self.tree = MemoryTree()
+        self.nodes: dict[int, Broker] = {}
+        self._folder = folder
+        self._settings = {**_SETTINGS, **settings}
+        self._sessions: dict[int, MemoryStore] = {}
+
+    async def start(self, node_id: int) -> Broker:
+        async def open_session() -> MemoryStore:
+            self._sessions[node_id] = self.tree.open_session()
+            return self._sessions[node_id]
+
+        flags = {
+            **self._settings,
+            "node.id": str(node_id),
+            "log.dirs": str(self._folder / f"node-{node_id}"),
+        }
+        node = Broker(load_config(flags=flags), dev=True, open_session=open_session)
+        await node.start()
+        self.nodes[node_id] = node
+        return node
+
+    async def kill(self, node_id: int) -> None:
+        """As a dead process: nothing is said to anybody, and the session runs out."""
+        node = self.nodes.pop(node_id)
+        clustering = node._clustering
+        assert clustering is not None
+        membership = clustering.membership
+        membership._has_left = True
+        await node._server.stop()
+        await clustering.stop()
+        for task in [node._housekeeping, node._confirming]:
+            assert task is not None
+            task.cancel()
+        await node.cleaner.stop()
+        await node.transactions.stop()
+        await node.coordinators.stop()
+        await node.durability.stop()
+        node.store.close(clean=False)
+        await membership._end_session()
+
+    def lose_session(self, node_id: int) -> None:
+        self._sessions[node_id].expire()
+
+    async def stop(self) -> None:
+        for node_id in list(self.nodes):
+            await self.nodes.pop(node_id).stop()
+
+    # -- looking ----------------------------------------------------------------------
+
+    def replica(self, node_id: int, topic: str = "t", index: int = 0) -> ReplicatedPartition:
+        found = self.nodes[node_id].partitions.get(topic, index)
+        assert isinstance(found, ReplicatedPartition)
+        return found
+
+    def leader(self, topic: str = "t", index: int = 0) -> Broker | None:
+        """The node that leads, once it knows."""
+        for node in self.nodes.values():
+            found = node.partitions.find(topic, index)
+            if isinstance(found, ReplicatedPartition) and found.is_leader:
+                return node
+        return None
+
+    async def led(self, topic: str = "t", index: int = 0, *, besides: int = -1) -> Broker:
+        def is_led() -> bool:
+            leader = self.leader(topic, index)
+            return leader is not None and leader.node_id != besides
+
+        await until(is_led, f"{topic}-{index} has a leader")
+        leader = self.leader(topic, index)
+        assert leader is not None
+        return leader
+
+    async def in_sync(self, *node_ids: int, topic: str = "t", index: int = 0) -> None:
+        def is_so() -> bool:
+            leader = self.leader(topic, index)
+            if leader is None:
+                return False
+            leadership = self.replica(leader.node_id, topic, index).leadership
+            return leadership is not None and set(leadership.isr) == set(node_ids)
+
+        await until(is_so, f"{node_ids} are in sync")
+
+    # -- asking -----------------------------------------------------------------------
+
+    async def create(self, topic: str = "t", partitions: int = 1, replicas: int = 3) -> None:
+        node = next(iter(self.nodes.values()))
+        answer = await ask(
+            node,
+            ApiKey.CREATE_TOPICS,
+            7,
+            topics=[
+                Struct(
+                    name=topic,
+                    num_partitions=partitions,
+                    replication_factor=replicas,
+                    assignments=[],
+                    configs=[],
+                )
+            ],
+            timeout_ms=10_000,
+            validate_only=False,
+        )
+        assert answer.topics[0].error_code == KafkaCode.NONE, answer.topics[0].error_message
+        for index in range(partitions):
+            await self.led(topic, index)
+
+
+async def until(is_so: Callable[[], bool], what: str) -> None:
+    """Other nodes act in their own time, and offer nothing to wait for."""
+    try:
+        async with asyncio.timeout(_SECONDS_MAX):
+            while not is_so():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"waited in vain until {what}") from None
+
+
+@contextlib.asynccontextmanager
+async def cluster_of(
+    folder: Path, nodes: int = 3, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Cluster]:
+    cluster = Cluster(folder, settings or {})
+    try:
+        for node_id in range(1, nodes + 1):
+            await cluster.start(node_id)
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+async def ask(node: Broker, api: ApiKey, version: int, **fields: object) -> Struct:
+    link = await Link.connect("127.0.0.1", node.port, client_id="test", timeout_seconds=5)
+    try:
+        return await link.ask(api, version, Struct(**fields), timeout_seconds=_SECONDS_MAX)
+    finally:
+        link.close()
+
+
+async def produce(
+    node: Broker, count: int = 1, *, topic: str = "t", index: int = 0, acks: int = -1
+) -> tuple[KafkaCode, int]:
+    """The code of the answer, and the offset of the first record."""
+    answer = await ask(
+        node,
+        ApiKey.PRODUCE,
+        9,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[
+            Struct(name=topic, partition_data=[Struct(index=index, records=bytes(batch(count)))])
+        ],
+    )
+    result = answer.responses[0].partition_responses[0]
+    return KafkaCode(result.error_code), result.base_offset
+
+
+async def end_offset(node: Broker, *, topic: str = "t", index: int = 0) -> tuple[KafkaCode, int]:
+    answer = await ask(
+        node,
+        ApiKey.LIST_OFFSETS,
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            Struct(
+                name=topic,
+                partitions=[Struct(partition_index=index, current_leader_epoch=-1, timestamp=-1)],
+            )
+        ],
+    )
+    result = answer.topics[0].partitions[0]
+    return KafkaCode(result.error_code), result.offset

@@ -1,0 +1,253 @@
+"""Replication between whole nodes: what is acknowledged survives, and roles move."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import KafkaCode
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, produce, until
+
+pytestmark = pytest.mark.slow
+
+
+def test_an_acknowledged_record_is_on_every_replica_in_sync(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            assert await produce(leader, 5) == (KafkaCode.NONE, 0)
+            for node_id in cluster.nodes:
+                assert cluster.replica(node_id).log.next_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_who_does_not_lead_sends_clients_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create(replicas=2)
+            leader = await cluster.led()
+            for node in cluster.nodes.values():
+                if node is not leader:
+                    code, _ = await produce(node)
+                    assert code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+                    code, _ = await end_offset(node)
+                    assert code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_the_successor_of_a_dead_leader_has_everything(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            first = await cluster.led()
+            for _ in range(3):
+                assert (await produce(first, 10))[0] is KafkaCode.NONE
+            await cluster.kill(first.node_id)
+            second = await cluster.led()
+            assert second is not first
+            assert await produce(second, 1) == (KafkaCode.NONE, 30)
+            assert await end_offset(second) == (KafkaCode.NONE, 31)
+            # And the one that died follows, and is in sync again.
+            await cluster.start(first.node_id)
+            await cluster.in_sync(1, 2, 3)
+            assert cluster.replica(first.node_id).log.next_offset == 31
+
+    asyncio.run(scenario())
+
+
+def test_what_only_a_dead_leader_had_is_cut_from_its_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            first = await cluster.led()
+            await produce(first, 2)
+            # Nobody fetches this one: it is written behind the others' backs.
+            from tests.storage.logs import NOW_MS, batch
+
+            lonely = cluster.replica(first.node_id)
+            lonely.log.append_as_leader(
+                memoryview(batch(7)), leader_epoch=lonely.leader_epoch, now_ms=NOW_MS
+            )
+            await cluster.kill(first.node_id)
+            second = await cluster.led()
+            assert await produce(second, 1) == (KafkaCode.NONE, 2)
+            await cluster.start(first.node_id)
+            await cluster.in_sync(1, 2, 3)
+            again = cluster.replica(first.node_id)
+            assert again.log.next_offset == 3
+            leader_log = cluster.replica(second.node_id).log
+            assert again.log.epochs.entries == leader_log.epochs.entries
+
+    asyncio.run(scenario())
+
+
+def test_with_too_few_in_sync_nothing_is_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            for node_id in [n for n in cluster.nodes if n != leader.node_id]:
+                await cluster.kill(node_id)
+            await cluster.in_sync(leader.node_id)
+            code, _ = await produce(leader)
+            assert code is KafkaCode.NOT_ENOUGH_REPLICAS
+            # Who asks for less gets it, and nobody reads it.
+            assert (await produce(leader, acks=1))[0] is KafkaCode.NONE
+            assert await end_offset(leader) == (KafkaCode.NONE, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_stays_behind_leaves_and_comes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = {"replica.lag.time.max.ms": "300"}
+        async with cluster_of(tmp_path, settings=settings) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            slow_id = next(n for n in cluster.nodes if n != leader.node_id)
+            slow = cluster.replica(slow_id)
+            replicas = cluster.nodes[slow_id].replicas
+            assert replicas is not None
+            replicas._fetchers.leave(slow)
+            # Acknowledged all the same, once the others need no longer wait for it.
+            assert (await produce(leader))[0] is KafkaCode.NONE
+            await cluster.in_sync(*(n for n in cluster.nodes if n != slow_id))
+            replicas._fetchers.follow(slow, leader.node_id)
+            await cluster.in_sync(1, 2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_lost_its_session_comes_back_by_itself(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 3)
+            cluster.lose_session(leader.node_id)
+            second = await cluster.led(besides=leader.node_id)
+            assert await produce(second) == (KafkaCode.NONE, 3)
+            await cluster.in_sync(1, 2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_stopping_node_hands_its_leadership_over_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            first = await cluster.led()
+            await produce(first, 3)
+            await cluster.nodes.pop(first.node_id).stop()
+            second = await cluster.led()
+            assert await produce(second) == (KafkaCode.NONE, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_is_gone_everywhere(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            node = cluster.nodes[1]
+            await ask(
+                node,
+                ApiKey.DELETE_TOPICS,
+                6,
+                topics=[Struct(name="t", topic_id=NO_TOPIC_ID)],
+                timeout_ms=5_000,
+            )
+            await until(
+                lambda: all(n.partitions.find("t", 0) is None for n in cluster.nodes.values()),
+                "no node has the topic",
+            )
+
+    asyncio.run(scenario())
+
+
+async def _find_coordinator(cluster: Cluster, name: str, key_type: int = 0) -> int:
+    for _ in range(400):
+        node = next(iter(cluster.nodes.values()))
+        answer = await ask(
+            node, ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name]
+        )
+        found = answer.coordinators[0]
+        if found.error_code == KafkaCode.NONE and found.node_id in cluster.nodes:
+            return int(found.node_id)
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"no coordinator for {name}")
+
+
+async def _commit(cluster: Cluster, group: str, offset: int) -> KafkaCode:
+    node_id = await _find_coordinator(cluster, group)
+    answer = await ask(
+        cluster.nodes[node_id],
+        ApiKey.OFFSET_COMMIT,
+        8,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[
+            Struct(
+                name="t",
+                partitions=[
+                    Struct(
+                        partition_index=0,
+                        committed_offset=offset,
+                        committed_leader_epoch=-1,
+                        committed_metadata="",
+                    )
+                ],
+            )
+        ],
+    )
+    return KafkaCode(answer.topics[0].partitions[0].error_code)
+
+
+async def _committed(cluster: Cluster, group: str) -> tuple[KafkaCode, int]:
+    node_id = await _find_coordinator(cluster, group)
+    answer = await ask(
+        cluster.nodes[node_id],
+        ApiKey.OFFSET_FETCH,
+        7,
+        group_id=group,
+        topics=[Struct(name="t", partition_indexes=[0])],
+        require_stable=False,
+    )
+    if answer.error_code != KafkaCode.NONE:
+        return KafkaCode(answer.error_code), -1
+    return KafkaCode.NONE, answer.topics[0].partitions[0].committed_offset
+
+
+def test_a_groups_offsets_survive_its_coordinator(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+
+            async def is_committed() -> bool:
+                return await _commit(cluster, "g", 42) is KafkaCode.NONE
+
+            await _eventually(is_committed)
+            await cluster.kill(await _find_coordinator(cluster, "g"))
+
+            async def is_there() -> bool:
+                return await _committed(cluster, "g") == (KafkaCode.NONE, 42)
+
+            await _eventually(is_there)
+
+    asyncio.run(scenario())
+
+
+async def _eventually(is_so: object) -> None:
+    for _ in range(1_000):
+        if await is_so():  # type: ignore[operator]
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never was")
