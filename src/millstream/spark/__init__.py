@@ -1,11 +1,12 @@
 """Spark's data source `millstream`: topics as DataFrames, batch and stream, without a jar.
 
-Installed with the extra `spark`; Spark finds it through `pyspark_millstream`. Two functions
+Installed with the extra `spark`; Spark finds it through `pyspark_millstream`. Functions
 for programs are here: `lag` tells how far a streaming query is behind, `upserts` writes the
-rows of update mode from foreachBatch.
+rows of update mode from foreachBatch, and `read_table` reads a Delta table without a jar.
 """
 
 from millstream.spark.progress import Lag, lag
+from millstream.spark.tables import read_table
 from millstream.spark.upserts import upserts
 
-__all__ = ["Lag", "lag", "upserts"]
+__all__ = ["Lag", "lag", "read_table", "upserts"]

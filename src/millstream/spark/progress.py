@@ -4,7 +4,7 @@ Spark has no metrics of a Python source, but it keeps the two offsets they would
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,7 @@ class _Source(Protocol):
 
 class _Progress(Protocol):
     @property
-    def sources(self) -> list[_Source]: ...
+    def sources(self) -> Sequence[_Source]: ...
 
 
 class _Query(Protocol):

@@ -1,0 +1,258 @@
+"""`millstream pipeline`: write, check and run a pipeline file."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.cluster import check_reachable, json_option
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.pipeline_screen import make_screen, status_rows
+from millstream.pipeline.spec import Change, Spec, SpecError, example_spec, load_spec
+
+if TYPE_CHECKING:
+    from millstream.pipeline.run import Running
+    from millstream.pipeline.status import PipelineStatus
+
+_SPARK_LOG: Final = "spark.log"
+
+_file_argument = click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml"
+)
+
+
+@click.group("pipeline")
+def pipeline() -> None:
+    """Turn topics of log lines into live windows, alerts and tables, declared in one file."""
+
+
+@pipeline.command("init")
+@_file_argument
+@click.option("--topic", "topics", multiple=True, help="Input; may be given again.")
+@click.option("--name", help="Topics of results are named after it.")
+@click.option("-b", "--bootstrap", metavar="HOST:PORT", help="The broker of the pipeline.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def init(
+    file: Path, topics: tuple[str, ...], name: str | None, bootstrap: str | None, force: bool
+) -> None:
+    """Write a pipeline FILE with every setting, its default and its meaning."""
+    if file.exists() and not force:
+        raise CommandFailed(f"{file} is there already; --force replaces it")
+    changed: dict[str, object] = {}
+    if topics:
+        changed["input.topics"] = list(topics)
+    if name:
+        changed["name"] = name
+    if bootstrap:
+        changed["bootstrap"] = bootstrap
+    file.write_text(example_spec(**changed))
+    click.echo(f"wrote {file}; next: millstream pipeline run {file}", err=True)
+
+
+@pipeline.command("validate")
+@_file_argument
+def validate(file: Path) -> None:
+    """Check FILE without running anything."""
+    spec = _load(file)
+    for rule in spec.sources:
+        if rule.function is not None:
+            _check_function(rule.function)
+    click.echo(
+        f"{file} is good: {', '.join(spec.topics)} into {spec.name}.*, windows of "
+        f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end",
+        err=True,
+    )
+
+
+@pipeline.command("diff")
+@_file_argument
+@json_option
+def diff(file: Path, as_json: bool) -> None:
+    """Compare FILE with what the pipeline last ran with: does its state still fit?
+
+    Exits with 1 when a change does not fit.
+    """
+    from millstream.pipeline.differences import differences
+
+    found = differences(_load(file))
+    if as_json:
+        print_json(
+            [
+                {
+                    "setting": each.setting,
+                    "before": str(each.before),
+                    "now": str(each.now),
+                    "fits": each.change is not Change.STATE,
+                    "text": each.change.value,
+                }
+                for each in found
+            ]
+        )
+    elif found:
+        rows = [(each.setting, each.before, each.now, each.change.value) for each in found]
+        print_table(["SETTING", "BEFORE", "NOW", "MEANS"], rows)
+    else:
+        click.echo("nothing changed, or it never ran", err=True)
+    if any(each.change is Change.STATE for each in found):
+        raise CommandFailed(f"{file} does not fit the kept state")
+
+
+@pipeline.command("status")
+@_file_argument
+@json_option
+def status(file: Path, as_json: bool) -> None:
+    """Show what the pipeline of FILE does, or did when it last ran."""
+    from dataclasses import asdict
+
+    from millstream.pipeline.status import read_status
+
+    spec = _load(file)
+    found = read_status(spec.home)
+    if found is None:
+        raise CommandFailed(f"{file} never ran; millstream pipeline run {file} starts it")
+    if as_json:
+        value: JsonValue = asdict(found)
+        print_json(value)
+        return
+    headings, rows = status_rows(found)
+    print_table(headings, rows)
+    click.echo(
+        f"as of {found.written_at}; {counted(found.stateful_operators, 'stateful operator')} "
+        f"in {spec.state_partitions} state partitions each; lines of the run: "
+        + (", ".join(f"{count:,} {kind}" for kind, count in sorted(found.lines.items())) or "none"),
+        err=True,
+    )
+
+
+@pipeline.command("run")
+@_file_argument
+@click.option("--once", is_flag=True, help="Take what is there now, then end.")
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="End after so many seconds from the first finished batch.",
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark's master; 'submitted' inside spark-submit.",
+)
+def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # fmt: skip
+    """Run the pipeline of FILE until Ctrl-C; started again it goes on where it was."""
+    spec = _load(file)
+    check_reachable(spec.bootstrap)
+    _check_installed()
+    from millstream.pipeline.run import PipelineFailed, check_differences, start, watch
+
+    try:
+        check_differences(spec)
+    except SpecError as wrong:
+        raise CommandFailed(f"{file}: {wrong}") from None
+    spec.home.mkdir(parents=True, exist_ok=True)
+    click.echo(f"starting Spark; its log is {spec.home / _SPARK_LOG}", err=True)
+    with _stderr_into(spec.home / _SPARK_LOG):
+        from millstream.pipeline.session import open_session
+
+        session = open_session(spec, master=None if master == "submitted" else master)
+    screen = make_screen(spec)
+    running: Running | None = None
+    try:
+        with _stopping_on_sigterm():
+            running = start(session, spec, once=once)
+            last = watch(running, screen.show, is_over=_deadline(seconds))
+    except PipelineFailed as failed:
+        raise CommandFailed(f"{failed}. More is in {spec.home / _SPARK_LOG}") from None
+    finally:
+        screen.close()
+        if running is not None:
+            running.stop()
+        session.stop()
+    _say_summary(spec, last)
+
+
+def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":
+    """Counted from the first batch that was finished, not from the start of Spark."""
+    first: list[float] = []
+
+    def is_over(now: "PipelineStatus") -> bool:
+        if not first and any(query.batch >= 0 for query in now.queries):
+            first.append(time.monotonic())
+        return seconds is not None and bool(first) and time.monotonic() - first[0] >= seconds
+
+    return is_over
+
+
+@contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """What Java and Spark's workers write, now and later, goes to a file, not to the screen.
+
+    They inherit the descriptor when they start; ours is put back afterwards.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def _stopping_on_sigterm() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(last.lines.items())) or "none"
+    dropped = sum(query.dropped for query in last.queries)
+    click.echo(
+        f"pipeline {spec.name}: lines {lines}; dropped by Spark's watermark: {dropped:,}", err=True
+    )
+
+
+def _load(file: Path) -> Spec:
+    try:
+        return load_spec(file)
+    except SpecError as wrong:
+        raise CommandFailed(f"{file}: {wrong}") from None
+
+
+def _check_function(name: str) -> None:
+    import importlib
+
+    module, _, function = name.partition(":")
+    try:
+        getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as failed:
+        raise CommandFailed(f"function {name} cannot be loaded: {failed}") from None
+
+
+def _check_installed() -> None:
+    import importlib.util
+
+    missing = [name for name in ("pyspark", "deltalake") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"{' and '.join(missing)} not installed: pip install 'millstream[pipeline]'"
+        )

@@ -1,0 +1,83 @@
+"""What an edited pipeline file means for the pipeline that ran before: `pipeline diff`.
+
+The values in force are kept beside the checkpoints. A change that the kept state cannot
+follow is named, and refused by `run`, before Spark fails on it in words of its own.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from millstream.pipeline.spec import FIELDS, Change, Spec
+
+KEPT_NAME: Final = "kept-settings.json"
+
+# Attributes of `Spec` by the setting they come from, where they are named otherwise.
+_SETTING_OF: Final = {
+    "trigger_ms": "trigger",
+    "topics": "input.topics",
+    "records_per_batch_max": "input.records_per_batch_max",
+    "ahead_ms": "parse.ahead",
+    "late_ms": "parse.late",
+    "skew_ms": "parse.skew",
+    "mask": "parse.mask",
+    "salt": "parse.salt",
+    "sources": "parse.sources",
+    "window_ms": "windows.length",
+    "top": "windows.top",
+    "session_gap_ms": "windows.session_gap",
+    "funnel": "windows.funnel",
+    "silent_after_ms": "windows.silent_after",
+    "error_share": "windows.error_share",
+    "error_count_min": "windows.error_count_min",
+    "warehouse": "warehouse.format",
+    "compact_every": "warehouse.compact_every",
+    "keep_days": "warehouse.keep_days",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    setting: str
+    before: object
+    now: object
+    change: Change
+
+
+def keep(spec: Spec) -> None:
+    """Write down what this pipeline runs with."""
+    spec.home.mkdir(parents=True, exist_ok=True)
+    new = spec.home / (KEPT_NAME + ".new")
+    new.write_text(json.dumps(_plain(spec), indent=1, sort_keys=True) + "\n")
+    new.replace(spec.home / KEPT_NAME)
+
+
+def differences(spec: Spec) -> list[Difference]:
+    """Between the file and what the pipeline last ran with; empty where it never ran."""
+    path = spec.home / KEPT_NAME
+    if not path.exists():
+        return []
+    before = json.loads(path.read_text())
+    now = _plain(spec)
+    return [
+        Difference(setting, before.get(setting), value, _change(setting))
+        for setting, value in now.items()
+        if before.get(setting) != value
+    ]
+
+
+def _plain(spec: Spec) -> dict[str, object]:
+    values = {_SETTING_OF.get(name, name): value for name, value in asdict(spec).items()}
+    # Where it lies is not a part of it: a home may be moved as a whole. The salt is a secret.
+    del values["home"]
+    values["parse.salt"] = bool(values["parse.salt"])
+    found: dict[str, object] = json.loads(json.dumps(values))
+    return found
+
+
+def _change(setting: str) -> Change:
+    section, _, name = setting.rpartition(".")
+    for field in FIELDS.get(section, ()):
+        if field.name == name:
+            return field.change
+    return Change.RESULTS

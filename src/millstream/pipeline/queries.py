@@ -1,0 +1,194 @@
+"""The streaming queries of a pipeline: one table of them, and how each is started.
+
+Every query reads the input by itself and parses what it needs of it, so none waits for
+another, and each has a checkpoint of its own.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from millstream.pipeline import outputs, sessions, windows
+from millstream.pipeline.parsing import dead_letters, parse_events
+from millstream.pipeline.silence import silent_hosts
+from millstream.pipeline.spec import Spec
+from millstream.spark import upserts
+
+log = logging.getLogger(__name__)
+
+_COLUMNS: Final = "key,value,topic,partition,offset,timestamp"
+
+
+class LineCounts:
+    """Lines since the start of this run, by their problem; `good` has none."""
+
+    def __init__(self) -> None:
+        # Written by the thread of a query, read by whoever shows it.
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, counts: dict[str, int]) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def snapshot(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    name: str
+    # How many operators keep state.
+    stateful: int
+    build: Callable[[DataFrame, Spec, LineCounts], DataStreamWriter]
+
+
+def checkpoint(spec: Spec, name: str) -> Path:
+    return spec.home / "checkpoints" / name
+
+
+def table_path(spec: Spec, table: str) -> Path:
+    return spec.home / "tables" / table
+
+
+def start_query(
+    spark: SparkSession, spec: Spec, query: Query, counts: LineCounts, *, once: bool
+) -> StreamingQuery:
+    """`once` takes what is there now and ends; otherwise a batch begins at every trigger."""
+    events = parse_events(read_lines(spark, spec, query.name), spec)
+    writer = query.build(events, spec, counts).queryName(f"{spec.name}-{query.name}")
+    writer = writer.option("checkpointLocation", str(checkpoint(spec, query.name).absolute()))
+    if once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
+    return writer.start()
+
+
+def read_lines(spark: SparkSession, spec: Spec, query_name: str) -> DataFrame:
+    return (
+        spark.readStream.format("millstream")
+        .option("kafka.bootstrap.servers", spec.bootstrap)
+        .option("subscribe", ",".join(spec.topics))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(spec.records_per_batch_max))
+        .option("kafka.isolation.level", "read_committed")
+        .option("columns", _COLUMNS)
+        .option("commitGroup", f"{spec.name}-{query_name}")
+        .load()
+    )
+
+
+def _write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": spec.bootstrap, "topic": output.topic(spec)}
+
+
+def _as_records(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    return rows.select(
+        F.to_json(F.struct(*key)).alias("key"), F.to_json(F.struct(*rows.columns)).alias("value")
+    )
+
+
+def _append(
+    rows: DataFrame, key: tuple[str, ...], spec: Spec, output: outputs.Output
+) -> DataStreamWriter:
+    records = _as_records(rows, key)
+    stream = records.writeStream.outputMode("append").format("millstream")
+    return stream.options(**_write_options(spec, output))
+
+
+# -- one function for each query -------------------------------------------------------------
+
+
+def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    """Dead letters and tables: every line once, stateless."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch = batch.persist()
+        try:
+            (
+                dead_letters(batch)
+                .write.format("millstream")
+                .options(**_write_options(spec, outputs.DEAD))
+                .option("includeHeaders", "true")
+                .option("semantics", "exactly-once")
+                .option("batchId", number)
+                .mode("append")
+                .save()
+            )
+            if spec.warehouse == "delta":
+                _store_tables(batch, spec, number)
+            found = batch.groupBy(F.coalesce("problem", F.lit("good")).alias("kind")).count()
+            counts.add({row["kind"]: row["count"] for row in found.collect()})
+        finally:
+            batch.unpersist()
+
+    return events.writeStream.foreachBatch(write)
+
+
+def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
+    from millstream.pipeline import warehouse
+
+    tables = {
+        warehouse.RAW: warehouse.raw_rows(batch),
+        warehouse.EVENTS: warehouse.event_rows(batch),
+    }
+    for name, rows in tables.items():
+        path = table_path(spec, name)
+        is_new = warehouse.append_batch(rows, path, number)
+        if is_new and number % spec.compact_every == spec.compact_every - 1:
+            today = datetime.now(ZoneInfo(spec.timezone)).date()
+            warehouse.tidy(path, keep_days=spec.keep_days, today=today)
+
+
+def _live(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    write_windows = upserts(
+        {**_write_options(spec, outputs.LIVE), "sinkName": "live"}, key=list(windows.KEY)
+    )
+    write_alerts = upserts(
+        {**_write_options(spec, outputs.ALERTS), "sinkName": "alerts"},
+        key=list(windows.ALERT_KEY),
+    )
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch = batch.persist()
+        try:
+            write_windows(batch, number)
+            write_alerts(windows.error_bursts(batch, spec), number)
+        finally:
+            batch.unpersist()
+
+    return windows.live_windows(events, spec).writeStream.outputMode("update").foreachBatch(write)
+
+
+def _final(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    return _append(windows.final_windows(events, spec), windows.KEY, spec, outputs.FINAL)
+
+
+def _sessions(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    return _append(sessions.sessions(events, spec), sessions.KEY, spec, outputs.SESSIONS)
+
+
+def _silence(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    return _append(silent_hosts(events, spec), windows.ALERT_KEY, spec, outputs.ALERTS)
+
+
+QUERIES: Final = (
+    Query("store", 0, _store),
+    Query("live", 1, _live),
+    Query("windows", 2, _final),
+    Query("sessions", 1, _sessions),
+    Query("silence", 1, _silence),
+)

@@ -1,0 +1,142 @@
+"""Running a pipeline: its topics, its queries, and what they report, until told to stop."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from millstream.pipeline.differences import differences, keep
+from millstream.pipeline.outputs import OUTPUTS
+from millstream.pipeline.queries import QUERIES, LineCounts, start_query
+from millstream.pipeline.spec import Change, Spec, SpecError
+from millstream.pipeline.status import (
+    PipelineStatus,
+    QueryStatus,
+    Totals,
+    query_status,
+    write_status,
+)
+from millstream.spark import lag
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_SECONDS: Final = 1.0
+_REQUEST_SECONDS_MAX: Final = 20.0
+
+
+class PipelineFailed(Exception):
+    """A query ended by an error; the text is Spark's reason, shortened."""
+
+
+def check_differences(spec: Spec) -> None:
+    """Refuse what the kept state cannot follow, before Spark fails in words of its own."""
+    refused = [each for each in differences(spec) if each.change is Change.STATE]
+    if refused:
+        first = refused[0]
+        raise SpecError(
+            f"{first.setting} was {first.before} and is now {first.now}: "
+            f"it {first.change.value} (kept in {spec.home})"
+        )
+
+
+def create_topics(spec: Spec) -> list[str]:
+    """The topics of results that are not there yet."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": spec.bootstrap, "log_level": 0})
+    known = admin.list_topics(timeout=_REQUEST_SECONDS_MAX).topics
+    missing = [
+        NewTopic(
+            output.topic(spec),
+            num_partitions=spec.state_partitions,
+            replication_factor=1,
+            config={"cleanup.policy": "compact"} if output.is_compacted else {},
+        )
+        for output in OUTPUTS
+        if output.topic(spec) not in known
+    ]
+    if missing:
+        for answer in admin.create_topics(missing).values():
+            answer.result(_REQUEST_SECONDS_MAX)
+    return [topic.topic for topic in missing]
+
+
+@dataclass(slots=True)
+class Running:
+    """A pipeline at work."""
+
+    spec: Spec
+    queries: "dict[str, StreamingQuery]"
+    counts: LineCounts
+    totals: dict[str, Totals] = field(default_factory=dict)
+
+    def status(self) -> PipelineStatus:
+        return PipelineStatus(
+            name=self.spec.name,
+            written_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            stateful_operators=sum(query.stateful for query in QUERIES),
+            queries=[self._query_status(name, each) for name, each in self.queries.items()],
+            lines=self.counts.snapshot(),
+        )
+
+    def _query_status(self, name: str, query: "StreamingQuery") -> QueryStatus:
+        totals = self.totals.setdefault(name, Totals())
+        report = None
+        for progress in query.recentProgress:
+            report = json.loads(progress.json)
+            totals.add(report)
+        behind = lag(query)
+        failed = query.exception()
+        return query_status(
+            name,
+            report,
+            totals,
+            is_running=query.isActive,
+            lag=None if behind is None else behind.total,
+            problem=None if failed is None else _reason(str(failed)),
+        )
+
+    def stop(self) -> None:
+        for query in self.queries.values():
+            query.stop()
+
+
+def start(spark: "SparkSession", spec: Spec, *, once: bool) -> Running:
+    check_differences(spec)
+    keep(spec)
+    create_topics(spec)
+    counts = LineCounts()
+    queries = {query.name: start_query(spark, spec, query, counts, once=once) for query in QUERIES}
+    return Running(spec, queries, counts)
+
+
+def watch(
+    running: Running,
+    show: Callable[[PipelineStatus], None],
+    *,
+    is_over: Callable[[PipelineStatus], bool],
+) -> PipelineStatus:
+    """Report until all queries ended or `is_over` says so; raises when one failed."""
+    while True:
+        status = running.status()
+        write_status(running.spec.home, status)
+        show(status)
+        for query in status.queries:
+            if query.problem is not None:
+                raise PipelineFailed(f"query {query.name}: {query.problem}")
+        if not any(query.is_running for query in status.queries) or is_over(status):
+            return status
+        time.sleep(_LOOK_SECONDS)
+
+
+def _reason(text: str) -> str:
+    """The lines of Spark's report that say why, without its traces."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if "MILLSTREAM_" in line:
+            return line[line.index("[MILLSTREAM_") :]
+    return " ".join(lines[:3])[:600]

@@ -1,0 +1,66 @@
+"""The Spark session a pipeline runs in: quiet, on loopback, with state that fits the machine."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from millstream.pipeline.parsing import SESSION_SETTINGS
+from millstream.pipeline.spec import Spec
+from pyspark_millstream import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def open_session(
+    spec: Spec, *, master: str | None, settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """A session of `master`, or of whatever `spark-submit` or a cluster chose already."""
+    from pyspark.sql import SparkSession
+
+    # Spark takes python3 from the PATH for its workers, which need not be this one.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"millstream-{spec.name}")
+    if master is not None:
+        builder = builder.master(master)
+    if master is not None and master.startswith("local"):
+        for name, value in _local_settings(spec.home).items():
+            builder = builder.config(name, value)
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    prepare(session, spec)
+    return session
+
+
+def _local_settings(home: Path) -> dict[str, str]:
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str((home / "spark-warehouse").absolute()),
+        "spark.log.level": "ERROR",
+    }
+
+
+def prepare(session: "SparkSession", spec: Spec) -> None:
+    """Settings that queries need, which may be set on a session that is already there."""
+    settings = {
+        **SESSION_SETTINGS,
+        "spark.sql.session.timeZone": spec.timezone,
+        "spark.sql.shuffle.partitions": str(spec.state_partitions),
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        # What changed since, instead of a whole copy at every commit.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # A file a batch for each of 2,880 batches of a day at 30 s would only be litter.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+    }
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    # Spark's own search was seen to miss it once in a session that had found it before.
+    register(session)

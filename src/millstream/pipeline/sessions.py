@@ -1,0 +1,57 @@
+"""Visits: page views of one visitor without a long silence between, and how far they went.
+
+A visit is given once, after it ended for certain: its silence and the watermark's delay have
+passed. The funnel's steps count when they were reached in order, other pages between or not.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.pipeline.parsing import glob_pattern
+from millstream.pipeline.spec import Spec
+from millstream.pipeline.windows import countable, is_page_view
+
+KEY: Final = ("visitor", "session_start")
+
+
+def sessions(events: DataFrame, spec: Spec) -> DataFrame:
+    views = countable(events, spec).where(is_page_view() & F.col("visitor").isNotNull())
+    step = _step(spec.funnel)
+    # The record's place orders views of the same millisecond, the same way every time.
+    seen = F.when(step > 0, F.struct("event_time", "partition", "offset", step.alias("step")))
+    session = F.session_window("event_time", f"{spec.session_gap_ms} milliseconds")
+    grouped = views.groupBy(session, "visitor").agg(
+        F.count(F.lit(1)).alias("views"),
+        F.sum(F.col("is_error").cast("long")).alias("errors"),
+        F.max("event_time").alias("last_view"),
+        F.collect_list(seen).alias("seen"),
+    )
+    return grouped.select(
+        "visitor",
+        F.col("session_window.start").alias("session_start"),
+        F.col("last_view").alias("session_end"),
+        F.lit(True).alias("final"),
+        "views",
+        "errors",
+        _depth().alias("funnel_step"),
+        F.lit(len(spec.funnel)).alias("funnel_steps"),
+    )
+
+
+def _step(funnel: tuple[str, ...]) -> Column:
+    """1 for the first step, and so on; 0 for a page that is none."""
+    found: Column | None = None
+    for number, glob in enumerate(funnel, start=1):
+        is_step = F.col("path").rlike(glob_pattern(glob))
+        found = F.when(is_step, number) if found is None else found.when(is_step, number)
+    return F.lit(0) if found is None else found.otherwise(0)
+
+
+def _depth() -> Column:
+    return F.aggregate(
+        F.sort_array("seen"),
+        F.lit(0),
+        lambda reached, view: F.when(view["step"] == reached + 1, reached + 1).otherwise(reached),
+    )

@@ -1,0 +1,351 @@
+"""The pipeline file: what a pipeline reads, how it parses, and what it makes of it.
+
+One table, `FIELDS`, has every setting with its default, its meaning, and whether it may be
+changed under an existing checkpoint. Reading, the file that `pipeline init` writes, `diff`
+and the documentation come from it. No Spark here.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "text")
+MASKS: Final = ("address", "user", "query")
+
+_UNITS_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+}
+
+
+class SpecError(Exception):
+    """The file is wrong; the text says where and what is expected."""
+
+
+class Change(Enum):
+    """What a changed setting means for a pipeline that ran before."""
+
+    FREE = "takes effect at the next start"
+    RESULTS = "changes results from the next start on; older ones stay as they are"
+    STATE = "does not fit the kept state: begin anew with another `home`, or undo the change"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    default: object
+    read: Callable[[object], object]
+    change: Change
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRule:
+    """How lines of sources that match are parsed: by a format, or by a function of the user."""
+
+    match: str
+    format: str
+    function: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    name: str
+    bootstrap: str
+    home: Path
+    timezone: str
+    trigger_ms: int
+    state_partitions: int
+    topics: tuple[str, ...]
+    records_per_batch_max: int
+    ahead_ms: int
+    late_ms: int
+    skew_ms: int
+    mask: tuple[str, ...]
+    salt: str
+    sources: tuple[SourceRule, ...]
+    window_ms: int
+    top: int
+    session_gap_ms: int
+    funnel: tuple[str, ...]
+    silent_after_ms: int
+    error_share: float
+    error_count_min: int
+    warehouse: str
+    compact_every: int
+    keep_days: int
+
+    @property
+    def watermark_delay_ms(self) -> int:
+        """Wide enough that Spark drops nothing that was not classed as late before.
+
+        The newest event is at most `ahead` after its record's time, the oldest at most `late`
+        before it, and records of one batch may be `skew` older than those before.
+        """
+        return self.ahead_ms + self.late_ms + self.skew_ms
+
+
+def parse_duration(value: object) -> int:
+    """Milliseconds of `90s`, `10 minutes`, `1 hour`."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", str(value))
+    unit = found[2] if found else ""
+    unit_ms = _UNITS_MS.get(unit) or _UNITS_MS.get(unit.removesuffix("s"))
+    if found is None or unit_ms is None:
+        raise ValueError(f"{value!r} is not a duration such as '90s' or '10 minutes'")
+    return int(found[1]) * unit_ms
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _name(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text):
+        raise ValueError(
+            f"{text!r}: letters, digits, - and _ only, because topics are named after it"
+        )
+    return text
+
+
+def _whole(least: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{value!r} is not a whole number of at least {least}")
+        return value
+
+    return read
+
+
+def _share(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{value!r} is not a share between 0 and 1")
+    return float(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{value!r} is not a list of texts")
+    return tuple(value)
+
+
+def _topics(value: object) -> tuple[str, ...]:
+    if not (found := _texts(value)):
+        raise ValueError("no topic to read")
+    return found
+
+
+def _masks(value: object) -> tuple[str, ...]:
+    found = _texts(value)
+    for each in found:
+        _one_of(MASKS)(each)
+    return found
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"{value!r} is none of {', '.join(choices)}")
+        return str(value)
+
+    return read
+
+
+def _zone(value: object) -> str:
+    try:
+        ZoneInfo(_text(value))
+    except Exception:  # zoneinfo raises several kinds, all of which mean the same here
+        raise ValueError(f"{value!r} is no time zone such as 'UTC' or 'Europe/Berlin'") from None
+    return _text(value)
+
+
+def _duration(value: object) -> int:
+    found = parse_duration(value)
+    if found <= 0:
+        raise ValueError(f"{value!r} is no time at all")
+    return found
+
+
+FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
+    "": (
+        Field("name", "site", _name, Change.STATE, "Topics of results are named after it."),
+        Field("bootstrap", "127.0.0.1:9092", _text, Change.FREE, "The broker to ask first."),
+        Field("home", "pipeline-data", _text, Change.STATE,
+              "Checkpoints, tables and reports; beside this file unless absolute."),
+        Field("timezone", "UTC", _zone, Change.RESULTS,
+              "Rules days of tables and reports, and times that name no zone."),
+        Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch begins."),
+        Field("state_partitions", 2, _whole(1), Change.STATE,
+              "Into how many parts the state of each query is divided."),
+    ),
+    "input": (
+        Field("topics", ["logs"], _topics, Change.STATE,
+              "Topics of lines; a record's key is its source."),
+        Field("records_per_batch_max", 500_000, _whole(1), Change.FREE,
+              "At most so many records in a micro-batch."),
+    ),
+    "parse": (
+        Field("ahead", "1 minute", _duration, Change.RESULTS,
+              "An event so much after its record's timestamp is a dead letter: `ahead`."),
+        Field("late", "10 minutes", _duration, Change.RESULTS,
+              "An event so much before its record's timestamp is a dead letter: `late`."),
+        Field("skew", "1 minute", _duration, Change.RESULTS,
+              "How far timestamps of records may go back from batch to batch."),
+        Field("mask", [], _masks, Change.RESULTS,
+              "What is made unrecognisable before it is stored: address, user, query."),
+        Field("salt", "", _text, Change.RESULTS, "Mixed into hashes of visitors and users."),
+    ),
+    "windows": (
+        Field("length", "1 minute", _duration, Change.STATE, "Of each window."),
+        Field("top", 10, _whole(1), Change.STATE, "So many pages in the list of top pages."),
+        Field("session_gap", "30 minutes", _duration, Change.STATE,
+              "A visit ends after so much silence."),
+        Field("funnel", ["/product*", "/cart", "/checkout", "/thanks"], _texts, Change.STATE,
+              "Steps of a visit, in order; * stands for anything."),
+        Field("silent_after", "20 seconds", _duration, Change.RESULTS,
+              "A host that said nothing for so long gives an alert."),
+        Field("error_share", 0.1, _share, Change.RESULTS,
+              "A service with more errors than this share of a window gives an alert."),
+        Field("error_count_min", 5, _whole(1), Change.RESULTS,
+              "Fewer errors in a window than this give no alert."),
+    ),
+    "warehouse": (
+        Field("format", "delta", _one_of(("delta", "none")), Change.FREE, "`delta` or `none`."),
+        Field("compact_every", 50, _whole(1), Change.FREE,
+              "Small files are joined after so many batches."),
+        Field("keep_days", 0, _whole(0), Change.FREE,
+              "Days older than this are removed from the tables; 0 keeps all."),
+    ),
+}  # fmt: skip
+
+
+def load_spec(path: Path) -> Spec:
+    try:
+        text = path.read_text()
+    except OSError as failed:
+        raise SpecError(f"{path}: {failed.strerror}. `pipeline init` writes one") from None
+    return parse_spec(text, folder=path.parent)
+
+
+def parse_spec(text: str, *, folder: Path) -> Spec:
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise SpecError(f"not TOML: {wrong}") from None
+    rules = raw.get("parse", {}).pop("sources", []) if isinstance(raw.get("parse"), dict) else []
+    values = _read_all(raw)
+    return Spec(
+        name=values["name"],
+        bootstrap=values["bootstrap"],
+        home=folder / values["home"],
+        timezone=values["timezone"],
+        trigger_ms=values["trigger"],
+        state_partitions=values["state_partitions"],
+        topics=values["input.topics"],
+        records_per_batch_max=values["input.records_per_batch_max"],
+        ahead_ms=values["parse.ahead"],
+        late_ms=values["parse.late"],
+        skew_ms=values["parse.skew"],
+        mask=values["parse.mask"],
+        salt=values["parse.salt"],
+        sources=_read_rules(rules),
+        window_ms=values["windows.length"],
+        top=values["windows.top"],
+        session_gap_ms=values["windows.session_gap"],
+        funnel=values["windows.funnel"],
+        silent_after_ms=values["windows.silent_after"],
+        error_share=values["windows.error_share"],
+        error_count_min=values["windows.error_count_min"],
+        warehouse=values["warehouse.format"],
+        compact_every=values["warehouse.compact_every"],
+        keep_days=values["warehouse.keep_days"],
+    )
+
+
+# The values of a file are whatever TOML allows until each is read by its field.
+def _read_all(raw: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for section, fields in FIELDS.items():
+        table = raw if not section else raw.get(section, {})
+        if not isinstance(table, dict):
+            raise SpecError(f"{section} is not a table: write [{section}]")
+        known = [field.name for field in fields]
+        if not section:
+            known += [each for each in FIELDS if each]
+        for name in table:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; do you mean {close[0]!r}?" if close else ""
+                raise SpecError(f"{_full(section, name)} is no setting{hint}")
+        for field in fields:
+            try:
+                value = field.read(table.get(field.name, field.default))
+            except ValueError as wrong:
+                raise SpecError(f"{_full(section, field.name)}: {wrong}") from None
+            values[_full(section, field.name)] = value
+    return values
+
+
+def _read_rules(rules: object) -> tuple[SourceRule, ...]:
+    if not isinstance(rules, list):
+        raise SpecError("parse.sources is not a list: write [[parse.sources]]")
+    found = []
+    for number, rule in enumerate(rules, start=1):
+        where = f"parse.sources {number}"
+        if not isinstance(rule, dict) or not isinstance(rule.get("match"), str):
+            raise SpecError(f"{where} needs match = '...', a pattern of sources")
+        if unknown := set(rule) - {"match", "format", "function"}:
+            raise SpecError(f"{where}: {sorted(unknown)[0]} is no setting")
+        function = rule.get("function")
+        if function is not None and not re.fullmatch(r"[\w.]+:\w+", str(function)):
+            raise SpecError(f"{where}: function is 'module:name', not {function!r}")
+        if rule.get("format", "auto") not in FORMATS:
+            raise SpecError(f"{where}: format is one of {', '.join(FORMATS)}")
+        found.append(SourceRule(rule["match"], rule.get("format", "auto"), function))
+    return tuple(found)
+
+
+def _full(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name
+
+
+def example_spec(**changed: object) -> str:
+    """The file with every setting at its default, or as changed, and what it means."""
+    lines = ["# A Millstream pipeline. Every setting is here with its default.", ""]
+    for section, fields in FIELDS.items():
+        if section:
+            lines += [f"[{section}]"]
+        for field in fields:
+            value = changed.get(_full(section, field.name), field.default)
+            lines += [f"# {field.text}", f"{field.name} = {_toml(value)}"]
+        lines.append("")
+    lines += [
+        "# Formats are told from the lines. To fix one, or to parse by a function of your own:",
+        "# [[parse.sources]]",
+        "# match = 'nginx/*'",
+        "# format = 'access'          # or: function = 'my_module:parse'",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,199 @@
+"""Counts, errors, latencies, visitors and top pages for each window of time.
+
+Two queries make the same windows. `live_windows` shows them while they are open (update
+mode); visitors and top pages are estimates there. `final_windows` gives each once, after it
+closed (append mode); there all but the percentiles is exact, by two aggregations one after
+the other: first each visitor and each page, then the window.
+
+An event counts in several groups at once: the whole input, its host, its service, the site.
+So one query, and one state, has them all.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.pipeline.spec import Spec
+
+# Of the rank: the value given for p95 lies between the true p94.9 and p95.1.
+PERCENTILE_RANK_ERROR: Final = 0.001
+_PERCENTILE_ACCURACY: Final = 1000
+# Of the estimate of visitors in live windows: one standard deviation.
+VISITORS_RELATIVE_SD: Final = 0.02
+# Pages that the live list of top pages keeps counts for; up to 3/4 of it the list is exact.
+_PAGES_TRACKED: Final = 1024
+_PERCENTILES: Final = (0.5, 0.95, 0.99)
+_ERROR_LEVELS: Final = ("emergency", "alert", "critical", "crit", "fatal", "error", "err")
+
+INPUT: Final = "input"
+HOST: Final = "host"
+SERVICE: Final = "service"
+SITE: Final = "site"
+_PAGE: Final = "page"
+ALL: Final = "all"
+
+
+def countable(events: DataFrame, spec: Spec) -> DataFrame:
+    """Events that count, with the watermark; it is wide enough never to drop one of them."""
+    good = events.where("problem IS NULL").withColumn("is_error", _is_error())
+    return good.withWatermark("event_time", f"{spec.watermark_delay_ms} milliseconds")
+
+
+def _is_error() -> Column:
+    by_status = F.coalesce(F.col("status") >= 500, F.lit(False))
+    return by_status | F.coalesce(F.col("level").isin(*_ERROR_LEVELS), F.lit(False))
+
+
+def is_page_view() -> Column:
+    return F.col("format").isin("combined", "common") & F.col("path").isNotNull()
+
+
+def live_windows(events: DataFrame, spec: Spec) -> DataFrame:
+    groups = F.array(
+        _group(INPUT, F.lit(ALL), F.lit(True)),
+        _group(HOST, F.col("host"), F.col("host").isNotNull()),
+        _group(SERVICE, F.col("service"), F.col("service").isNotNull()),
+        _group(SITE, F.lit(ALL), is_page_view()),
+    )
+    rows = _exploded(countable(events, spec), groups)
+    is_site = F.col("output") == SITE
+    top = F.expr(
+        f"approx_top_k(path, {spec.top}, {_PAGES_TRACKED}) FILTER (WHERE output = '{SITE}')"
+    )
+    counted = rows.groupBy(_window(spec), "output", "name").agg(
+        *_counts(),
+        _percentiles().alias("percentiles"),
+        F.approx_count_distinct(F.when(is_site, F.col("visitor")), VISITORS_RELATIVE_SD).alias(
+            "visitors"
+        ),
+        top.alias("top"),
+    )
+    pages = F.transform(
+        "top", lambda each: F.struct(each["item"].alias("path"), each["count"].alias("count"))
+    )
+    return counted.select(*_result(is_final=False, top=pages))
+
+
+def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
+    groups = F.array(
+        _group(INPUT, F.lit(ALL), F.lit(True)),
+        _group(HOST, F.col("host"), F.col("host").isNotNull()),
+        _group(SERVICE, F.col("service"), F.col("service").isNotNull()),
+        _group(SITE, F.lit(ALL), is_page_view()),
+        _group(_PAGE, F.col("path"), is_page_view()),
+    )
+    rows = _exploded(countable(events, spec), groups).withColumn(
+        "item", F.when(F.col("output") == SITE, F.col("visitor"))
+    )
+    first = rows.groupBy(_window(spec), "output", "name", "item").agg(
+        *_counts(), _percentiles().alias("percentiles")
+    )
+    # Pages become rows of the site: what they add there is a place in the list.
+    is_page = F.col("output") == _PAGE
+    merged = first.select(
+        "window",
+        F.when(is_page, SITE).otherwise(F.col("output")).alias("output"),
+        F.when(is_page, ALL).otherwise(F.col("name")).alias("name"),
+        F.when(is_page, F.struct((-F.col("count")).alias("order"), F.col("name").alias("path")))
+        .alias("page"),
+        F.when(~is_page, F.col("item")).alias("item"),
+        *(F.when(~is_page, F.col(name)).alias(name) for name in _COUNTED),
+        F.when(~is_page, F.col("percentiles")).alias("percentiles"),
+    )  # fmt: skip
+    second = merged.groupBy("window", "output", "name").agg(
+        *(F.sum(name).alias(name) for name in ("count", "errors", "size_bytes", "timed")),
+        F.max("duration_max").alias("duration_max"),
+        # Only sites have several rows here, and no latency.
+        F.first("percentiles", ignorenulls=True).alias("percentiles"),
+        F.count("item").alias("visitors"),
+        F.slice(F.sort_array(F.collect_list("page")), 1, spec.top).alias("top"),
+    )
+    pages = F.transform(
+        "top",
+        lambda each: F.struct(each["path"].alias("path"), (-each["order"]).alias("count")),
+    )
+    return second.select(*_result(is_final=True, top=pages))
+
+
+_COUNTED: Final = ("count", "errors", "size_bytes", "timed", "duration_max")
+
+
+def _group(output: str, name: Column, condition: Column) -> Column:
+    group = F.struct(F.lit(output).alias("output"), name.alias("name"))
+    return F.when(condition, group)
+
+
+def _exploded(events: DataFrame, groups: Column) -> DataFrame:
+    used = ("event_time", "is_error", "size_bytes", "duration_ms", "visitor", "path")
+    return events.select(*used, F.explode(F.array_compact(groups)).alias("group")).select(
+        *used, "group.*"
+    )
+
+
+def _window(spec: Spec) -> Column:
+    return F.window("event_time", f"{spec.window_ms} milliseconds")
+
+
+def _counts() -> list[Column]:
+    return [
+        F.count(F.lit(1)).alias("count"),
+        F.sum(F.col("is_error").cast("long")).alias("errors"),
+        F.sum(F.coalesce(F.col("size_bytes"), F.lit(0))).alias("size_bytes"),
+        F.count("duration_ms").alias("timed"),
+        F.max("duration_ms").alias("duration_max"),
+    ]
+
+
+def _percentiles() -> Column:
+    return F.approx_percentile("duration_ms", list(_PERCENTILES), _PERCENTILE_ACCURACY)
+
+
+def _result(*, is_final: bool, top: Column) -> list[Column]:
+    is_site, has_times = F.col("output") == SITE, F.col("timed") > 0
+    return [
+        F.col("window.start").alias("window_start"),
+        F.col("window.end").alias("window_end"),
+        F.col("output"),
+        F.col("name"),
+        F.lit(is_final).alias("final"),
+        F.col("count"),
+        F.col("errors"),
+        F.col("size_bytes"),
+        *(
+            F.when(has_times, F.get("percentiles", F.lit(index))).alias(
+                f"duration_ms_p{share * 100:g}"
+            )
+            for index, share in enumerate(_PERCENTILES)
+        ),
+        F.when(has_times, F.col("duration_max")).alias("duration_ms_max"),
+        F.when(has_times, F.lit(PERCENTILE_RANK_ERROR)).alias("percentile_rank_error"),
+        F.when(is_site, F.col("visitors")).alias("visitors"),
+        F.when(is_site, F.lit(0.0 if is_final else VISITORS_RELATIVE_SD)).alias(
+            "visitors_relative_sd"
+        ),
+        F.when(is_site, top).alias("top_pages"),
+    ]
+
+
+KEY: Final = ("window_start", "output", "name")
+
+
+def error_bursts(windows: DataFrame, spec: Spec) -> DataFrame:
+    """Alerts for services that fail more often than they may, from changed live windows."""
+    is_burst = (
+        (F.col("output") == SERVICE)
+        & (F.col("errors") >= spec.error_count_min)
+        & (F.col("errors") > F.col("count") * spec.error_share)
+    )
+    return windows.where(is_burst).select(
+        F.lit("errors").alias("kind"),
+        F.col("name").alias("subject"),
+        F.col("window_start").alias("since"),
+        F.concat(F.col("errors"), F.lit(" of "), F.col("count"), F.lit(" requests failed")).alias(
+            "text"
+        ),
+    )
+
+
+ALERT_KEY: Final = ("kind", "subject", "since")

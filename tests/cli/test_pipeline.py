@@ -1,0 +1,77 @@
+"""`millstream pipeline` without Spark: the file, its checks, and what it is compared with."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from millstream.cli.failure import CommandFailed
+from millstream.cli.pipeline import pipeline
+from millstream.pipeline.differences import keep
+from millstream.pipeline.spec import load_spec
+from millstream.pipeline.status import PipelineStatus, Totals, query_status, write_status
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(pipeline, list(arguments))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.toml"
+    assert call("init", str(path), "--topic", "a", "--topic", "b", "--name", "shop").exit_code == 0
+    return path
+
+
+def test_init_writes_a_file_that_is_valid_and_never_over_another(file: Path) -> None:
+    spec = load_spec(file)
+    assert (spec.topics, spec.name) == (("a", "b"), "shop")
+    assert "shop.*" in call("validate", str(file)).stderr
+    again = call("init", str(file))
+    assert isinstance(again.exception, CommandFailed)
+    assert call("init", str(file), "--force").exit_code == 0
+    assert load_spec(file).topics == ("logs",)
+
+
+def test_a_wrong_setting_is_named_with_its_file(file: Path) -> None:
+    file.write_text("trigger = 'soon'")
+    failed = call("validate", str(file)).exception
+    assert isinstance(failed, CommandFailed)
+    assert str(failed).startswith(f"{file}: trigger:")
+
+
+def test_a_parser_function_that_cannot_be_loaded_is_found_before_the_run(file: Path) -> None:
+    file.write_text("[[parse.sources]]\nmatch = '*'\nfunction = 'no_such_module:parse'")
+    failed = call("validate", str(file)).exception
+    assert isinstance(failed, CommandFailed)
+    assert "no_such_module" in str(failed)
+
+
+def test_diff_fails_for_a_change_that_the_state_cannot_follow(file: Path) -> None:
+    spec = load_spec(file)
+    keep(replace(spec, trigger_ms=1))
+    done = call("diff", str(file), "--json")
+    assert done.exit_code == 0
+    assert [each["setting"] for each in json.loads(done.stdout)] == ["trigger"]
+    keep(replace(spec, state_partitions=200))
+    done = call("diff", str(file))
+    assert isinstance(done.exception, CommandFailed)
+    assert "state_partitions" in done.stdout
+
+
+def test_status_shows_the_last_state_of_every_query(file: Path) -> None:
+    never = call("status", str(file)).exception
+    assert isinstance(never, CommandFailed)
+    spec = load_spec(file)
+    spec.home.mkdir()
+    query = query_status("live", None, Totals(), is_running=False, lag=None, problem=None)
+    write_status(spec.home, PipelineStatus("shop", "today", 5, [query], {"good": 7, "late": 1}))
+    done = call("status", str(file))
+    assert done.stdout.splitlines()[1].split()[:2] == ["live", "ended"]
+    assert "7 good, 1 late" in done.stderr
+    assert json.loads(call("status", str(file), "--json").stdout)["lines"] == {
+        "good": 7,
+        "late": 1,
+    }

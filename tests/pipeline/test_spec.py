@@ -1,0 +1,101 @@
+"""The pipeline file: read, refused with a reason, compared with what ran before."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millstream.pipeline.differences import differences, keep
+from millstream.pipeline.spec import (
+    Change,
+    SpecError,
+    example_spec,
+    parse_duration,
+    parse_spec,
+)
+from tests.pipeline.conftest import MakeSpec
+
+
+def test_the_file_that_init_writes_is_the_same_as_an_empty_one(tmp_path: Path) -> None:
+    assert parse_spec(example_spec(), folder=tmp_path) == parse_spec("", folder=tmp_path)
+
+
+def test_settings_are_read(make_spec: MakeSpec) -> None:
+    spec = make_spec(
+        """
+        name = "shop"
+        [input]
+        topics = ["a", "b"]
+        [parse]
+        late = "2 hours"
+        [[parse.sources]]
+        match = "nginx/*"
+        format = "access"
+        """
+    )
+    assert spec.topics == ("a", "b")
+    assert spec.late_ms == 7_200_000
+    assert spec.sources[0].format == "access"
+    assert spec.watermark_delay_ms == 7_200_000 + 60_000 + 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = 'a b'", "name: 'a b': letters"),
+        ("trigger = 'soon'", "is not a duration"),
+        ("trigger = '0s'", "no time at all"),
+        ("[parse]\nlaet = '1s'", "parse.laet is no setting; do you mean 'late'?"),
+        ("[input]\ntopics = []", "no topic"),
+        ("[parse]\nmask = ['name']", "none of address, user, query"),
+        ("timezone = 'Mars/Olympus'", "no time zone"),
+        ("state_partitions = 0", "at least 1"),
+        ("state_partitions = true", "at least 1"),
+        ("[windows]\nerror_share = 3", "between 0 and 1"),
+        ("windows = 3", "write [windows]"),
+        ("[[parse.sources]]\nformat = 'json'", "needs match"),
+        ("[[parse.sources]]\nmatch = 'x'\nformat = 'xml'", "format is one of"),
+        ("[[parse.sources]]\nmatch = 'x'\nfunction = 'nope'", "'module:name'"),
+        ("= 3", "not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said(make_spec: MakeSpec, text: str, said: str) -> None:
+    with pytest.raises(SpecError) as failed:
+        make_spec(text)
+    assert said in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("250ms", 250),
+        ("90s", 90_000),
+        ("1 minute", 60_000),
+        ("2 hours", 7_200_000),
+        ("3d", 259_200_000),
+    ],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert parse_duration(text) == milliseconds
+
+
+def test_a_pipeline_that_never_ran_has_no_differences(make_spec: MakeSpec) -> None:
+    assert differences(make_spec()) == []
+
+
+def test_a_change_is_told_with_what_it_means(make_spec: MakeSpec) -> None:
+    spec = make_spec()
+    keep(spec)
+    assert differences(spec) == []
+    changed = replace(spec, state_partitions=5, late_ms=1, trigger_ms=9)
+    assert {each.setting: each.change for each in differences(changed)} == {
+        "state_partitions": Change.STATE,
+        "parse.late": Change.RESULTS,
+        "trigger": Change.FREE,
+    }
+
+
+def test_the_salt_is_not_written_down(make_spec: MakeSpec) -> None:
+    spec = make_spec("[parse]\nsalt = 'very-secret'")
+    keep(spec)
+    assert "very-secret" not in "".join(each.read_text() for each in spec.home.iterdir())
