@@ -35,3 +35,29 @@ def test_added_partitions_go_on_where_the_first_ones_stopped():
     at_once = place_replicas([1, 2, 3], partitions=7, replication_factor=3)
     added = place_replicas([1, 2, 3], partitions=4, replication_factor=3, first=3)
     assert at_once[3:] == added
+
+
+@pytest.mark.parametrize("replication_factor", [2, 3])
+def test_replicas_are_in_as_many_racks_as_there_are(replication_factor):
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    placed = place_replicas(
+        sorted(racks), partitions=60, replication_factor=replication_factor, racks=racks
+    )
+    for replicas in placed:
+        assert len({racks[node] for node in replicas}) == replication_factor
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert set(leaders.values()) == {10}
+    assert set(Counter(node for each in placed for node in each)) == set(racks)
+
+
+def test_with_fewer_racks_than_replicas_each_rack_has_one_first():
+    racks = {1: "a", 2: "a", 3: "a", 4: "b"}
+    for replicas in place_replicas([1, 2, 3, 4], partitions=12, replication_factor=3, racks=racks):
+        assert 4 in replicas
+        assert len(set(replicas)) == 3
+
+
+def test_racks_count_only_when_every_node_has_one():
+    plain = place_replicas([1, 2, 3], partitions=6, replication_factor=2)
+    some = place_replicas([1, 2, 3], partitions=6, replication_factor=2, racks={1: "a", 2: "b"})
+    assert plain == some

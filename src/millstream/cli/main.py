@@ -28,6 +28,9 @@ _COMMANDS = {
         "millstream.cli.storage", "storage", "Look into the files of a data directory."
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
+    "cluster": LazyCommand(
+        "millstream.cli.clustering", "cluster", "Run several nodes as one cluster."
+    ),
     "zookeeper": LazyCommand(
         "millstream.cli.zookeeper", "zookeeper", "Run a ZooKeeper for development."
     ),

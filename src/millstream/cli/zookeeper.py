@@ -111,7 +111,7 @@ class ZooKeeperServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
         try:
             self._wait()
@@ -191,5 +191,6 @@ def _free_port(host: str) -> int:
         return port
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Between fork and exec: however this process ends, that one is told to stop."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)

@@ -110,16 +110,27 @@ def place(
     image: ClusterImage, *, partitions: int, replication_factor: int, first: int
 ) -> list[tuple[int, ...]]:
     """Replicas on the nodes there are. Raises KafkaError where they are too few."""
-    broker_ids = sorted(image.brokers)
+    broker_ids = _placeable(image, replication_factor)
     if replication_factor > len(broker_ids):
         raise KafkaError(
             KafkaCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} needs as many nodes, "
             f"there are {len(broker_ids)}",
         )
+    racks = {i: rack for i, broker in image.brokers.items() if (rack := broker.rack) is not None}
     return place_replicas(
-        broker_ids, partitions=partitions, replication_factor=replication_factor, first=first
+        broker_ids,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        first=first,
+        racks=racks,
     )
+
+
+def _placeable(image: ClusterImage, replication_factor: int) -> list[int]:
+    """Nodes that stop get nothing new, where the others suffice."""
+    staying = sorted(i for i, broker in image.brokers.items() if not broker.is_stopping)
+    return staying if len(staying) >= replication_factor else sorted(image.brokers)
 
 
 def assign_added_partitions(

@@ -3,33 +3,67 @@
 Leaders go round the nodes one by one; the further replicas of a partition follow their
 leader at a distance that grows with every round, so that when a node goes, its
 leaderships fall to many nodes and not all to its neighbour.
+
+Where all nodes have a rack, they are put in an order in which neighbours are of different
+racks, and a partition takes no rack a second time before it has taken each once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
 
 
 def place_replicas(
-    broker_ids: Sequence[int], *, partitions: int, replication_factor: int, first: int = 0
+    broker_ids: Sequence[int],
+    *,
+    partitions: int,
+    replication_factor: int,
+    first: int = 0,
+    racks: Mapping[int, str] | None = None,
 ) -> list[tuple[int, ...]]:
     """Replicas of `partitions` new partitions, the leader first.
 
     `first` is the number of the first of them, so that partitions added later go on where
-    the earlier ones stopped.
+    the earlier ones stopped. `racks` counts only if it has every node.
     """
     assert 1 <= replication_factor <= len(broker_ids), "the caller has checked this"
+    rack_of = {} if racks is None else {i: racks[i] for i in broker_ids if i in racks}
+    if len(rack_of) < len(broker_ids) or len(set(rack_of.values())) == 1:
+        rack_of = dict.fromkeys(broker_ids, "")
+    ordered = _alternating(broker_ids, rack_of)
     return [
-        _replicas(broker_ids, number, replication_factor)
+        _replicas(ordered, number, replication_factor, rack_of)
         for number in range(first, first + partitions)
     ]
 
 
-def _replicas(broker_ids: Sequence[int], number: int, count: int) -> tuple[int, ...]:
-    nodes = len(broker_ids)
+def _alternating(broker_ids: Sequence[int], rack_of: Mapping[int, str]) -> list[int]:
+    """One node of each rack, then the second of each, and so on."""
+    by_rack: dict[str, list[int]] = {}
+    for broker_id in broker_ids:
+        by_rack.setdefault(rack_of[broker_id], []).append(broker_id)
+    rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker_id for broker_id in chain.from_iterable(rounds) if broker_id is not None]
+
+
+def _replicas(
+    ordered: Sequence[int], number: int, count: int, rack_of: Mapping[int, str]
+) -> tuple[int, ...]:
+    nodes = len(ordered)
     leader = number % nodes
-    others = nodes - 1
+    chosen = [ordered[leader]]
+    if count == 1:
+        return tuple(chosen)
     distance = number // nodes
-    chosen = [broker_ids[leader]]
-    for follower in range(count - 1):
-        step = 1 + (distance + follower) % others
-        chosen.append(broker_ids[(leader + step) % nodes])
+    # The others, nearest first, the nearest being a different one in each round.
+    others = [
+        ordered[(leader + 1 + (distance + step) % (nodes - 1)) % nodes] for step in range(nodes - 1)
+    ]
+    while len(chosen) < count:
+        taken = [rack_of[broker_id] for broker_id in chosen]
+        # `min` takes the first of equals: the order above decides within a rack's turn.
+        following = min(
+            (broker_id for broker_id in others if broker_id not in chosen),
+            key=lambda broker_id: taken.count(rack_of[broker_id]),
+        )
+        chosen.append(following)
     return tuple(chosen)

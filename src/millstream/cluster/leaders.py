@@ -1,0 +1,166 @@
+"""Elections and reassignments that a person asks for, at any node of a cluster.
+
+Each is one partition's next state by `election`, written with its version and with the
+epochs of the nodes it trusts. A reassignment only begins and ends here by request; the
+controller ends it when every new replica is in sync.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millstream.cluster import election, znodes
+from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied, Operation, Put
+from millstream.cluster.election import Nodes
+from millstream.cluster.membership import Membership
+from millstream.cluster.state import NO_LEADER, PartitionState, TopicState
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TopicPartition
+
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    where: TopicPartition
+    state: PartitionState
+
+
+class Leaders:
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    async def elect_preferred(self, where: TopicPartition) -> None:
+        """The first replica leads. Raises KafkaError where it cannot, or does already."""
+        await self._change(where, self._preferred)
+
+    async def elect_uncleanly(self, where: TopicPartition) -> None:
+        """Whoever is there leads, whatever is lost. Raises KafkaError where there is a leader."""
+        await self._change(where, self._unclean)
+
+    async def reassign(self, where: TopicPartition, target: Sequence[int]) -> None:
+        """Begin to move a partition to other replicas. Raises KafkaError."""
+        await self._change(where, lambda state: self._reassigned(state, target))
+
+    async def cancel(self, where: TopicPartition) -> None:
+        """Stop a reassignment and go back. Raises KafkaError."""
+        await self._change(where, self._cancelled)
+
+    def reassignments(self) -> list[Reassignment]:
+        """Those under way."""
+        return [
+            Reassignment(TopicPartition(topic.name, number), state)
+            for topic in self._membership.image.topics.values()
+            for number, state in enumerate(topic.partitions)
+            if state.adding or state.removing
+        ]
+
+    # -- what becomes of a state --------------------------------------------------------
+
+    def _nodes(self) -> Nodes:
+        brokers = self._membership.image.brokers
+        stopping = {broker.id for broker in brokers.values() if broker.is_stopping}
+        return Nodes(live=brokers.keys(), stopping=stopping)
+
+    def _preferred(self, state: PartitionState) -> PartitionState:
+        changed = election.preferred(state, self._nodes())
+        if changed is not None:
+            return changed
+        if state.leader == election.target_replicas(state)[0]:
+            raise KafkaError(KafkaCode.ELECTION_NOT_NEEDED, "the preferred replica leads already")
+        raise KafkaError(
+            KafkaCode.PREFERRED_LEADER_NOT_AVAILABLE, "the preferred replica is not in sync"
+        )
+
+    def _unclean(self, state: PartitionState) -> PartitionState:
+        if state.leader != NO_LEADER:
+            raise KafkaError(KafkaCode.ELECTION_NOT_NEEDED, "the partition has a leader")
+        changed = election.uncleanly_elected(state, self._nodes())
+        if changed is None:
+            raise KafkaError(
+                KafkaCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica of the partition is there"
+            )
+        return changed
+
+    def _reassigned(self, state: PartitionState, target: Sequence[int]) -> PartitionState:
+        problem = None
+        if not target:
+            problem = "a partition needs a replica"
+        elif len(set(target)) != len(target):
+            problem = f"a node is named twice in {list(target)}"
+        elif not self._membership.image.brokers.keys() >= set(target):
+            problem = f"{list(target)} names a node that is not there"
+        if problem is not None:
+            raise KafkaError(KafkaCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        changed = election.reassigned(state, target)
+        return election.arrived(changed, self._nodes()) or changed
+
+    def _cancelled(self, state: PartitionState) -> PartitionState:
+        if not (state.adding or state.removing):
+            raise KafkaError(KafkaCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing to cancel")
+        changed = election.cancelled(state, self._nodes())
+        if changed is None:
+            raise KafkaError(
+                KafkaCode.INVALID_REPLICA_ASSIGNMENT, "no former replica is in sync any more"
+            )
+        return changed
+
+    # -- writing ----------------------------------------------------------------------
+
+    async def _change(
+        self, where: TopicPartition, decide: Callable[[PartitionState], PartitionState]
+    ) -> None:
+        for _ in range(_ATTEMPTS):
+            state = self._membership.image.partition(where.topic, where.partition)
+            if state is None:
+                raise KafkaError(
+                    KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {where}"
+                )
+            changed = decide(state)
+            if changed == state:
+                return
+            try:
+                await self._write(where, state, changed)
+                return
+            except NotApplied:
+                await self._read_again(where)
+            except CoordinationFailed as error:
+                raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, str(error)) from error
+        raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, "too much is changed at the same moment")
+
+    async def _write(
+        self, where: TopicPartition, before: PartitionState, after: PartitionState
+    ) -> None:
+        membership = self._membership
+        topic = membership.image.topics[where.topic]
+        after = replace(after, writer_token=membership.next_token())
+        path = znodes.partition_state_path(where.topic, where.partition)
+        data = znodes.encode_partition(after, membership.image.controller_epoch, topic.topic_id)
+        brokers = membership.image.brokers
+        trusted = {*after.isr, after.leader} & brokers.keys()
+        operations: list[Operation] = [
+            *membership.guards(),
+            *(Check(znodes.epoch_path(each), brokers[each].epoch) for each in sorted(trusted)),
+        ]
+        if (before.replicas, before.adding, before.removing) != (
+            after.replicas,
+            after.adding,
+            after.removing,
+        ):
+            operations.append(self._topic_write(topic, where.partition, after))
+        await membership.store.commit([*operations, Put(path, data, before.version)])
+        await self._read_again(where)
+
+    def _topic_write(self, topic: TopicState, number: int, after: PartitionState) -> Operation:
+        partitions = list(topic.partitions)
+        partitions[number] = after
+        data = znodes.encode_topic(replace(topic, partitions=partitions))
+        version = self._membership.observer.topic_version(topic.name)
+        return Put(znodes.topic_path(topic.name), data, version)
+
+    async def _read_again(self, where: TopicPartition) -> None:
+        try:
+            await self._membership.observer.read_topic(where.topic)
+            await self._membership.observer.read_incarnations()
+        except CoordinationFailed as error:
+            raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, str(error)) from error
