@@ -209,13 +209,13 @@ class Broker:
         assert isinstance(self.durability, ClusterCommit)
         self._clustering = Clustering(self, open_session, self.durability)
         self.replicas = self._clustering.replicas
-        await self._clustering.join()
         self.controller = Controller(
             self._clustering.publisher,
             self._static_config,
             broker_id=self.node_id,
             random_bytes=os.urandom,
         )
+        await self._clustering.join()
 
     async def _begin_alone(self, plan: "AdoptionPlan | None") -> None:
         self.store.keep_meta()
@@ -342,14 +342,19 @@ class Broker:
 
 def session_opener(config: BrokerConfig) -> "OpenSession | None":
     """How to reach the cluster that the options name, if any."""
-    if not config.optional_string("zookeeper.connect"):
-        return None
     from millstream.cluster.ensemble import ensemble_of
-    from millstream.cluster.zookeeper import open_zookeeper
 
     ensemble = ensemble_of(config)
-    assert ensemble is not None
-    return lambda: open_zookeeper(ensemble)
+    if ensemble is None:
+        return None
+    try:
+        from millstream.cluster.zookeeper import open_for_directory
+    except ImportError as error:
+        raise StartError(
+            "zookeeper.connect needs kazoo: pip install 'millstream[zookeeper]'"
+        ) from error
+    directory = Path(config.list("log.dirs")[0])
+    return lambda: open_for_directory(ensemble, directory)
 
 
 def _descriptor_limit() -> int:

@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from millstream.broker.replicas import Replicas
+from millstream.cluster.in_cluster import InCluster
 from millstream.cluster.membership import Membership, Session
-from millstream.cluster.publisher import InCluster
-from millstream.cluster.state import BrokerState, Endpoint, LogEnd, TopicState
-from millstream.cluster.supervisor import Policy
-from millstream.config import topic_config
+from millstream.cluster.state import BrokerState, Endpoint, LogEnd
+from millstream.cluster.supervisor import policy_of
 from millstream.replication.cluster_commit import ClusterCommit
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Clustering:
             clock=broker.clock,
             new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
             new_cluster_id=lambda: store.cluster_id,
-            policy=Policy(min_isr=self._min_isr, is_balanced=self._is_balanced),
+            policy=policy_of(lambda: broker.controller.effective_config),
             cluster_id=None if store.is_nobodys else store.cluster_id,
         )
         self.publisher = InCluster(self.membership)
@@ -93,10 +92,3 @@ class Clustering:
     async def leave(self) -> None:
         """Last of all: for the others this node is gone."""
         await self.membership.leave()
-
-    def _min_isr(self, topic: TopicState) -> int:
-        config = topic_config(self._broker.config, topic.overrides)
-        return config.int("min.insync.replicas")
-
-    def _is_balanced(self) -> bool:
-        return True

@@ -14,6 +14,7 @@ the connection is back, long after its caller has given up.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -51,7 +52,7 @@ from millstream.cluster.coordination import (
     UnknownOutcome,
     check_path,
 )
-from millstream.cluster.ensemble import Ensemble, SessionKey
+from millstream.cluster.ensemble import Ensemble, SessionKey, read_session, write_session
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,20 @@ async def end_session(ensemble: Ensemble, key: SessionKey) -> None:
     except SessionEnded:
         return
     await store.close()
+
+
+async def open_for_directory(ensemble: Ensemble, directory: Path) -> "ZooKeeper":
+    """A session for the node of a data directory, which holds its lock.
+
+    The session before it, of this process or of a dead one, is ended: nobody has to wait
+    until it times out.
+    """
+    former = read_session(directory)
+    if former is not None:
+        await end_session(ensemble, former)
+    store = await open_zookeeper(ensemble)
+    write_session(directory, store.key)
+    return store
 
 
 class ZooKeeper:

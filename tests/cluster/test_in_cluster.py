@@ -5,11 +5,11 @@ import itertools
 
 import pytest
 
-from millstream.cluster import publisher as publisher_module
+from millstream.cluster import in_cluster
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.controller import Controller
 from millstream.cluster.coordination import Delete, NoNode
-from millstream.cluster.publisher import InCluster
+from millstream.cluster.in_cluster import InCluster
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from tests.cluster.world import Node, World, run, until
@@ -86,7 +86,7 @@ def test_two_changes_of_options_at_two_nodes_are_both_kept():
 
 
 def test_a_large_topic_is_visible_whole_or_not_at_all(monkeypatch):
-    monkeypatch.setattr(publisher_module, "OPERATIONS_MAX", 20)
+    monkeypatch.setattr(in_cluster, "OPERATIONS_MAX", 20)
 
     async def scenario(world: World):
         nodes = await world.start(1, 2)

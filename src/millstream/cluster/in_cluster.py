@@ -1,0 +1,175 @@
+"""Changes written by a member of a cluster.
+
+Every transaction checks that the node is still itself and alive, and the image follows the
+store. A topic that is too large for one transaction becomes visible with its last write and
+invisible with the first write of its deletion: until then, and from then on, its own node
+is empty. What a crash leaves of it the next controller removes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from millstream.cluster import znodes
+from millstream.cluster.coordination import (
+    BadVersion,
+    CoordinationFailed,
+    Create,
+    Delete,
+    Node,
+    NoNode,
+    NotApplied,
+    Operation,
+    Put,
+)
+from millstream.cluster.membership import Membership
+from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.errors import KafkaCode, KafkaError
+
+# Some 100 kB, far below the megabyte that ZooKeeper takes.
+OPERATIONS_MAX: Final = 400
+
+
+class InCluster:
+    """The image and the store of a cluster, as one of its nodes has them."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._membership.image
+
+    def new_partition(self, replicas: tuple[int, ...], *, min_isr: int) -> PartitionState:
+        return PartitionState(
+            leader=replicas[0],
+            leader_epoch=0,
+            isr=replicas,
+            replicas=replicas,
+            version=0,
+            min_isr=min(min_isr, len(replicas)),
+            writer_token=self._membership.next_token(),
+        )
+
+    async def create(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            operations = list(
+                znodes.create_topic(topic, controller_epoch=self.image.controller_epoch)
+            )
+            if len(operations) <= OPERATIONS_MAX:
+                await self.write(operations)
+            else:
+                await self._create_in_parts(topic, operations)
+            await self._read(topic.name)
+
+    async def _create_in_parts(self, topic: TopicState, operations: list[Operation]) -> None:
+        path = znodes.topic_path(topic.name)
+        assert isinstance(operations[0], Create), operations[0]
+        operations[0] = Create(path)
+        await self._write_in_parts(operations)
+        await self.write([Put(path, znodes.encode_topic(topic), 0)])
+
+    async def delete(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            operations = list(znodes.delete_topic(topic))
+            if len(operations) > OPERATIONS_MAX:
+                await self.write([Put(znodes.topic_path(topic.name), b"")])
+            await self._write_in_parts(operations)
+            await self._read(topic.name)
+
+    async def grow(self, topic: TopicState, added: Sequence[PartitionState]) -> None:
+        grown = replace(topic, partitions=[*topic.partitions, *added])
+        path = znodes.topic_path(topic.name)
+        version = self._membership.observer.topic_version(topic.name)
+        operations = list(
+            znodes.create_partitions(
+                grown, len(topic.partitions), controller_epoch=self.image.controller_epoch
+            )
+        )
+        # The topic's own node last: until it has them, the new partitions are nobody's.
+        operations = [await self._leftover(each) for each in operations]
+        operations.append(Put(path, znodes.encode_topic(grown), version))
+        await self._write_in_parts(operations)
+        await self._read(topic.name)
+
+    async def _leftover(self, operation: Operation) -> Operation:
+        """A node that an earlier attempt left behind is used again."""
+        assert isinstance(operation, Create)
+        try:
+            node = await self.get(operation.path)
+        except NoNode:
+            return operation
+        return Put(operation.path, operation.data, node.version)
+
+    async def set_topic_options(self, topic: TopicState, overrides: dict[str, str]) -> None:
+        path = znodes.topic_config_path(topic.name)
+        await self._put_options(path, topic.overrides, overrides)
+        await self._read(topic.name)
+
+    async def set_broker_options(self, broker_id: int | None, overrides: dict[str, str]) -> None:
+        present = self.image.broker_overrides.get(broker_id, {})
+        await self._put_options(znodes.broker_config_path(broker_id), present, overrides)
+        await self.catch_up()
+
+    async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
+        present = self.image.group_overrides.get(group_id, {})
+        path = znodes.group_config_path(group_id)
+        if overrides:
+            await self._put_options(path, present, overrides)
+        elif group_id in self.image.group_overrides:
+            await self.write([Delete(path)])
+        await self.catch_up()
+
+    async def _put_options(
+        self, path: str, present: dict[str, str], overrides: dict[str, str]
+    ) -> None:
+        """What was decided on `present` is only right while the store has that, too."""
+        data = znodes.encode_config(overrides)
+        try:
+            node = await self.get(path)
+        except NoNode:
+            await self.write([Create(path, data)])
+            return
+        if znodes.decode_config(node) != present:
+            raise BadVersion(path)
+        await self.write([Put(path, data, node.version)])
+
+    async def get(self, path: str) -> Node:
+        try:
+            return await self._membership.store.get(path)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+
+    async def write(self, operations: Sequence[Operation]) -> None:
+        guards = self._membership.guards()
+        try:
+            await self._membership.store.commit([*guards, *operations])
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+        except NotApplied as problem:
+            if problem.operation in guards:
+                raise KafkaError(
+                    KafkaCode.BROKER_NOT_AVAILABLE, "this node is not in the cluster now"
+                ) from problem
+            raise
+
+    async def _write_in_parts(self, operations: Sequence[Operation]) -> None:
+        for start in range(0, len(operations), OPERATIONS_MAX):
+            await self.write(operations[start : start + OPERATIONS_MAX])
+
+    async def _read(self, topic: str) -> None:
+        try:
+            await self._membership.observer.read_topic(topic)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+
+    async def catch_up(self) -> None:
+        try:
+            await self._membership.observer.reload()
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: CoordinationFailed) -> KafkaError:
+    """Retriable; whether an unanswered write happened the client sees when it asks again."""
+    return KafkaError(KafkaCode.REQUEST_TIMED_OUT, str(error))
