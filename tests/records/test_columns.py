@@ -155,6 +155,24 @@ def test_columns_of_a_range_hold_its_offsets_only(data: bytes, first: int, upto:
     assert found == decode(data, from_offset=first, upto_offset=upto, implementation=PURE)
 
 
+@pytest.mark.parametrize("implementation", [columns.PURE, columns.IMPLEMENTATION])
+def test_a_builder_that_was_emptied_begins_again(implementation: columns.Implementation) -> None:
+    def add(builder: columns.ColumnsBuilder, count: int) -> tuple[bytes, ...]:
+        records = [
+            Record(offset=n, timestamp_ms=n, key=b"k" * n, value=None, headers=(("h", b"1"),))
+            for n in range(count)
+        ]
+        batch = BatchView(memoryview(build_batch(records, base_offset=0)))
+        builder.add(batch.buffer[:61], batch.records, 0, count)
+        assert builder.count == count
+        return builder.take()
+
+    used = implementation.ColumnsBuilder()
+    add(used, 20)
+    assert used.count == 0
+    assert add(used, 9) == add(implementation.ColumnsBuilder(), 9)
+
+
 @pytest.mark.parametrize("implementation", BOTH)
 def test_control_batches_and_skipped_batches_are_in_no_column(
     implementation: columns.Implementation,

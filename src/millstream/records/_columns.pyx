@@ -222,13 +222,30 @@ cdef int append_int64(Buffer* buffer, int64_t number) noexcept nogil:
     return append(buffer, &number, 8)
 
 
-cdef int append_bit(Buffer* buffer, size_t index, int bit) noexcept nogil:
-    cdef uint8_t zero = 0
-    if index % 8 == 0 and not append(buffer, &zero, 1):
-        return 0
-    if bit:
-        buffer.data[index // 8] |= <uint8_t> (1 << (index % 8))
-    return 1
+# The three below write into room that was reserved before.
+
+cdef inline void put_int32(Buffer* buffer, int32_t number) noexcept nogil:
+    memcpy(buffer.data + buffer.size, &number, 4)
+    buffer.size += 4
+
+
+cdef inline void put_int64(Buffer* buffer, int64_t number) noexcept nogil:
+    memcpy(buffer.data + buffer.size, &number, 8)
+    buffer.size += 8
+
+
+cdef inline void put_field(Buffer* validity, Buffer* ends, Buffer* data, size_t index,
+                           const uint8_t* field, int64_t length) noexcept nogil:
+    """A byte string, or null for a length below 0, as entry `index` of its column."""
+    if index % 8 == 0:
+        validity.data[validity.size] = 0
+        validity.size += 1
+    if length >= 0:
+        validity.data[index // 8] |= <uint8_t> (1 << (index % 8))
+        if length > 0:
+            memcpy(data.data + data.size, field, length)
+            data.size += length
+    put_int32(ends, <int32_t> data.size)
 
 
 cdef bytes taken(Buffer* buffer):
@@ -814,10 +831,16 @@ cdef class ColumnsBuilder:
     cdef Buffer _content_data
 
     def __cinit__(self):
+        self._begin()
+
+    cdef int _begin(self) except -1:
+        self.count = 0
+        self._header_count = 0
         if not (append_int32(&self._key_ends, 0) and append_int32(&self._value_ends, 0)
                 and append_int32(&self._header_ends, 0) and append_int32(&self._name_ends, 0)
                 and append_int32(&self._content_ends, 0)):
             raise MemoryError("no memory for columns")
+        return 0
 
     def __dealloc__(self):
         free(self._offsets.data)
@@ -835,17 +858,26 @@ cdef class ColumnsBuilder:
         free(self._content_ends.data)
         free(self._content_data.data)
 
-    cdef int _add_field(self, Buffer* validity, Buffer* ends, Buffer* data, size_t index,
-                        const uint8_t* field, int64_t length) noexcept nogil:
-        if length > 0 and not append(data, field, length):
-            return 0
-        return (append_bit(validity, index, length >= 0)
-                and append_int32(ends, <int32_t> data.size))
+    cdef int _reserve(self, size_t count, size_t records_bytes) noexcept nogil:
+        """Room for a batch, so that its records are laid out without asking again."""
+        return (reserve(&self._offsets, count * 8) and reserve(&self._timestamps, count * 8)
+                and reserve(&self._key_validity, count // 8 + 1)
+                and reserve(&self._key_ends, count * 4)
+                and reserve(&self._key_data, records_bytes)
+                and reserve(&self._value_validity, count // 8 + 1)
+                and reserve(&self._value_ends, count * 4)
+                and reserve(&self._value_data, records_bytes)
+                and reserve(&self._header_ends, count * 4))
 
     cdef int _add_headers(self, Part* part) noexcept nogil:
         cdef int64_t count, index, length
         cdef const uint8_t* field = NULL
-        cdef const uint8_t* p = read_varint(part.headers, part.end, 5, &count)
+        cdef const uint8_t* p
+        if part.end - part.headers == 1 and part.headers[0] == 0:
+            # What most records have.
+            put_int32(&self._header_ends, <int32_t> self._header_count)
+            return STOP_END
+        p = read_varint(part.headers, part.end, 5, &count)
         if p == NULL or count < 0 or count * 2 > part.end - p:
             return STOP_DAMAGED
         for index in range(count):
@@ -858,14 +890,16 @@ cdef class ColumnsBuilder:
             p = read_field(p, part.end, &field, &length)
             if p == NULL:
                 return STOP_DAMAGED
-            if not self._add_field(&self._content_validity, &self._content_ends,
-                                   &self._content_data, self._header_count, field, length):
+            if not (reserve(&self._content_validity, 1) and reserve(&self._content_ends, 4)
+                    and reserve(&self._content_data, max(length, 0))):
                 return STOP_FULL
+            put_field(&self._content_validity, &self._content_ends, &self._content_data,
+                      self._header_count, field, length)
             self._header_count += 1
         if p != part.end:
             return STOP_DAMAGED
-        return (STOP_END if append_int32(&self._header_ends, <int32_t> self._header_count)
-                else STOP_FULL)
+        put_int32(&self._header_ends, <int32_t> self._header_count)
+        return STOP_END
 
     cdef int _add(self, const uint8_t* p, const uint8_t* end, Header* header,
                   int64_t from_offset, int64_t upto_offset) noexcept nogil:
@@ -874,6 +908,8 @@ cdef class ColumnsBuilder:
         cdef int stop
         if header.count < 0 or header.count * RECORD_BYTES_MIN > end - p:
             return STOP_DAMAGED
+        if not self._reserve(header.count, end - p):
+            return STOP_FULL
         for done in range(header.count):
             p = read_part(p, end, &part)
             if p == NULL or part.offset_delta <= previous or part.offset_delta > header.last_delta:
@@ -886,14 +922,12 @@ cdef class ColumnsBuilder:
                 timestamp = header.max_timestamp
             elif ms_add_overflows(header.base_timestamp, part.timestamp_delta, &timestamp):
                 return STOP_DAMAGED
-            if not (append_int64(&self._offsets, offset)
-                    and append_int64(&self._timestamps, timestamp)
-                    and self._add_field(&self._key_validity, &self._key_ends, &self._key_data,
-                                        self.count, part.key, part.key_length)
-                    and self._add_field(&self._value_validity, &self._value_ends,
-                                        &self._value_data, self.count, part.value,
-                                        part.value_length)):
-                return STOP_FULL
+            put_int64(&self._offsets, offset)
+            put_int64(&self._timestamps, timestamp)
+            put_field(&self._key_validity, &self._key_ends, &self._key_data, self.count,
+                      part.key, part.key_length)
+            put_field(&self._value_validity, &self._value_ends, &self._value_data, self.count,
+                      part.value, part.value_length)
             stop = self._add_headers(&part)
             if stop != STOP_END:
                 return stop
@@ -924,8 +958,9 @@ cdef class ColumnsBuilder:
             raise MemoryError("no memory for columns")
 
     def take(self):
-        """The fourteen buffers, in the order of the fields of `columns.Columns`."""
-        return (
+        """The fourteen buffers, in the order of the fields of `columns.Columns`; then the
+        builder is empty, and keeps the memory that it has for the next batches."""
+        found = (
             taken(&self._offsets), taken(&self._timestamps),
             taken(&self._key_validity), taken(&self._key_ends), taken(&self._key_data),
             taken(&self._value_validity), taken(&self._value_ends), taken(&self._value_data),
@@ -933,6 +968,8 @@ cdef class ColumnsBuilder:
             taken(&self._content_validity), taken(&self._content_ends),
             taken(&self._content_data),
         )
+        self._begin()
+        return found
 
 
 def checksum(const uint8_t[::1] data):

@@ -362,6 +362,9 @@ class ColumnsBuilder:
     """Records, one batch after the other, into the buffers of `columns.Columns`."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.count = 0
         self._offsets = array("q")
         self._timestamps = array("q")
@@ -412,9 +415,10 @@ class ColumnsBuilder:
         self._header_ends.append(len(self._names.ends) - 1)
 
     def take(self) -> tuple[bytes, ...]:
-        """The fourteen buffers, in the order of the fields of `columns.Columns`."""
+        """The fourteen buffers, in the order of the fields of `columns.Columns`; then the
+        builder is empty."""
         keys, values, contents = self._keys, self._values, self._contents
-        return (
+        found = (
             self._offsets.tobytes(),
             self._timestamps.tobytes(),
             bytes(keys.validity),
@@ -430,3 +434,5 @@ class ColumnsBuilder:
             contents.ends.tobytes(),
             bytes(contents.data),
         )
+        self._begin()
+        return found

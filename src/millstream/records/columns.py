@@ -82,7 +82,9 @@ class ColumnsBuilder(Protocol):
     def add(
         self, header_bytes: Bytes, records: Bytes, from_offset: int, upto_offset: int
     ) -> None: ...
-    def take(self) -> tuple[bytes, ...]: ...
+    def take(self) -> tuple[bytes, ...]:
+        """The buffers of `Columns`; the builder is empty then, and can be used again."""
+        ...
 
 
 _KeyMap = KeyMap

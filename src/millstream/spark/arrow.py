@@ -72,7 +72,6 @@ def to_arrow(
         ):
             columns = Columns(builder.count, *builder.take())
             yield _record_batch(columns, partition, held_type, schema)
-            builder = IMPLEMENTATION.ColumnsBuilder()
             held_bytes = 0
         held_type = batch.timestamp_type
         try:
