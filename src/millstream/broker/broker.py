@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from millstream.broker.clustering import Clustering, OpenSession
     from millstream.broker.replicas import Replicas
     from millstream.cluster.adoption import AdoptionPlan
+    from millstream.cluster.leaders import Leaders
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,11 @@ class Broker:
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
+
+    @property
+    def leaders(self) -> "Leaders | None":
+        """Elections and reassignments on request, in a cluster."""
+        return None if self._clustering is None else self._clustering.leaders
 
     @property
     def endpoints(self) -> list[Endpoint]:

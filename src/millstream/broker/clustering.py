@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.replicas import Replicas
 from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.leaders import Leaders
 from millstream.cluster.membership import Membership, Session
 from millstream.cluster.state import BrokerState, Endpoint, LogEnd
 from millstream.cluster.supervisor import policy_of
@@ -47,6 +48,7 @@ class Clustering:
             cluster_id=None if store.is_nobodys else store.cluster_id,
         )
         self.publisher = InCluster(self.membership)
+        self.leaders = Leaders(self.membership)
         self.replicas = Replicas(broker, self.membership, durability)
 
     async def join(self) -> None:

@@ -38,9 +38,19 @@ class Leaders:
         """Whoever is there leads, whatever is lost. Raises KafkaError where there is a leader."""
         await self._change(where, self._unclean)
 
-    async def reassign(self, where: TopicPartition, target: Sequence[int]) -> None:
+    async def reassign(
+        self, where: TopicPartition, target: Sequence[int], *, may_resize: bool = True
+    ) -> None:
         """Begin to move a partition to other replicas. Raises KafkaError."""
-        await self._change(where, lambda state: self._reassigned(state, target))
+
+        def decide(state: PartitionState) -> PartitionState:
+            if not may_resize and len(target) != len(election.original_replicas(state)):
+                raise KafkaError(
+                    KafkaCode.INVALID_REPLICATION_FACTOR, "the number of replicas must not change"
+                )
+            return self._reassigned(state, target)
+
+        await self._change(where, decide)
 
     async def cancel(self, where: TopicPartition) -> None:
         """Stop a reassignment and go back. Raises KafkaError."""

@@ -1,31 +1,52 @@
-"""AlterPartitionReassignments (45), versions 0-1: on one node only "stay here" is possible."""
+"""AlterPartitionReassignments (45), versions 0-1: move partitions to other nodes, or stop that."""
 
 from typing import TYPE_CHECKING
 
 from millstream.broker.request import Request
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TopicPartition
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+    may_resize = body.allow_replication_factor_change
     return Struct(
-        allow_replication_factor_change=body.allow_replication_factor_change,
+        allow_replication_factor_change=may_resize,
         error_code=KafkaCode.NONE,
         error_message=None,
         responses=[
             Struct(
                 name=topic.name,
-                partitions=[_one(broker, topic.name, wanted) for wanted in topic.partitions],
+                partitions=[
+                    await _alter(broker, topic.name, wanted, may_resize=may_resize)
+                    for wanted in topic.partitions
+                ],
             )
             for topic in body.topics
         ],
     )
 
 
+async def _alter(broker: "Broker", topic: str, wanted: Struct, *, may_resize: bool) -> Struct:
+    if broker.leaders is None:
+        return _one(broker, topic, wanted)
+    where = TopicPartition(topic, wanted.partition_index)
+    code, message = KafkaCode.NONE, None
+    try:
+        if wanted.replicas is None:
+            await broker.leaders.cancel(where)
+        else:
+            await broker.leaders.reassign(where, wanted.replicas, may_resize=may_resize)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return Struct(partition_index=wanted.partition_index, error_code=code, error_message=message)
+
+
 def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
+    """One node alone: everything is here, and stays."""
     code, message = KafkaCode.NONE, None
     if broker.partitions.find(topic, wanted.partition_index) is None:
         code, message = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"

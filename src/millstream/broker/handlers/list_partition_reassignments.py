@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millstream.broker.request import Request
+from millstream.cluster.state import PartitionState
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct
 
@@ -11,4 +12,23 @@ if TYPE_CHECKING:
 
 
 def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(error_code=KafkaCode.NONE, error_message=None, topics=[])
+    wanted = None
+    if body.topics is not None:
+        wanted = {(topic.name, i) for topic in body.topics for i in topic.partition_indexes}
+    found: dict[str, list[Struct]] = {}
+    for moving in broker.leaders.reassignments() if broker.leaders is not None else ():
+        where = moving.where
+        if wanted is None or (where.topic, where.partition) in wanted:
+            shown = _partition(where.partition, moving.state)
+            found.setdefault(where.topic, []).append(shown)
+    topics = [Struct(name=name, partitions=partitions) for name, partitions in found.items()]
+    return Struct(error_code=KafkaCode.NONE, error_message=None, topics=topics)
+
+
+def _partition(index: int, state: PartitionState) -> Struct:
+    return Struct(
+        partition_index=index,
+        replicas=list(state.replicas),
+        adding_replicas=list(state.adding),
+        removing_replicas=list(state.removing),
+    )
