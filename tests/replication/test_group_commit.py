@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,8 +18,10 @@ from tests.storage.memory_files import MemoryFileSystem
 
 
 class World:
-    def __init__(self, config: LogConfig | None = None) -> None:
-        self.disk = MemoryFileSystem()
+    def __init__(
+        self, config: LogConfig | None = None, *, disk: MemoryFileSystem | None = None
+    ) -> None:
+        self.disk = disk or MemoryFileSystem()
         self.failures: list[str] = []
         self.commit = GroupCommit(self.failures.append)
         self.partition = Partition(
@@ -83,6 +86,59 @@ def test_what_is_appended_during_a_round_waits_for_the_next_one() -> None:
         assert world.partition.log.synced_offset == 2
         assert world.commit.rounds == 2
         await world.commit.stop()
+
+    run(scenario)
+
+
+class SlowDisk(MemoryFileSystem):
+    """Syncs when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = threading.Semaphore(0)
+
+    def sync(self, descriptor: int) -> None:
+        assert self.may_sync.acquire(timeout=20)
+        super().sync(descriptor)
+
+
+def test_all_turns_of_a_round_share_the_next_one_and_one_sync_of_the_file() -> None:
+    async def scenario() -> None:
+        world = World(disk=SlowDisk())
+        assert isinstance(world.disk, SlowDisk)
+        waits = []
+        for _ in range(6):
+            waits.append(world.wait(world.append()))
+            await asyncio.sleep(0.001)
+        world.disk.may_sync.release(2)
+        await asyncio.gather(*(wait for wait in waits if wait is not None))
+        assert world.partition.log.synced_offset == 6
+        assert world.commit.rounds == 2
+        await world.commit.stop()
+
+    run(scenario)
+
+
+def test_nothing_is_synced_again_behind_a_round_that_failed() -> None:
+    async def scenario() -> None:
+        world = World(disk=SlowDisk())
+        assert isinstance(world.disk, SlowDisk)
+        world.disk.sync_error = errno.EIO
+        waits = []
+        for _ in range(3):
+            waits.append(world.wait(world.append()))
+            await asyncio.sleep(0.001)
+        world.disk.may_sync.release(3)
+        answers = await asyncio.gather(
+            *(wait for wait in waits if wait is not None), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [KafkaError] * 3
+        await world.commit.stop()
+        assert world.commit.rounds == 1
+        # Of three permissions to sync one was used.
+        assert world.disk.may_sync.acquire(blocking=False)
+        assert world.disk.may_sync.acquire(blocking=False)
+        assert not world.disk.may_sync.acquire(blocking=False)
 
     run(scenario)
 

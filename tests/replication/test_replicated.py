@@ -9,7 +9,14 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.batch import BatchView
 from millstream.records.rewriting import emptied
-from millstream.replication.following import BackOff, CutBack, FetchAnswer, Ignore, StartOver
+from millstream.replication.following import (
+    BackOff,
+    CheckpointFirst,
+    CutBack,
+    FetchAnswer,
+    Ignore,
+    StartOver,
+)
 from millstream.replication.leadership import Divergence
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import Node, ReplicatedPartition, whole_batches
@@ -41,6 +48,7 @@ def replica(
     *,
     has_lease: bool = True,
     wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]" = lambda *_: None,
+    may_cut: Callable[[TopicPartition, int], bool] = lambda where, offset: True,
 ) -> ReplicatedPartition:
     return ReplicatedPartition(
         TopicPartition("t", 0),
@@ -52,6 +60,8 @@ def replica(
             has_lease=lambda: has_lease,
             wait_synced=wait_synced,
             on_disk_failure=lambda reason: None,
+            may_cut=may_cut,
+            was_cut=lambda where: None,
         ),
     )
 
@@ -247,6 +257,21 @@ def test_a_diverged_follower_is_cut_and_counts_only_afterwards() -> None:
     ask(leader, follower)
     assert follower.log.next_offset == leader.log.next_offset == leader.high_watermark == 7
     assert follower.log.epochs.entries == leader.log.epochs.entries == [(1, 0), (3, 2)]
+
+
+def test_a_log_is_not_cut_below_what_the_disk_says_of_it() -> None:
+    limits: list[int] = []
+    follower = replica(
+        2, may_cut=lambda where, offset: bool(limits) or limits.append(offset) or False
+    )
+    follower.apply(role(2, epoch=2, version=2), now_ms=0)
+    produce(follower, 3)
+    leader = leading(epoch=3, version=3)
+    follower.apply(role(1, epoch=3, version=3), now_ms=0)
+    produce(leader, 5)
+    assert ask(leader, follower) == CheckpointFirst()
+    assert (limits, follower.log.next_offset) == ([0], 3)
+    assert ask(leader, follower) == CutBack(0)
 
 
 def test_an_answer_of_an_older_leadership_changes_nothing() -> None:

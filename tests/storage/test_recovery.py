@@ -271,6 +271,20 @@ def test_an_epoch_file_that_missed_an_epoch_is_rebuilt_from_the_log() -> None:
     assert again.epochs.entries == [(0, 0), (1, 4), (2, 8)]
 
 
+def test_an_epoch_whose_first_batches_were_compacted_away_begins_where_the_file_says() -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    log.append_as_leader(memoryview(batch(5)), leader_epoch=1, now_ms=NOW_MS)
+    # The next leader began at 5; compaction left nothing of its batches before 8.
+    log.epochs.assign(2, 5)
+    left = BatchView(memoryview(batch(1)))
+    left.restamp(base_offset=8, leader_epoch=2)
+    log.append_as_follower(left.bytes)
+    log.save_epochs()
+    again = open_log(disk, circumstances=after_crash(recovery_point=0))
+    assert again.epochs.entries == [(1, 0), (2, 5)]
+
+
 def test_kafkas_preallocated_indexes_are_accepted_and_appended_to() -> None:
     disk, log = written([1] * 12)
     log.finish()

@@ -42,6 +42,17 @@ def open_store(
     )
 
 
+def claim_store(disk: MemoryFileSystem) -> LogStore:
+    return LogStore.claim(
+        Path("/data"),
+        file_system=disk,
+        cluster_id=None,
+        broker_id=1,
+        clock_now_ms=lambda: NOW_MS,
+        report=lambda text: None,
+    )
+
+
 def contents(disk: MemoryFileSystem) -> dict[str, bytes]:
     return {path: bytes(disk.data(path)) for path in disk.paths()}
 
@@ -208,6 +219,58 @@ def test_checkpoints_hold_synced_offsets_high_watermarks_and_moved_log_starts() 
     assert parse_offsets(data["/data/log-start-offset-checkpoint"]) == {FIRST: 3}
     store.close(clean=True)
     assert open_store(disk).logs[FIRST].log_start_offset == 3
+
+
+def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    where = FIRST
+    log = store.create(where, TOPIC_ID, LogConfig())
+    for _ in range(5):
+        append(log, batch(2))
+    ticket = log.begin_sync()
+    assert ticket is not None
+    sync([ticket])
+    log.end_sync(ticket)
+    assert store.may_cut(where, 4)
+    store.write_checkpoints()
+    assert not store.may_cut(where, 4)
+    store.write_checkpoints()
+    assert store.may_cut(where, 4)
+    store.was_cut(where)
+    log.truncate_to(4)
+    disk.kill()
+    again = open_store(disk)
+    assert again.offline == {}
+    assert again.logs[where].next_offset == 4
+
+
+def test_a_directory_is_of_the_cluster_that_it_first_joins() -> None:
+    disk = MemoryFileSystem()
+    store = claim_store(disk)
+    assert store.is_nobodys
+    store.keep_meta("theirs")
+    store.close(clean=False)
+    again = claim_store(disk)
+    assert not again.is_nobodys
+    assert again.cluster_id == "theirs"
+
+
+def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
+    disk = MemoryFileSystem()
+    # Nothing is there: a node that had something before has lost it.
+    store = claim_store(disk)
+    assert store.may_have_lost_data()
+    store.keep_meta()
+    store.load(lambda topic: LogConfig())
+    store.name_boot()
+    store.close(clean=False)
+    killed = claim_store(disk)
+    assert not killed.may_have_lost_data()
+    killed.close(clean=False)
+    disk.boot = "another"
+    cut = claim_store(disk)
+    assert cut.may_have_lost_data()
 
 
 def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:

@@ -44,12 +44,15 @@ class Replicas:
             has_lease=membership.lease.is_valid,
             wait_synced=durability.wait_if_alone,
             on_disk_failure=broker.fail_disk,
+            may_cut=broker.store.may_cut,
+            was_cut=broker.store.was_cut,
         )
         self._fetchers = Fetchers(
             Surroundings(
                 broker_id=broker.node_id,
                 broker_epoch=lambda: membership.broker_epoch,
                 address=self._address,
+                checkpoint=broker.checkpoint,
                 wait_counted=durability.wait_counted,
                 clock=broker.clock,
                 settings=self._fetcher_settings,

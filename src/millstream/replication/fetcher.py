@@ -14,7 +14,13 @@ from typing import Final
 
 from millstream.clock import Clock
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
-from millstream.replication.following import BackOff, FetchAnswer, FetchPosition
+from millstream.replication.following import (
+    BackOff,
+    CheckpointFirst,
+    FetchAnswer,
+    FetchPosition,
+    Step,
+)
 from millstream.replication.leadership import Divergence
 from millstream.replication.link import Link, LinkFailed
 from millstream.replication.replicated import ReplicatedPartition
@@ -56,6 +62,7 @@ class Surroundings:
     broker_epoch: Callable[[], int]
     # Where the leader's node listens; None while that is not known.
     address: Callable[[int], tuple[str, int] | None]
+    checkpoint: Callable[[], Awaitable[None]]
     # Before a position counts, where every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
@@ -216,7 +223,9 @@ class Fetcher:
             if found is None:
                 continue
             partition, position = found
-            self._take_one(partition, position, fetched)
+            step = self._take_one(partition, position, fetched)
+            if isinstance(step, CheckpointFirst):
+                await self._node.checkpoint()
             if fetched.records:
                 # Those that got something go last: the answer has a limit.
                 if partition in self._partitions:
@@ -231,7 +240,7 @@ class Fetcher:
 
     def _take_one(
         self, partition: ReplicatedPartition, position: FetchPosition, fetched: ReplicaFetched
-    ) -> None:
+    ) -> Step:
         diverging = None
         if fetched.diverging_offset >= 0:
             diverging = Divergence(fetched.diverging_epoch, fetched.diverging_offset)
@@ -242,17 +251,18 @@ class Fetcher:
             len(fetched.records),
             diverging,
         )
+        step: Step
         try:
             step = partition.take_fetched(position, answer, fetched.records)
         except KafkaError as error:
             log.warning("cannot follow %s: %s", partition.topic_partition, error)
-            self._pause(partition)
-            return
+            step = BackOff(error.code)
         if isinstance(step, BackOff):
             log.debug("%s: the leader answers %s", partition.topic_partition, step.code.name)
             self._pause(partition)
         else:
             self._paused.pop(partition, None)
+        return step
 
     def _pause(self, partition: ReplicatedPartition) -> None:
         _, last = self._paused.get(partition, (0.0, 0.0))

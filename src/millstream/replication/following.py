@@ -70,7 +70,13 @@ class BackOff:
     code: KafkaCode
 
 
-Step = Ignore | TakeRecords | CutBack | StartOver | BackOff
+@dataclass(frozen=True, slots=True)
+class CheckpointFirst:
+    """The disk says that the log goes further than where it is to be cut: that has to be
+    taken back first, or the next start would take the log for damaged. Then ask again."""
+
+
+Step = Ignore | TakeRecords | CutBack | StartOver | BackOff | CheckpointFirst
 
 
 def next_fetch(

@@ -1,8 +1,8 @@
 """Group commit: many produces over many partitions share one sync of the disk.
 
 A round takes everything that is dirty when it begins and syncs it in a thread. What is
-appended meanwhile waits for the next round, which starts at once. So the more clients
-wait, the more each round carries.
+appended meanwhile waits for the next round, which starts at once: the thread finds it there
+and does not wait for the loop. So the more clients wait, the more each round carries.
 
 A sync that fails is never repeated: the kernel may have dropped the dirty pages and would
 report success the second time. The directory is then finished, and so is every waiter.
@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
@@ -21,15 +21,23 @@ from millstream.storage.syncing import SyncTicket, sync
 
 log = logging.getLogger(__name__)
 
+# One in the thread, and one behind it that takes what is there when its turn comes.
+_ROUNDS_AHEAD: Final = 2
+
 
 class GroupCommit:
     def __init__(self, on_failure: Callable[[str], None]) -> None:
         self._on_failure = on_failure
         self._waiting: dict[Partition, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._dirty: set[Partition] = set()
+        self._is_turn_ending = False
+        # Put in by the loop, taken out by the thread.
+        self._tickets: deque[tuple[Partition, SyncTicket]] = deque()
+        self._rounds_ahead = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._failure: str | None = None
+        self._has_sync_failed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self.rounds = 0
 
@@ -63,10 +71,7 @@ class GroupCommit:
         if self._failure is not None:
             return
         self._dirty.add(partition)
-        if self._idle.is_set():
-            self._idle.clear()
-            # At the end of this turn: everything this turn appends joins the round.
-            asyncio.get_running_loop().call_soon(self._begin_round)
+        self._take_tickets_soon()
 
     def forget(self, partition: Partition) -> None:
         """The partition is deleted; nobody gets an answer about it any more."""
@@ -74,8 +79,15 @@ class GroupCommit:
         for _, future in self._waiting.pop(partition, ()):
             _fail(future, KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
 
-    def _begin_round(self) -> None:
-        tickets: list[tuple[Partition, SyncTicket]] = []
+    def _take_tickets_soon(self) -> None:
+        if not self._is_turn_ending:
+            self._is_turn_ending = True
+            self._idle.clear()
+            # At the end of this turn: everything this turn appends joins the round.
+            asyncio.get_running_loop().call_soon(self._take_tickets)
+
+    def _take_tickets(self) -> None:
+        self._is_turn_ending = False
         dirty, self._dirty = self._dirty, set()
         for partition in dirty:
             try:
@@ -84,32 +96,52 @@ class GroupCommit:
                 self.fail(f"sync failed: {error}")
                 return
             if ticket is not None:
-                tickets.append((partition, ticket))
+                self._tickets.append((partition, ticket))
             else:
                 self._release(partition)
-        if not tickets:
-            self._idle.set()
-            return
-        self.rounds += 1
-        done = asyncio.get_running_loop().run_in_executor(
-            self._thread, sync, [ticket for _, ticket in tickets]
-        )
-        done.add_done_callback(lambda future: self._end_round(future, tickets))
+        self._go_on()
 
-    def _end_round(
-        self, done: "asyncio.Future[None]", tickets: list[tuple[Partition, SyncTicket]]
-    ) -> None:
+    def _go_on(self) -> None:
+        if self._tickets and self._rounds_ahead < _ROUNDS_AHEAD and self._failure is None:
+            self._rounds_ahead += 1
+            loop = asyncio.get_running_loop()
+            done = loop.run_in_executor(self._thread, self._sync_waiting)
+            done.add_done_callback(self._end_round)
+        elif self._rounds_ahead == 0 and not self._is_turn_ending:
+            self._idle.set()
+
+    def _sync_waiting(self) -> list[tuple[Partition, SyncTicket]]:
+        """One round, in the thread; what it brought to the disk."""
+        if self._has_sync_failed:
+            # It was said already, and must not be tried again.
+            return []
+        taken = []
+        while self._tickets:
+            taken.append(self._tickets.popleft())
+        try:
+            sync([ticket for _, ticket in taken])
+        except BaseException:
+            self._has_sync_failed = True
+            raise
+        return taken
+
+    def _end_round(self, done: "asyncio.Future[list[tuple[Partition, SyncTicket]]]") -> None:
+        self._rounds_ahead -= 1
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
+            self.rounds += 1
             self.fail(f"sync failed: {error}")
-            return
-        for partition, ticket in tickets:
-            partition.log.end_sync(ticket)
-            self._release(partition)
-        if self._dirty:
-            self._begin_round()
-        else:
-            self._idle.set()
+        elif self._failure is None and (taken := done.result()):
+            self.rounds += 1
+            for partition, ticket in taken:
+                partition.log.end_sync(ticket)
+            for partition in dict.fromkeys(partition for partition, _ in taken):
+                self._release(partition)
+            if self._rounds_ahead == 0 and not self._tickets and self._waiting:
+                # A log was cut while it was synced: whoever waits still needs another one.
+                self._dirty.update(self._waiting)
+                self._take_tickets_soon()
+        self._go_on()
 
     def _release(self, partition: Partition) -> None:
         waiting = self._waiting.get(partition)
@@ -125,7 +157,6 @@ class GroupCommit:
                 future.set_result(None)
         if left:
             self._waiting[partition] = left
-            self._dirty.add(partition)
         else:
             del self._waiting[partition]
 
@@ -139,7 +170,8 @@ class GroupCommit:
                 _fail(future, _storage_error(reason))
         self._waiting.clear()
         self._dirty.clear()
-        self._idle.set()
+        if self._rounds_ahead == 0:
+            self._idle.set()
         self._on_failure(reason)
 
     async def stop(self) -> None:

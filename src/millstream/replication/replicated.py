@@ -23,6 +23,7 @@ from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.following import (
     BackOff,
+    CheckpointFirst,
     CutBack,
     FetchAnswer,
     FetchPosition,
@@ -55,6 +56,9 @@ class Node:
     # What an answer waits for, when nobody else has the records; None where it need not.
     wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]"
     on_disk_failure: Callable[[str], None]
+    # May a log be cut at an offset, for all that the disk says; and that it was.
+    may_cut: Callable[[TopicPartition, int], bool]
+    was_cut: Callable[[TopicPartition], None]
 
 
 class ReplicatedPartition(Partition):
@@ -389,6 +393,10 @@ class ReplicatedPartition(Partition):
     def take_fetched(self, asked: FetchPosition, answer: FetchAnswer, records: memoryview) -> Step:
         """Do what an answer asks for; what was done. Raises KafkaError when the disk fails."""
         step = take_answer(asked, self.next_fetch(), answer, self.log.epochs)
+        if isinstance(step, CutBack | StartOver):
+            if not self._node.may_cut(self.topic_partition, step.offset):
+                return CheckpointFirst()
+            self._node.was_cut(self.topic_partition)
         try:
             match step:
                 case TakeRecords():

@@ -358,7 +358,12 @@ def _merge_epochs(entries: list[tuple[int, int]], end: _End) -> list[tuple[int, 
     merged = [entry for entry in entries if entry[1] <= first_offset]
     if not merged or merged[-1][0] != first_epoch:
         return None
-    return merged + end.epochs[1:]
+    starts = dict(entries)
+    for epoch, start_offset in end.epochs[1:]:
+        # Compaction may have taken an epoch's first batches: the file knows where it began.
+        known = starts.get(epoch, start_offset)
+        merged.append((epoch, known if merged[-1][1] < known < start_offset else start_offset))
+    return merged
 
 
 def _epochs_in_log(segments: list[Segment]) -> list[tuple[int, int]]:

@@ -62,6 +62,9 @@ class LogStore:
         self._clock_now_ms = clock_now_ms
         self._report = report
         self._directories = PartitionDirectories(file_system)
+        # Recovery points as the file on the disk has them, and limits for the next ones.
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._recovery_limits: dict[TopicPartition, int] = {}
         # Partitions that the checkpoint files on disk speak of.
         self._checkpointed: set[TopicPartition] = set()
         self._checkpoints = 0
@@ -223,6 +226,7 @@ class LogStore:
         # After a crash they may be of another time.
         is_counted = self.was_stopped_cleanly
         aborted = self._read_checkpoint(layout.ABORTED_COUNTS_FILE) if is_counted else {}
+        self._recovery_points = dict(recovery_points)
         self._checkpointed = set(recovery_points) | set(log_starts)
         now_ms = self._clock_now_ms()
         for name in sorted(names):
@@ -406,6 +410,20 @@ class LogStore:
 
     # Checkpoints and stopping
 
+    def may_cut(self, partition: TopicPartition, offset: int) -> bool:
+        """Does no file on the disk say that the log goes beyond `offset`?
+
+        If one does, the next start would take a log that was cut for a damaged one. The next
+        checkpoint then says less, and after that the log may be cut; `was_cut` is to follow.
+        """
+        if self._recovery_points.get(partition, 0) <= offset:
+            return True
+        self._recovery_limits[partition] = offset
+        return False
+
+    def was_cut(self, partition: TopicPartition) -> None:
+        self._recovery_limits.pop(partition, None)
+
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """As they were last written down: hints, they may be older than the logs."""
         return self._read_checkpoint(layout.HIGH_WATERMARKS_FILE)
@@ -422,7 +440,11 @@ class LogStore:
         self._checkpoints += 1
         number = self._checkpoints
         logs = self.logs.items()
-        recovery_points = {where: log.synced_offset for where, log in logs}
+        limits = self._recovery_limits
+        recovery_points = {
+            where: min(log.synced_offset, limits.get(where, log.synced_offset))
+            for where, log in logs
+        }
         high_watermarks = {where: log.high_watermark for where, log in logs}
         log_starts = {
             where: log.log_start_offset
@@ -450,6 +472,7 @@ class LogStore:
                 raise storage_failure(error, f"checkpoints in {self.directory}") from error
             if number == self._checkpoints:
                 self._checkpointed = named
+                self._recovery_points = recovery_points
 
         return write
 
