@@ -9,6 +9,7 @@ whose end is not in the files) the scan ends early, and the rest is fetched.
 
 import os
 import struct
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +70,9 @@ class _Scan:
         self._upto = wanted.upto_offset
         self._is_committed_only = is_committed_only
         self._files = PartitionFiles(folder)
-        # Of readers of committed data, from the first transaction on that they meet.
-        self._aborted: list[AbortedTransaction] | None = None
+        # For readers of committed data, from the first transaction on that they meet: by
+        # producer, in order, without those that lie behind us.
+        self._aborted: dict[int, deque[AbortedTransaction]] | None = None
         self._passed_on: set[int] = set()
         self._buffer = bytearray()
         self._is_stopped = False
@@ -156,13 +158,18 @@ class _Scan:
         return batches, position
 
     def _knows_aborted(self) -> bool:
-        """Whether it can be told which transactions were aborted, and by whom it matters."""
+        """Whether the files tell which transactions were aborted, where that matters."""
         if self._is_committed_only and self._aborted is None:
             try:
-                self._aborted = self._files.aborted(self.offset, self._upto)
+                found = self._files.aborted(self.offset, self._upto)
             except FileNotFoundError:
                 return False
-        return not self._is_committed_only or self._aborted is not None
+            if found is None:
+                return False
+            self._aborted = {}
+            for aborted in found:
+                self._aborted.setdefault(aborted.producer_id, deque()).append(aborted)
+        return True
 
     def _is_kept(self, batch: BatchView) -> bool:
         if batch.is_control:
@@ -170,10 +177,11 @@ class _Scan:
             return False
         if not batch.is_transactional or self._aborted is None:
             return True
-        for aborted in self._aborted:
-            is_inside = aborted.first_offset <= batch.base_offset <= aborted.last_offset
-            if is_inside and aborted.producer_id == batch.producer_id:
-                return False
+        waiting = self._aborted.get(batch.producer_id, deque())
+        while waiting and waiting[0].last_offset < batch.base_offset:
+            waiting.popleft()
+        if waiting and waiting[0].first_offset <= batch.base_offset:
+            return False
         self._passed_on.add(batch.producer_id)
         return True
 
