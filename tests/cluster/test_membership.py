@@ -90,6 +90,17 @@ def test_another_clusters_directory_is_refused():
     run(scenario)
 
 
+def test_a_directory_whose_cluster_zookeeper_has_lost_is_refused():
+    async def scenario(world: World):
+        stranger = Node(world, 2)
+        stranger.membership._cluster_id = "lost"
+        with pytest.raises(StartError, match="belongs to cluster lost"):
+            await stranger.start()
+        assert await world.outside.children("/") == []
+
+    run(scenario)
+
+
 def test_a_lost_session_fences_at_once_and_the_node_comes_back_as_another_incarnation():
     async def scenario(world: World):
         (node, _) = await world.start(1, 2)

@@ -27,7 +27,8 @@ from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.coordination import CoordinationFailed
-from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
+from millstream.cluster.embedded import FILE_NAME, EmbeddedStore, open_embedded_store
+from millstream.cluster.ensemble import SESSION_FILE, ensemble_of
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig, Listener, inter_broker_listener, parse_listeners
 from millstream.errors import LogDirFailed, NoSpace, StartError
@@ -171,6 +172,7 @@ class Broker:
                 )
         try:
             plan = None
+            self._check_kind_of_directory()
             if self._open_session is None:
                 plan = plan_if_needed(self.data_dir, self.config, is_allowed=self._may_adopt)
             self.node_id = self._choose_node_id()
@@ -262,6 +264,19 @@ class Broker:
         state = self.image.topics.get(topic)
         return LogConfig() if state is None else self.topics.config_of(state)
 
+    def _check_kind_of_directory(self) -> None:
+        """A node alone keeps its topics in the directory, a member of a cluster in ZooKeeper."""
+        was_member = (self.data_dir / SESSION_FILE).exists()
+        if self._open_session is None and was_member:
+            raise StartError(
+                f"data directory {self.data_dir} is of a node of a cluster: set zookeeper.connect"
+            )
+        if self._open_session is not None and (self.data_dir / FILE_NAME).exists():
+            raise StartError(
+                f"data directory {self.data_dir} is of a node that was alone:"
+                " `millstream cluster adopt` moves its topics to ZooKeeper"
+            )
+
     def _choose_node_id(self) -> int:
         """A directory keeps its node's number unless the user says otherwise."""
         if not self.config.is_set("node.id") and not self.config.is_set("broker.id"):
@@ -348,8 +363,6 @@ class Broker:
 
 def session_opener(config: BrokerConfig) -> "OpenSession | None":
     """How to reach the cluster that the options name, if any."""
-    from millstream.cluster.ensemble import ensemble_of
-
     ensemble = ensemble_of(config)
     if ensemble is None:
         return None

@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from millstream.cli.failure import CommandFailed
+from millstream.cli.moving import adopt
 from millstream.cli.zookeeper import ZooKeeperServer, class_path, die_with_parent
 
 _STOP_SECONDS_MAX: Final = 60.0
@@ -23,6 +24,9 @@ _REPLICAS_MAX: Final = 3
 @click.group()
 def cluster() -> None:
     """Run several nodes as one cluster."""
+
+
+cluster.add_command(adopt)
 
 
 @cluster.command()

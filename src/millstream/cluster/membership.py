@@ -205,6 +205,12 @@ class Membership:
             listener.active(self._epoch)
 
     async def _enter_cluster(self) -> None:
+        if self._cluster_id is not None and not await self._store.exists(znodes.CLUSTER_ID):
+            raise StartError(
+                f"the data directory belongs to cluster {self._cluster_id}, and ZooKeeper knows"
+                " none there: is the path in zookeeper.connect right? A single node's directory"
+                " is moved by `millstream cluster adopt`"
+            )
         cluster_id = self._cluster_id or self._new_cluster_id()
         wanted = [(path, b"") for path in znodes.BASE_PATHS]
         wanted += [

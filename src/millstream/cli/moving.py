@@ -1,0 +1,107 @@
+"""`millstream cluster adopt`: a single node's topics, options and ids go to ZooKeeper."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from millstream.cli.failure import CommandFailed
+from millstream.clock import SystemClock
+from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.embedded import FILE_NAME, open_embedded_store
+from millstream.cluster.ensemble import Ensemble, ensemble_of
+from millstream.cluster.moving import Move, move, read_move, target_problem
+from millstream.config import BrokerConfig, load_config
+from millstream.storage.files import OsFileSystem
+from millstream.storage.meta import stored_node_id
+from millstream.storage.store import LogStore
+
+# The store as it was, kept for a way back.
+_MOVED_SUFFIX: Final = ".moved"
+
+
+@click.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="The node's directory."
+)
+@click.option(
+    "--zookeeper", metavar="HOST:PORT/PATH", required=True, help="An empty place in ZooKeeper."
+)
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="The node's options."
+)
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
+@click.option("--apply", "is_applied", is_flag=True, help="Do it; without, only say what.")
+def adopt(
+    data_dir: Path,
+    zookeeper: str,
+    config_file: Path | None,
+    sets: tuple[str, ...],
+    is_applied: bool,
+) -> None:
+    """Make a single node's directory the first node of a cluster.
+
+    The node must be stopped. Without --apply nothing is changed. Afterwards the node is
+    started with zookeeper.connect, and others may join it.
+    """
+    config = load_config(file=config_file, sets=sets, flags={"zookeeper.connect": zookeeper})
+    ensemble = ensemble_of(config)
+    assert ensemble is not None
+    if not (data_dir / FILE_NAME).exists():
+        raise CommandFailed(f"{data_dir} is no directory of a node that was alone")
+    file_system = OsFileSystem()
+    store = LogStore.claim(
+        data_dir,
+        file_system=file_system,
+        cluster_id=None,
+        broker_id=stored_node_id(file_system, str(data_dir)) or config.int("node.id"),
+        clock_now_ms=SystemClock().now_ms,
+        report=lambda line: None,
+    )
+    try:
+        asyncio.run(_adopt(data_dir, ensemble, config, is_applied=is_applied))
+    except CoordinationFailed as error:
+        raise CommandFailed(str(error)) from error
+    finally:
+        store.close(clean=False)
+
+
+async def _adopt(
+    data_dir: Path, ensemble: Ensemble, config: BrokerConfig, *, is_applied: bool
+) -> None:
+    # Imports kazoo, which need not be there.
+    from millstream.cluster.zookeeper import open_zookeeper
+
+    what = await _read(data_dir)
+    for line in what.lines():
+        click.echo(line)
+    target = await open_zookeeper(ensemble)
+    try:
+        problem = await target_problem(target, what.image.cluster_id)
+        if problem is not None:
+            raise CommandFailed(f"nothing is moved to {ensemble.hosts}{ensemble.root}: {problem}")
+        if not is_applied:
+            click.echo("Nothing was changed. Give --apply to move this to ZooKeeper.")
+            return
+        await move(what, target, min_isr=config.int("min.insync.replicas"))
+    finally:
+        await target.close()
+    _put_aside(data_dir)
+    where = f"{ensemble.hosts}{ensemble.root}"
+    click.echo(f"Moved. Start the node with --set zookeeper.connect={where}")
+
+
+def _put_aside(data_dir: Path) -> None:
+    for path in sorted(data_dir.glob(f"{FILE_NAME}*")):
+        if not path.name.endswith(_MOVED_SUFFIX):
+            os.rename(path, f"{path}{_MOVED_SUFFIX}")
+
+
+async def _read(data_dir: Path) -> Move:
+    store = await open_embedded_store(data_dir)
+    try:
+        return await read_move(store)
+    finally:
+        await store.close()

@@ -1,0 +1,133 @@
+"""From one node to a cluster: what its own store holds goes to ZooKeeper.
+
+Everything is written before the cluster's id, which is what a node looks for: until then
+there is no cluster, and a move that was cut short begins again from nothing. The node's own
+store is read and never changed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millstream.cluster import znodes
+from millstream.cluster.controller import load_image
+from millstream.cluster.coordination import (
+    CoordinationStore,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+)
+from millstream.cluster.state import ClusterImage, TopicState
+from millstream.errors import StartError
+
+_OPERATIONS_MAX: Final = 400
+_TOKEN: Final = "moved"
+# Topmost nodes that a cluster has; anything else is somebody else's.
+_TOP: Final = frozenset(
+    {"cluster", "brokers", "config", "controller_epoch", "controller"}
+    | {znodes.PRODUCER_IDS.strip("/")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a node's own store holds."""
+
+    image: ClusterImage
+    controller_epoch: bytes
+    producer_block: bytes | None
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        partitions = sum(len(topic.partitions) for topic in self.image.topics.values())
+        yield f"cluster {self.image.cluster_id}"
+        yield f"{len(self.image.topics)} topics with {partitions} partitions"
+        for topic in sorted(self.image.topics.values(), key=lambda topic: topic.name):
+            options = ", ".join(f"{name}={value}" for name, value in topic.overrides.items())
+            yield f"topic {topic.name}: {len(topic.partitions)} partitions {options}".rstrip()
+
+
+async def read_move(store: CoordinationStore) -> Move:
+    """Raises StartError where the store has no cluster."""
+    try:
+        image = await load_image(store)
+        epoch = (await store.get(znodes.CONTROLLER_EPOCH)).data
+    except NoNode as problem:
+        raise StartError(f"the node has never been started: {problem} is missing") from problem
+    try:
+        block = (await store.get(znodes.PRODUCER_IDS)).data
+    except NoNode:
+        block = None
+    return Move(image, epoch, block)
+
+
+async def target_problem(store: CoordinationStore, cluster_id: str) -> str | None:
+    """Why nothing can be moved to where `store` is. None also where it was moved there before."""
+    present = set(await store.children("/"))
+    if not present <= _TOP:
+        return f"there is something else: {', '.join(sorted(present - _TOP))}"
+    if not await store.exists(znodes.CLUSTER_ID):
+        return None
+    found = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
+    return None if found == cluster_id else f"there is another cluster, {found}"
+
+
+async def move(what: Move, store: CoordinationStore, *, min_isr: int) -> None:
+    """Write it all; `min_isr` is the cluster's default. Does nothing where it was done."""
+    if await store.exists(znodes.CLUSTER_ID):
+        return
+    await _remove_rest(store)
+    for path in znodes.BASE_PATHS:
+        if not await store.exists(path):
+            try:
+                await store.commit([Create(path)])
+            except NodeExists:
+                continue
+    for operations in _in_parts(_everything(what, min_isr)):
+        await store.commit(operations)
+    cluster_id = znodes.encode_cluster_id(what.image.cluster_id)
+    await store.commit([Create(znodes.CLUSTER_ID, cluster_id)])
+
+
+def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
+    yield Create(znodes.CONTROLLER_EPOCH, what.controller_epoch)
+    if what.producer_block is not None:
+        yield Create(znodes.PRODUCER_IDS, what.producer_block)
+    for topic in what.image.topics.values():
+        yield from znodes.create_topic(
+            _moved(topic, min_isr), controller_epoch=int(what.controller_epoch)
+        )
+    for broker_id, overrides in what.image.broker_overrides.items():
+        yield Create(znodes.broker_config_path(broker_id), znodes.encode_config(overrides))
+    for group_id, overrides in what.image.group_overrides.items():
+        yield Create(znodes.group_config_path(group_id), znodes.encode_config(overrides))
+
+
+def _moved(topic: TopicState, min_isr: int) -> TopicState:
+    wanted = int(topic.overrides.get("min.insync.replicas", min_isr))
+    partitions = [
+        replace(state, min_isr=min(wanted, len(state.replicas)), writer_token=_TOKEN)
+        for state in topic.partitions
+    ]
+    return replace(topic, partitions=partitions)
+
+
+async def _remove_rest(store: CoordinationStore) -> None:
+    """What a move that was cut short has left."""
+    paths = sorted(await store.tree("/"), reverse=True)
+    for start in range(0, len(paths), _OPERATIONS_MAX):
+        part = paths[start : start + _OPERATIONS_MAX]
+        await store.commit([Delete(path) for path in part])
+
+
+def _in_parts(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
+    part: list[Operation] = []
+    for operation in operations:
+        part.append(operation)
+        if len(part) == _OPERATIONS_MAX:
+            yield part
+            part = []
+    if part:
+        yield part

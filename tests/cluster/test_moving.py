@@ -1,0 +1,98 @@
+"""From one node's store to a cluster's, over stores in memory."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.controller import Controller, load_image, start_alone
+from millstream.cluster.coordination import Create
+from millstream.cluster.memory import MemoryTree
+from millstream.cluster.moving import move, read_move, target_problem
+from millstream.config import load_config
+from millstream.errors import StartError
+from tests.cluster.world import World, run, until
+
+
+async def single_node():
+    numbers = itertools.count(1)
+    store = MemoryTree().open_session()
+
+    def random_bytes(count):
+        return next(numbers).to_bytes(count, "big")
+
+    alone = await start_alone(store, broker_id=1, random_bytes=random_bytes)
+    controller = Controller(alone, load_config(), broker_id=1, random_bytes=random_bytes)
+    await controller.create_topics(
+        [NewTopic("small", 2, 1, configs={"retention.ms": "7"}), NewTopic("large", 500, 1)]
+    )
+    await controller.allocate_producer_ids()
+    await controller.alter_broker_configs(None, [ConfigChange("log.retention.ms", "9")])
+    await controller.alter_group_configs(
+        "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+    )
+    return store, controller
+
+
+def test_everything_is_there_and_the_node_leads_it_as_a_member():
+    async def scenario(world: World):
+        store, before = await single_node()
+        what = await read_move(store)
+        assert "2 topics with 502 partitions" in list(what.lines())
+        assert await target_problem(world.outside, what.image.cluster_id) is None
+        await move(what, world.outside, min_isr=1)
+        await move(what, world.outside, min_isr=1)
+        (node,) = await world.start(1)
+        image = node.membership.image
+        assert image.cluster_id == before.image.cluster_id
+        assert image.topics["small"].topic_id == before.image.topics["small"].topic_id
+        assert image.topics["small"].overrides == {"retention.ms": "7"}
+        assert image.broker_overrides == {None: {"log.retention.ms": "9"}}
+        assert image.group_overrides == before.image.group_overrides
+        await until(lambda: node.state(499, "large").leader == 1)
+        epoch = before.image.topics["large"].partitions[499].leader_epoch
+        assert node.state(499, "large").leader_epoch > epoch
+
+    run(scenario)
+
+
+def test_a_move_that_was_cut_short_begins_again():
+    async def scenario():
+        store, _ = await single_node()
+        what = await read_move(store)
+        target = MemoryTree().open_session()
+        commit = target.commit
+        left = [5]
+
+        async def cut_short(operations):
+            left[0] -= 1
+            if left[0] == 0:
+                raise ConnectionError
+            return await commit(operations)
+
+        target.commit = cut_short
+        with pytest.raises(ConnectionError):
+            await move(what, target, min_isr=1)
+        target.commit = commit
+        assert await target_problem(target, what.image.cluster_id) is None
+        await move(what, target, min_isr=1)
+        moved = await load_image(target)
+        assert moved.topics.keys() == what.image.topics.keys()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_somebody_elses_is_left_alone():
+    async def scenario():
+        store, _ = await single_node()
+        what = await read_move(store)
+        target = MemoryTree().open_session()
+        await target.commit([Create("/hbase")])
+        assert "hbase" in await target_problem(target, what.image.cluster_id)
+        other, _ = await single_node()
+        assert "another cluster" in await target_problem(other, "not this one")
+        with pytest.raises(StartError):
+            await read_move(MemoryTree().open_session())
+
+    asyncio.run(scenario())
