@@ -122,7 +122,7 @@ def test_real_time_warehouse_and_a_plain_reading_agree(
 ) -> None:
     from pyspark.sql import functions as F
 
-    from millstream.pipeline.queries import table_path
+    from millstream.pipeline.outputs import table_path
     from millstream.spark import read_table
 
     topic = make_topic(partitions=2)

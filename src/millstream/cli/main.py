@@ -39,6 +39,7 @@ _COMMANDS = {
     "pipeline": LazyCommand(
         "millstream.cli.pipeline", "pipeline", "Turn topics of log lines into windows and tables."
     ),
+    "report": LazyCommand("millstream.cli.report", "report", "Write the report of a day."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
     ),

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.spec import SourceRule
 
 log = logging.getLogger(__name__)
@@ -54,8 +55,6 @@ def load_parser(name: str) -> Parser:
 def _batch_fields(
     batch: pa.RecordBatch, parsers: list[tuple[SourceRule, Parser | None]]
 ) -> pa.Array:
-    from millstream.pipeline.parsing import glob_pattern
-
     sources = batch.column("source")
     is_open = pc.is_valid(batch.column("line"))
     wanted, pieces = [], []

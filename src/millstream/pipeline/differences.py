@@ -33,6 +33,7 @@ _SETTING_OF: Final = {
     "warehouse": "warehouse.format",
     "compact_every": "warehouse.compact_every",
     "keep_days": "warehouse.keep_days",
+    "daily_report": "reports.daily",
 }
 
 

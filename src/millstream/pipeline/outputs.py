@@ -1,6 +1,7 @@
-"""What a pipeline writes: its topics, by name, and how they are kept."""
+"""What a pipeline writes: its topics and tables, by name, and how they are kept."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from millstream.pipeline.spec import Spec
@@ -25,3 +26,10 @@ ALERTS: Final = Output("alerts", True, "bursts of errors, and hosts that fell si
 DEAD: Final = Output("dead", False, "lines that do not count, with the reason in their headers")
 
 OUTPUTS: Final = (LIVE, FINAL, SESSIONS, ALERTS, DEAD)
+
+RAW: Final = "raw"
+EVENTS: Final = "events"
+
+
+def table_path(spec: Spec, table: str) -> Path:
+    return spec.home / "tables" / table

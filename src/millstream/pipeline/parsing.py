@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.layouts import (
     ALIASES,
     JSON_BEGINS,
@@ -93,15 +94,6 @@ def _format(rules: tuple[SourceRule, ...]) -> Column:
         chosen = F.when(is_match, value) if chosen is None else chosen.when(is_match, value)
     assert chosen is not None
     return chosen.otherwise(detected)
-
-
-def glob_pattern(glob: str) -> str:
-    """A regular expression, Java's or Python's, for a pattern with * and ?."""
-    escaped = "".join(
-        {"*": ".*", "?": "."}.get(letter, letter if letter.isalnum() else f"\\{letter}")
-        for letter in glob
-    )
-    return f"^{escaped}$"
 
 
 def _parts() -> Column:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.pipeline import outputs, sessions, windows
+from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import dead_letters, parse_events
 from millstream.pipeline.silence import silent_hosts
 from millstream.pipeline.spec import Spec
@@ -57,10 +58,6 @@ class Query:
 
 def checkpoint(spec: Spec, name: str) -> Path:
     return spec.home / "checkpoints" / name
-
-
-def table_path(spec: Spec, table: str) -> Path:
-    return spec.home / "tables" / table
 
 
 def start_query(
@@ -142,8 +139,8 @@ def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
     from millstream.pipeline import warehouse
 
     tables = {
-        warehouse.RAW: warehouse.raw_rows(batch),
-        warehouse.EVENTS: warehouse.event_rows(batch),
+        outputs.RAW: warehouse.raw_rows(batch),
+        outputs.EVENTS: warehouse.event_rows(batch),
     }
     for name, rows in tables.items():
         path = table_path(spec, name)

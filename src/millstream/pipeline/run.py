@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.outputs import OUTPUTS
 from millstream.pipeline.queries import QUERIES, LineCounts, start_query
+from millstream.pipeline.reports import make_due_reports
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
     PipelineStatus,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS_MAX: Final = 20.0
+_REPORTS_EVERY_SECONDS: Final = 60.0
 
 
 class PipelineFailed(Exception):
@@ -121,7 +123,11 @@ def watch(
     is_over: Callable[[PipelineStatus], bool],
 ) -> PipelineStatus:
     """Report until all queries ended or `is_over` says so; raises when one failed."""
+    spec, next_look = running.spec, 0.0
     while True:
+        if spec.daily_report and spec.warehouse != "none" and time.monotonic() >= next_look:
+            next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
+            make_due_reports(spec, datetime.now(UTC))
         status = running.status()
         write_status(running.spec.home, status)
         show(status)

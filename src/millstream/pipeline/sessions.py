@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millstream.pipeline.parsing import glob_pattern
+from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.windows import countable, is_page_view
 

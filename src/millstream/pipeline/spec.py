@@ -87,6 +87,7 @@ class Spec:
     warehouse: str
     compact_every: int
     keep_days: int
+    daily_report: bool
 
     @property
     def watermark_delay_ms(self) -> int:
@@ -136,6 +137,12 @@ def _share(value: object) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{value!r} is not a share between 0 and 1")
     return float(value)
+
+
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -231,6 +238,10 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
         Field("keep_days", 0, _whole(0), Change.FREE,
               "Days older than this are removed from the tables; 0 keeps all."),
     ),
+    "reports": (
+        Field("daily", True, _yes_or_no, Change.FREE,
+              "A report of each day, written when nothing of it can come any more."),
+    ),
 }  # fmt: skip
 
 
@@ -274,6 +285,7 @@ def parse_spec(text: str, *, folder: Path) -> Spec:
         warehouse=values["warehouse.format"],
         compact_every=values["warehouse.compact_every"],
         keep_days=values["warehouse.keep_days"],
+        daily_report=values["reports.daily"],
     )
 
 

@@ -30,8 +30,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 log = logging.getLogger(__name__)
 
 PARTITION: Final = "date"
-RAW: Final = "raw"
-EVENTS: Final = "events"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _FILES: Final = "query_id string, path string, size long, date string, rows long"
 _KEEP_OLD_VERSIONS_HOURS: Final = 168
