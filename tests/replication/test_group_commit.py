@@ -91,27 +91,37 @@ def test_what_is_appended_during_a_round_waits_for_the_next_one() -> None:
 
 
 class SlowDisk(MemoryFileSystem):
-    """Syncs when the test says so."""
+    """Its syncs wait until the test lets them go on."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.may_sync = threading.Semaphore(0)
+        self.has_begun = threading.Event()
+        self.may_sync = threading.Event()
+        self.calls = 0
 
     def sync(self, descriptor: int) -> None:
-        assert self.may_sync.acquire(timeout=20)
+        self.calls += 1
+        self.has_begun.set()
+        assert self.may_sync.wait(20)
         super().sync(descriptor)
 
 
-def test_all_turns_of_a_round_share_the_next_one_and_one_sync_of_the_file() -> None:
+async def waits_of_turns(world: World, disk: SlowDisk, turns: int) -> list[Any]:
+    """One append a turn; the first one is being synced when the others come."""
+    waits = []
+    for _ in range(turns):
+        waits.append(world.wait(world.append()))
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, disk.has_begun.wait, 20)
+    disk.may_sync.set()
+    return waits
+
+
+def test_all_turns_of_a_round_share_the_next_one() -> None:
     async def scenario() -> None:
-        world = World(disk=SlowDisk())
-        assert isinstance(world.disk, SlowDisk)
-        waits = []
-        for _ in range(6):
-            waits.append(world.wait(world.append()))
-            await asyncio.sleep(0.001)
-        world.disk.may_sync.release(2)
-        await asyncio.gather(*(wait for wait in waits if wait is not None))
+        disk = SlowDisk()
+        world = World(disk=disk)
+        await asyncio.gather(*await waits_of_turns(world, disk, 6))
         assert world.partition.log.synced_offset == 6
         assert world.commit.rounds == 2
         await world.commit.stop()
@@ -119,26 +129,16 @@ def test_all_turns_of_a_round_share_the_next_one_and_one_sync_of_the_file() -> N
     run(scenario)
 
 
-def test_nothing_is_synced_again_behind_a_round_that_failed() -> None:
+def test_nothing_is_synced_behind_a_round_that_failed() -> None:
     async def scenario() -> None:
-        world = World(disk=SlowDisk())
-        assert isinstance(world.disk, SlowDisk)
-        world.disk.sync_error = errno.EIO
-        waits = []
-        for _ in range(3):
-            waits.append(world.wait(world.append()))
-            await asyncio.sleep(0.001)
-        world.disk.may_sync.release(3)
-        answers = await asyncio.gather(
-            *(wait for wait in waits if wait is not None), return_exceptions=True
-        )
+        disk = SlowDisk()
+        disk.sync_error = errno.EIO
+        world = World(disk=disk)
+        waits = await waits_of_turns(world, disk, 3)
+        answers = await asyncio.gather(*waits, return_exceptions=True)
         assert [type(answer) for answer in answers] == [KafkaError] * 3
         await world.commit.stop()
-        assert world.commit.rounds == 1
-        # Of three permissions to sync one was used.
-        assert world.disk.may_sync.acquire(blocking=False)
-        assert world.disk.may_sync.acquire(blocking=False)
-        assert not world.disk.may_sync.acquire(blocking=False)
+        assert (world.commit.rounds, disk.calls) == (1, 1)
 
     run(scenario)
 

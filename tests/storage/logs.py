@@ -48,12 +48,13 @@ def open_log(
     *,
     reports: list[str] | None = None,
     descriptor_limit: int = 100,
+    directory: str = DIRECTORY,
 ) -> Log:
-    if DIRECTORY not in {f"/{info.name}" for info in file_system.list("/")}:
-        file_system.make_directory(DIRECTORY)
+    if directory not in {f"/{info.name}" for info in file_system.list("/")}:
+        file_system.make_directory(directory)
     reported: list[str] = [] if reports is None else reports
     return recover_log(
-        DIRECTORY,
+        directory,
         TopicPartition("t", 0),
         config or LogConfig(),
         circumstances,

@@ -28,19 +28,28 @@ class CountingFileSystem(MemoryFileSystem):
 
 
 def dirty_tickets(disk: MemoryFileSystem, count: int) -> list[SyncTicket]:
-    log = open_log(disk)
-    append(log, batch(1))
-    first = log.begin_sync()
-    assert first is not None
-    sync([first])
-    log.end_sync(first)
+    """Of as many logs; nothing but records is unsynced in them."""
     tickets = []
-    for _ in range(count):
+    for number in range(count):
+        log = open_log(disk, directory=f"/t-{number}")
+        append(log, batch(1))
+        first = log.begin_sync()
+        assert first is not None
+        sync([first])
+        log.end_sync(first)
         append(log, batch(1))
         ticket = log.begin_sync()
         assert ticket is not None
         tickets.append(ticket)
     return tickets
+
+
+def test_a_file_in_many_tickets_is_synced_once() -> None:
+    disk = CountingFileSystem()
+    [first] = dirty_tickets(disk, 1)
+    disk.single_syncs = disk.full_syncs = 0
+    sync([first] * 9)
+    assert (disk.single_syncs, disk.full_syncs) == (1, 0)
 
 
 def test_a_few_files_are_synced_one_by_one() -> None:

@@ -42,10 +42,6 @@ class SyncTicket:
     # The log was closed, and its directory perhaps renamed: nobody waits for this any more.
     is_abandoned: bool = False
 
-    @property
-    def count(self) -> int:
-        return len(self.files) + len(self.paths) + len(self.directories)
-
 
 class Unsynced:
     """What one log has written and not synced yet."""
@@ -121,19 +117,22 @@ def sync(tickets: Sequence[SyncTicket]) -> None:
     for ticket in tickets:
         by_device.setdefault(ticket.device, []).append(ticket)
     for group in by_device.values():
-        if sum(ticket.count for ticket in group) > FILES_ONE_BY_ONE_MAX:
-            pinned = next((file for ticket in group for file in ticket.files), None)
-            file_system = group[0].file_system
-            if pinned is not None and file_system.sync_everything(pinned.descriptor):
+        # Many tickets may be of one log, and hold the same file.
+        files = {pinned.file: pinned for ticket in group for pinned in ticket.files}
+        names = sum(len(ticket.paths) + len(ticket.directories) for ticket in group)
+        file_system = group[0].file_system
+        if files and len(files) + names > FILES_ONE_BY_ONE_MAX:
+            pinned = next(iter(files.values()))
+            if file_system.sync_everything(pinned.descriptor):
                 continue
+        for pinned in files.values():
+            file_system.sync(pinned.descriptor)
         for ticket in group:
-            _sync_one_by_one(ticket)
+            _sync_small(ticket)
 
 
-def _sync_one_by_one(ticket: SyncTicket) -> None:
+def _sync_small(ticket: SyncTicket) -> None:
     file_system = ticket.file_system
-    for pinned in ticket.files:
-        file_system.sync(pinned.descriptor)
     for path in ticket.paths:
         _sync_path(file_system, path)
     # Names last: a name must not come to the disk before what it names.
