@@ -23,6 +23,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.rows import Row, at_least, text_table
 from tests.support.node import MillstreamNode
 from tests.support.spark_connector import connector_jars
 
@@ -165,6 +166,34 @@ def summary(case: Case) -> dict[str, object]:
     }
 
 
+# Ours, what it is measured by, and the ratio of rows per second that is aimed at.
+TARGETS = (
+    ("read, millstream", "read, connector", 3.0),
+    ("read, millstream", "read, connector, large fetches", 3.0),
+    ("read, millstream", "read, Parquet", 0.6),
+    ("read, millstream, in place", "read, Parquet", 0.8),
+    ("write, millstream", "write, connector", 2.0),
+    ("write, millstream", "write, connector, large batches", 2.0),
+)
+
+
+def comparisons(cases: list[Case]) -> list[Row]:
+    rates = {case.name: case.rates for case in cases}
+    return [
+        Row(
+            part="spark",
+            name=ours,
+            unit="rows/s",
+            ours=rates[ours],
+            theirs=rates[theirs],
+            target=at_least(ratio),
+            against=theirs.partition(", ")[2],
+        )
+        for ours, theirs, ratio in TARGETS
+        if ours in rates
+    ]
+
+
 def run(
     spark: SparkSession, node: MillstreamNode, folder: Path, wanted: argparse.Namespace
 ) -> list[Case]:
@@ -199,6 +228,7 @@ def main() -> None:
         cases = run(spark, node, Path(folder), wanted)
     for case in cases:
         print(json.dumps({"partitions": wanted.partitions, **summary(case)}))
+    print(text_table(comparisons(cases)))
     spark.stop()
 
 
