@@ -61,7 +61,15 @@ def text(size_bytes: int, seed: int) -> bytes:
     return bytes(out[:size_bytes])
 
 
-def batch(*, record_bytes: int, count: int, codec: Codec, timestamp_ms: int) -> bytes:
+def batch(
+    *,
+    record_bytes: int,
+    count: int,
+    codec: Codec,
+    timestamp_ms: int,
+    transactional_sequence: int | None = None,
+) -> bytes:
+    """With a sequence number it is part of a transaction, of a producer to be filled in."""
     records = [
         Record(
             offset=i,
@@ -72,7 +80,18 @@ def batch(*, record_bytes: int, count: int, codec: Codec, timestamp_ms: int) -> 
         )
         for i in range(count)
     ]
-    return bytes(build_batch(records, base_offset=0, codec=codec))
+    if transactional_sequence is None:
+        return bytes(build_batch(records, base_offset=0, codec=codec))
+    data = build_batch(
+        records,
+        base_offset=0,
+        codec=codec,
+        producer_id=0,
+        producer_epoch=0,
+        base_sequence=transactional_sequence,
+        is_transactional=True,
+    )
+    return bytes(data)
 
 
 def records_per_batch(record_bytes: int, batch_bytes: int) -> int:
@@ -80,16 +99,26 @@ def records_per_batch(record_bytes: int, batch_bytes: int) -> int:
 
 
 def produce_load(
-    topic: str, batches: Sequence[bytes], *, acks: int, partitions: Sequence[int] = (0,)
+    topic: str,
+    batches: Sequence[bytes],
+    *,
+    acks: int,
+    partitions: Sequence[int] = (0,),
+    version: int = PRODUCE_VERSION,
+    transactional_id: str | None = None,
 ) -> Load:
-    """One frame per batch; every frame carries its batch to all `partitions`."""
+    """One frame per batch; every frame carries its batch to all `partitions`.
+
+    Versions up to 12 are laid out alike.
+    """
     frames = []
+    transaction = b"\0" if transactional_id is None else _compact(transactional_id.encode())
     for data in batches:
-        body = b"\0" + struct.pack(">hi", acks, 30_000) + varint(2) + _compact(topic.encode())
+        body = transaction + struct.pack(">hi", acks, 30_000) + varint(2) + _compact(topic.encode())
         body += varint(len(partitions) + 1)
         for partition in partitions:
             body += struct.pack(">i", partition) + varint(len(data) + 1) + data + b"\0"
-        frames.append(_frame(PRODUCE, PRODUCE_VERSION, body + b"\0\0"))
+        frames.append(_frame(PRODUCE, version, body + b"\0\0"))
     # Correlation id, tags, count of topics, the topic, count of partitions; then results.
     results_at = 4 + 1 + 1 + 1 + len(topic) + 1
     error_at = [results_at + i * _PRODUCE_RESULT_BYTES + 4 for i in range(len(partitions))]

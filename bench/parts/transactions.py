@@ -1,12 +1,15 @@
 """Committed transactions per second, of one, a hundred and ten thousand records.
 
-One producer (librdkafka), one transaction after the other: what an exactly-once job does.
-Page cache against page cache; our node as users get it, which waits for the disk three
-times per transaction, is shown beside it.
+One producer, one transaction after the other: what an exactly-once job does. First as bare
+frames, then with librdkafka, which looks for new partitions of a transaction once in a
+millisecond: with small transactions it waits for itself. Page cache against page cache; our
+node as users get it, which waits for the disk three times per transaction, is shown beside it.
 """
 
+import contextlib
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 from confluent_kafka import Producer
@@ -14,6 +17,7 @@ from confluent_kafka import Producer
 from bench.bench import Bench
 from bench.brokers import Broker
 from bench.rows import Row, at_least
+from bench.transacting import TransactionalLoad
 
 PART = "transactions"
 # Records in a transaction, and what the ratio has to reach.
@@ -25,17 +29,25 @@ _SECONDS_MAX = 60
 def run(bench: Bench) -> list[Row]:
     rows = []
     for records, target in _SIZES:
-        noun = "record" if records == 1 else "records"
-        name = f"transactions of {records:,} {noun}"
-        found = bench.compare(name, partial(_rate, bench, records))
-        rows.append(Row(PART, name, "/s", *found.values(float), at_least(target)))
-        synced = [_rate(bench, records, bench.synced) for _ in range(bench.rounds)]
-        rows.append(Row(PART, f"{name}, synced", "/s", synced))
+        size = f"{records:,} {'record' if records == 1 else 'records'}"
+        for load, rate in (("raw", _raw_rate), ("librdkafka", _librdkafka_rate)):
+            name = f"{load}, transactions of {size}"
+            found = bench.compare(name, partial(rate, bench, records))
+            rows.append(Row(PART, name, "/s", *found.values(float), at_least(target)))
+        synced = [_raw_rate(bench, records, bench.synced) for _ in range(bench.rounds)]
+        rows.append(Row(PART, f"raw, transactions of {size}, synced", "/s", synced))
     return rows
 
 
-def _rate(bench: Bench, records: int, broker: Broker) -> float:
-    """Transactions committed per second of one producer."""
+def _raw_rate(bench: Bench, records: int, broker: Broker) -> float:
+    with bench.topic(broker) as topic:
+        name = uuid.uuid4().hex
+        load = TransactionalLoad(broker.bootstrap, topic, records=records, transactional_id=name)
+        with contextlib.closing(load):
+            return _per_second(bench, load.commit_one)
+
+
+def _librdkafka_rate(bench: Bench, records: int, broker: Broker) -> float:
     with bench.topic(broker) as topic:
         producer = Producer(
             {
@@ -46,13 +58,18 @@ def _rate(bench: Bench, records: int, broker: Broker) -> float:
             }
         )
         producer.init_transactions(_SECONDS_MAX)
-        _transaction(producer, topic, records)
-        began = time.perf_counter()
-        count = 0
-        while time.perf_counter() - began < bench.round_seconds:
-            _transaction(producer, topic, records)
-            count += 1
-        return count / (time.perf_counter() - began)
+        return _per_second(bench, partial(_transaction, producer, topic, records))
+
+
+def _per_second(bench: Bench, commit_one: Callable[[], None]) -> float:
+    """How often it can be done; the first time does not count."""
+    commit_one()
+    began = time.perf_counter()
+    count = 0
+    while time.perf_counter() - began < bench.round_seconds:
+        commit_one()
+        count += 1
+    return count / (time.perf_counter() - began)
 
 
 def _transaction(producer: Producer, topic: str, records: int) -> None:
