@@ -118,6 +118,11 @@ def test_another_min_isr_clears_the_elr_while_somebody_commits():
     assert (after.leader, after.isr, after.elr) == (2, (2,), ())
 
 
+def test_who_has_no_replica_is_in_no_isr():
+    after = repaired(state(isr=(1, 2, 4), leader=1), nodes(1, 2, 3, 4))
+    assert after.isr == (1, 2)
+
+
 def test_the_first_of_the_assignment_is_preferred_if_it_can_lead():
     after = election.preferred(state(leader=2), nodes(1, 2, 3))
     assert (after.leader, after.leader_epoch, after.isr) == (1, 6, (1, 2, 3))

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.cluster import membership as membership_module
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Check, Create, Put, UnknownOutcome
+from millstream.cluster.coordination import Check, CoordinationFailed, Create, Put, UnknownOutcome
 from millstream.cluster.membership import Outdated
 from millstream.errors import StartError
 from millstream.model import TopicPartition
@@ -75,6 +75,21 @@ def test_the_second_node_of_one_id_gives_up_and_says_who_has_it(monkeypatch):
             await twin.start()
         assert not world.nodes[1].membership.is_fenced
         assert world.nodes[1].membership.broker_epoch == 1
+
+    run(scenario)
+
+
+def test_a_node_that_never_joined_can_leave():
+    async def scenario(world: World):
+        node = Node(world, 1)
+
+        async def nobody_there():
+            raise CoordinationFailed("no ZooKeeper answers")
+
+        node.membership._open_session = nobody_there
+        with pytest.raises(CoordinationFailed):
+            await node.start()
+        await node.membership.leave()
 
     run(scenario)
 

@@ -36,7 +36,7 @@ class Peer:
 def watch_of(peer, refused, epoch=4):
     broker = BrokerState(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),), epoch=epoch)
     image = ClusterImage(brokers={1: BrokerState(1), 2: broker}, controller_epoch_version=9)
-    return image, PortWatch(image, 1, refused, pause_seconds=0.01)
+    return image, PortWatch(image, 1, refused, pause_seconds=0.01, retry_seconds=0.01)
 
 
 def test_a_dead_process_is_told_with_the_epoch_it_had():
@@ -52,6 +52,8 @@ def test_a_dead_process_is_told_with_the_epoch_it_had():
         await peer.connected.wait()
         await peer.die()
         async with asyncio.timeout(10):
+            assert await told.get() == (2, 4, 9)
+            # And again, while nobody has acted on it.
             assert await told.get() == (2, 4, 9)
         await watch.stop()
 

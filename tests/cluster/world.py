@@ -65,9 +65,9 @@ class Node:
     def die(self) -> None:
         """The session expires, and the process is not there to notice."""
         self.membership._has_left = True
-        for task in (*self.membership._tasks, self.membership._supervisor._task):
-            if task is not None:
-                task.cancel()
+        supervising = self.membership._supervisor._task
+        assert supervising is not None
+        supervising.cancel()
         self.sessions[-1].expire()
 
     def state(self, partition: int = 0, topic: str = "t") -> PartitionState:

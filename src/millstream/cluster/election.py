@@ -130,7 +130,8 @@ def _with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
 
 
 def _without_absent(state: PartitionState, nodes: Nodes) -> PartitionState:
-    present = [r for r in state.isr if r in nodes.live and r not in nodes.suspects]
+    trusted = nodes.live - nodes.suspects
+    present = [r for r in state.isr if r in trusted and r in state.replicas]
     staying = [replica for replica in present if replica not in nodes.stopping]
     # The last one in sync leads until it is really gone.
     wanted = staying or present

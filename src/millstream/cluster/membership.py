@@ -99,7 +99,8 @@ class Membership:
         self._policy = policy
         self._cluster_id = cluster_id
         self._listeners: list[Listener] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        # What is to be stopped when the session ends.
+        self._ending = contextlib.AsyncExitStack()
         self._rejoining: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
@@ -147,6 +148,7 @@ class Membership:
     async def join(self, *, is_suspect: bool) -> None:
         """Raises StartError where another node has this id, or it is another cluster."""
         self._store = await self._open_session()
+        self._ending.push_async_callback(_close, self._store)
         self._session_token = self._new_token()
         self._observer = Observer(self._store, self.image)
         self._observer.listeners.append(self._image_changed)
@@ -158,6 +160,8 @@ class Membership:
             token=self._session_token,
             policy=self._policy,
         )
+        self._ending.push_async_callback(self._observer.stop)
+        self._ending.push_async_callback(self._supervisor.stop)
         try:
             await self._enter_cluster()
             await self._wait_for_predecessor()
@@ -195,8 +199,9 @@ class Membership:
         self.is_fenced = False
         self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
         self._store.on_end(lambda: self._fence("the ZooKeeper session has ended"))
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._keep_lease())]
+        self._ending.push_async_callback(self._ports.stop)
+        beating = asyncio.get_running_loop().create_task(self._keep_lease())
+        self._ending.push_async_callback(_cancel, beating)
         self._observer.listeners.append(self._ports.image_changed)
         self._ports.start()
         log.info("node %d is registered, epoch=%d", self._broker_id, self._epoch)
@@ -375,17 +380,9 @@ class Membership:
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
 
     async def _end_session(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
-        if hasattr(self, "_ports"):
-            await self._ports.stop()
-        await self._supervisor.stop()
-        await self._observer.stop()
-        self._observer.listeners.clear()
-        with contextlib.suppress(CoordinationFailed):
-            await self._store.close()
+        """Stop whatever the session had, in reverse; nothing where there is none."""
+        ending, self._ending = self._ending, contextlib.AsyncExitStack()
+        await ending.aclose()
 
     # -- telling how far a log goes -------------------------------------------------------
 
@@ -450,6 +447,9 @@ class Membership:
                 await released.wait()
         except (CoordinationFailed, NotApplied, TimeoutError):
             return False
+        finally:
+            with contextlib.suppress(ValueError):
+                self._observer.listeners.remove(look)
         return True
 
     def _is_needed(self) -> bool:
@@ -466,9 +466,9 @@ class Membership:
         self._has_left = True
         self.is_fenced = True
         self.lease.end()
-        if self._rejoining is not None:
-            self._rejoining.cancel()
-            await asyncio.gather(self._rejoining, return_exceptions=True)
+        for task in (self._rejoining, self._telling):
+            if task is not None:
+                await _cancel(task)
         await self._end_session()
 
     # -- what a leader asks -------------------------------------------------------------
@@ -538,3 +538,13 @@ class Membership:
                     broker_id, epoch_version=controller_version, broker_epoch=self._epoch
                 )
             await self._supervisor.fence(broker_id, epoch)
+
+
+async def _close(store: Session) -> None:
+    with contextlib.suppress(CoordinationFailed):
+        await store.close()
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -112,6 +112,7 @@ class Observer:
         self._task.add_done_callback(_tell_failure)
 
     async def stop(self) -> None:
+        self.listeners.clear()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

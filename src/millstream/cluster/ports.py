@@ -35,11 +35,13 @@ class PortWatch:
         refused: Refused,
         *,
         pause_seconds: float = _PROBE_PAUSE_SECONDS,
+        retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
         self._image = image
         self._broker_id = broker_id
         self._refused = refused
         self._pause_seconds = pause_seconds
+        self._retry_seconds = retry_seconds
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watched: dict[int, BrokerState] = {}
 
@@ -74,17 +76,19 @@ class PortWatch:
                 self._tasks[broker_id] = task
 
     async def _watch(self, broker: BrokerState) -> None:
+        is_dead = False
         while True:
-            if await self._until_closed(broker):
+            was_open = await self._until_closed(broker)
+            if was_open or is_dead:
                 version = self._image.controller_epoch_version
-                if await self._refuses(broker):
+                is_dead = await self._refuses(broker)
+                if is_dead:
                     # In a task of its own: what it writes ends this one.
-                    await asyncio.shield(
-                        asyncio.ensure_future(self._refused(broker.id, broker.epoch, version))
-                    )
-                    await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                await asyncio.sleep(_RETRY_SECONDS)
+                    told = self._refused(broker.id, broker.epoch, version)
+                    await asyncio.shield(asyncio.ensure_future(told))
+            if is_dead or not was_open:
+                # Who is to act on it may first have to become the controller.
+                await asyncio.sleep(self._retry_seconds)
 
     async def _until_closed(self, broker: BrokerState) -> bool:
         """True when a connection that stood was closed; False when none could be made."""

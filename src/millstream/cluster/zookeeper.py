@@ -53,6 +53,7 @@ from millstream.cluster.coordination import (
     check_path,
 )
 from millstream.cluster.ensemble import Ensemble, SessionKey, read_session, write_session
+from millstream.cluster.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,7 @@ class ZooKeeper:
         # kazoo tells of every attempt to reconnect; `_state_changed` tells what matters.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._client = _client(ensemble, resume)
+        self._watchdog = Watchdog(self._loop, self._client.stop)
         self._client.add_listener(lambda state: self._cross(self._state_changed, state))
         self._learn_session_timeout()
 
@@ -126,6 +128,7 @@ class ZooKeeper:
                 raise self._end
             self.key = SessionKey(*self._client.client_id)
             await self._make_root()
+            self._watchdog.start(self.session_timeout_ms)
         except TimeoutError:
             await self._stop()
             raise CoordinationFailed(
@@ -290,6 +293,7 @@ class ZooKeeper:
 
     def _finish(self, end: CoordinationFailed) -> None:
         self._end = end
+        self._watchdog.stop()
         for future in self._waiting:
             if not future.done():
                 future.set_exception(end)
