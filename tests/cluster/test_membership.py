@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from millstream.cluster import membership as membership_module
-from millstream.cluster import znodes
+from millstream.cluster import joining, znodes
 from millstream.cluster.coordination import Check, CoordinationFailed, Create, Put, UnknownOutcome
 from millstream.cluster.membership import Outdated
 from millstream.errors import StartError
@@ -58,7 +57,7 @@ def test_a_start_waits_until_the_controller_has_taken_its_predecessor_out_of_the
 
 
 def test_the_second_node_of_one_id_gives_up_and_says_who_has_it(monkeypatch):
-    monkeypatch.setattr(membership_module, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(joining, "_GRACE_SECONDS", 0.0)
 
     async def scenario(world: World):
         await world.start(1)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.replicas import Replicas
 from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.joining import Session
 from millstream.cluster.leaders import Leaders
-from millstream.cluster.membership import Membership, Session
+from millstream.cluster.membership import Membership
 from millstream.cluster.state import BrokerState, Endpoint, LogEnd
 from millstream.cluster.supervisor import policy_of
 from millstream.replication.cluster_commit import ClusterCommit

@@ -17,15 +17,12 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from millstream.clock import Clock
-from millstream.cluster import election, znodes
+from millstream.cluster import election, joining, znodes
 from millstream.cluster.coordination import (
     ANY_VERSION,
     Check,
     CoordinationFailed,
-    CoordinationStore,
     Create,
-    Node,
-    NodeExists,
     NoNode,
     NotApplied,
     Operation,
@@ -33,6 +30,7 @@ from millstream.cluster.coordination import (
     SessionEnded,
     UnknownOutcome,
 )
+from millstream.cluster.joining import Session
 from millstream.cluster.lease import Lease
 from millstream.cluster.observer import ImageChange, Observer
 from millstream.cluster.ports import PortWatch
@@ -48,17 +46,9 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# How much longer than a session to wait for a former incarnation of this node to be gone.
-_GRACE_SECONDS: Final = 2.0
 _HEARTBEATS_PER_SESSION: Final = 6
 _RETRY_SECONDS: Final = 0.2
 _RETRY_SECONDS_MAX: Final = 2.0
-
-
-class Session(CoordinationStore, Protocol):
-    """A coordination store whose sessions time out."""
-
-    session_timeout_ms: int
 
 
 class Listener(Protocol):
@@ -163,9 +153,14 @@ class Membership:
         self._ending.push_async_callback(self._observer.stop)
         self._ending.push_async_callback(self._supervisor.stop)
         try:
-            await self._enter_cluster()
-            await self._wait_for_predecessor()
-            self._epoch = await self._raise_epoch(is_suspect=is_suspect)
+            self._cluster_id = await joining.enter_cluster(
+                self._store, self._cluster_id, self._new_cluster_id
+            )
+            self.image.cluster_id = self._cluster_id
+            await joining.wait_for_predecessor(self._store, self._broker_id)
+            self._epoch = await joining.raise_epoch(
+                self._store, self._broker_id, self._session_token, is_suspect=is_suspect
+            )
             self._is_ready.clear()
             await self._observer.start()
             self._supervisor.start()
@@ -208,91 +203,6 @@ class Membership:
         await self._observer.read_incarnations()
         for listener in self._listeners:
             listener.active(self._epoch)
-
-    async def _enter_cluster(self) -> None:
-        if self._cluster_id is not None and not await self._store.exists(znodes.CLUSTER_ID):
-            raise StartError(
-                f"the data directory belongs to cluster {self._cluster_id}, and ZooKeeper knows"
-                " none there: is the path in zookeeper.connect right? A single node's directory"
-                " is moved by `millstream cluster adopt`"
-            )
-        cluster_id = self._cluster_id or self._new_cluster_id()
-        wanted = [(path, b"") for path in znodes.BASE_PATHS]
-        wanted += [
-            (znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)),
-            (znodes.CONTROLLER_EPOCH, b"0"),
-        ]
-        for path, data in wanted:
-            if not await self._store.exists(path):
-                with contextlib.suppress(NodeExists):
-                    await self._store.commit([Create(path, data)])
-        found = znodes.decode_cluster_id(await self._store.get(znodes.CLUSTER_ID))
-        if self._cluster_id not in (None, found):
-            raise StartError(
-                f"the data directory belongs to cluster {self._cluster_id},"
-                f" ZooKeeper has cluster {found}"
-            )
-        self.image.cluster_id = self._cluster_id = found
-
-    async def _wait_for_predecessor(self) -> None:
-        """Of two nodes with one id the second waits; the other may only be dead."""
-        path = znodes.broker_path(self._broker_id)
-        gone = asyncio.Event()
-        if not await self._store.exists(path, gone.set):
-            return
-        seconds = self._store.session_timeout_ms / 1000 + _GRACE_SECONDS
-        holder = await self._holder(path)
-        log.warning(
-            "node %d is registered already%s; waiting %.0f s for that one to be gone",
-            self._broker_id,
-            holder,
-            seconds,
-        )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await gone.wait()
-        if await self._store.exists(path):
-            raise StartError(
-                f"another node has the id {self._broker_id}{holder}; give this one its own node.id"
-            )
-
-    async def _holder(self, path: str) -> str:
-        with contextlib.suppress(NoNode):
-            broker = znodes.decode_broker(self._broker_id, await self._store.get(path))
-            if broker.endpoints:
-                return f" at {broker.endpoints[0].host}:{broker.endpoints[0].port}"
-        return ""
-
-    async def _raise_epoch(self, *, is_suspect: bool) -> int:
-        path = znodes.epoch_path(self._broker_id)
-        data = znodes.encode_incarnation(self._session_token, is_suspect=is_suspect)
-        if not await self._store.exists(path):
-            with contextlib.suppress(NodeExists):
-                await self._store.commit([Create(path, data)])
-        node = await self._store.get(path)
-        if znodes.decode_incarnation(node).is_suspect and not await self._was_handled(node):
-            # A start that was cut short may have lost data; this one knows nothing of it.
-            data = znodes.encode_incarnation(self._session_token, is_suspect=True)
-        try:
-            (epoch,) = await self._store.commit([Put(path, data, node.version)])
-        except UnknownOutcome:
-            await self._store.sync()
-            node = await self._store.get(path)
-            if node.data != data:
-                raise
-            return node.version
-        except NotApplied as problem:
-            raise StartError(
-                f"another node with the id {self._broker_id} is starting at this moment"
-            ) from problem
-        return epoch
-
-    async def _was_handled(self, node: Node) -> bool:
-        try:
-            handled = await self._store.get(znodes.handled_path(self._broker_id))
-        except NoNode:
-            return False
-        return int(handled.data) == node.version
 
     async def _is_registered(self, data: bytes) -> bool:
         await self._store.sync()

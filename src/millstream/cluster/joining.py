@@ -1,0 +1,134 @@
+"""The steps by which a node enters a cluster, up to its epoch.
+
+Each is safe to be cut short and done again. None of them makes the node alive: that is the
+last write, when its logs are open.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from millstream.cluster import znodes
+from millstream.cluster.coordination import (
+    CoordinationStore,
+    Create,
+    Node,
+    NodeExists,
+    NoNode,
+    NotApplied,
+    Put,
+    UnknownOutcome,
+)
+from millstream.errors import StartError
+
+log = logging.getLogger(__name__)
+
+# How much longer than a session to wait for a former incarnation of this node to be gone.
+_GRACE_SECONDS: Final = 2.0
+
+
+class Session(CoordinationStore, Protocol):
+    """A coordination store whose sessions time out."""
+
+    session_timeout_ms: int
+
+
+async def enter_cluster(
+    store: Session, cluster_id: str | None, new_cluster_id: Callable[[], str]
+) -> str:
+    """Make what every cluster has, where it is not there yet. The cluster's id.
+
+    `cluster_id` is the one that the data directory belongs to. Raises StartError where that is
+    not here.
+    """
+    if cluster_id is not None and not await store.exists(znodes.CLUSTER_ID):
+        raise StartError(
+            f"the data directory belongs to cluster {cluster_id}, and ZooKeeper knows"
+            " none there: is the path in zookeeper.connect right? A single node's directory"
+            " is moved by `millstream cluster adopt`"
+        )
+    wanted = [(path, b"") for path in znodes.BASE_PATHS]
+    wanted += [
+        (znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id or new_cluster_id())),
+        (znodes.CONTROLLER_EPOCH, b"0"),
+    ]
+    for path, data in wanted:
+        if not await store.exists(path):
+            with contextlib.suppress(NodeExists):
+                await store.commit([Create(path, data)])
+    found = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
+    if cluster_id not in (None, found):
+        raise StartError(
+            f"the data directory belongs to cluster {cluster_id}, ZooKeeper has cluster {found}"
+        )
+    return found
+
+
+async def wait_for_predecessor(store: Session, broker_id: int) -> None:
+    """Of two nodes with one id the second waits; the other may only be dead. Raises StartError."""
+    path = znodes.broker_path(broker_id)
+    gone = asyncio.Event()
+    if not await store.exists(path, gone.set):
+        return
+    seconds = store.session_timeout_ms / 1000 + _GRACE_SECONDS
+    holder = await _holder(store, broker_id)
+    log.warning(
+        "node %d is registered already%s; waiting %.0f s for that one to be gone",
+        broker_id,
+        holder,
+        seconds,
+    )
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await gone.wait()
+    if await store.exists(path):
+        raise StartError(
+            f"another node has the id {broker_id}{holder}; give this one its own node.id"
+        )
+
+
+async def _holder(store: Session, broker_id: int) -> str:
+    with contextlib.suppress(NoNode):
+        node = await store.get(znodes.broker_path(broker_id))
+        endpoints = znodes.decode_broker(broker_id, node).endpoints
+        if endpoints:
+            return f" at {endpoints[0].host}:{endpoints[0].port}"
+    return ""
+
+
+async def raise_epoch(store: Session, broker_id: int, token: str, *, is_suspect: bool) -> int:
+    """A new incarnation: from here on every write of an older one fails. Raises StartError."""
+    path = znodes.epoch_path(broker_id)
+    data = znodes.encode_incarnation(token, is_suspect=is_suspect)
+    if not await store.exists(path):
+        with contextlib.suppress(NodeExists):
+            await store.commit([Create(path, data)])
+    node = await store.get(path)
+    if znodes.decode_incarnation(node).is_suspect and not await _was_handled(
+        store, broker_id, node
+    ):
+        # A start that was cut short may have lost data; this one knows nothing of it.
+        data = znodes.encode_incarnation(token, is_suspect=True)
+    try:
+        (epoch,) = await store.commit([Put(path, data, node.version)])
+    except UnknownOutcome:
+        await store.sync()
+        node = await store.get(path)
+        if node.data != data:
+            raise
+        return node.version
+    except NotApplied as problem:
+        raise StartError(
+            f"another node with the id {broker_id} is starting at this moment"
+        ) from problem
+    return epoch
+
+
+async def _was_handled(store: Session, broker_id: int, node: Node) -> bool:
+    try:
+        handled = await store.get(znodes.handled_path(broker_id))
+    except NoNode:
+        return False
+    return int(handled.data) == node.version
