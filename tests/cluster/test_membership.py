@@ -257,6 +257,20 @@ def test_a_node_that_stops_hands_over_first_and_keeps_what_nobody_else_has():
     run(scenario)
 
 
+def test_nodes_that_all_stop_wait_for_nobody():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+        async with asyncio.timeout(5):
+            done = await asyncio.gather(
+                *(node.membership.hand_over(seconds_max=60) for node in nodes)
+            )
+        assert done == [True, True, True]
+
+    run(scenario)
+
+
 def test_a_start_that_may_have_lost_data_is_remembered_over_the_next_start():
     async def scenario(world: World):
         await world.start(1)

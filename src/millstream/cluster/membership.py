@@ -363,10 +363,11 @@ class Membership:
         return True
 
     def _is_needed(self) -> bool:
-        """Whether this node is in an ISR with others, who could do without it."""
+        """Whether this node is in an ISR with others who could do without it, and stay."""
         me = self._broker_id
+        staying = {broker.id for broker in self.image.brokers.values() if not broker.is_stopping}
         return any(
-            me in partition.isr and len(partition.isr) > 1
+            me in partition.isr and not staying.isdisjoint(partition.isr)
             for topic in self.image.topics.values()
             for partition in topic.partitions
         )
