@@ -5,7 +5,14 @@ import asyncio
 import pytest
 
 from millstream.cluster import joining, znodes
-from millstream.cluster.coordination import Check, CoordinationFailed, Create, Put, UnknownOutcome
+from millstream.cluster.coordination import (
+    Check,
+    CoordinationFailed,
+    Create,
+    Delete,
+    Put,
+    UnknownOutcome,
+)
 from millstream.cluster.membership import Outdated
 from millstream.errors import StartError
 from millstream.model import TopicPartition
@@ -127,6 +134,19 @@ def test_a_lost_session_fences_at_once_and_the_node_comes_back_as_another_incarn
         await until(lambda: not node.membership.is_fenced)
         assert node.told[-1] == "active 2"
         assert node.membership.lease.is_valid()
+
+    run(scenario)
+
+
+def test_a_zookeeper_that_has_gone_back_in_time_is_refused(caplog):
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        await world.outside.commit(
+            [Delete("/brokers/epochs/1"), Create("/brokers/epochs/1", b'{"is_suspect":false}')]
+        )
+        node.sessions[-1].expire()
+        await until(lambda: "gone back in time" in caplog.text)
+        assert node.membership.is_fenced
 
     run(scenario)
 

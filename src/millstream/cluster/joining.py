@@ -66,6 +66,23 @@ async def enter_cluster(
     return found
 
 
+async def check_not_older(
+    store: Session, broker_id: int, *, epoch: int, controller_epoch: int
+) -> None:
+    """A store that knows less than this node has seen was put back to an earlier time: what it
+    would decide now could contradict what it decided before. Raises StartError."""
+    try:
+        found = (await store.get(znodes.epoch_path(broker_id))).version
+        found_controller = int((await store.get(znodes.CONTROLLER_EPOCH)).data)
+    except NoNode:
+        found = found_controller = -1
+    if found < epoch or found_controller < controller_epoch:
+        raise StartError(
+            f"ZooKeeper has gone back in time: it knows epoch {found} of this node and"
+            f" {found_controller} of the controller, which were {epoch} and {controller_epoch}"
+        )
+
+
 async def wait_for_predecessor(store: Session, broker_id: int) -> None:
     """Of two nodes with one id the second waits; the other may only be dead. Raises StartError."""
     path = znodes.broker_path(broker_id)

@@ -153,6 +153,12 @@ class Membership:
         self._ending.push_async_callback(self._observer.stop)
         self._ending.push_async_callback(self._supervisor.stop)
         try:
+            await joining.check_not_older(
+                self._store,
+                self._broker_id,
+                epoch=self._epoch,
+                controller_epoch=self.image.controller_epoch,
+            )
             self._cluster_id = await joining.enter_cluster(
                 self._store, self._cluster_id, self._new_cluster_id
             )

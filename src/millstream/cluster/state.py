@@ -107,7 +107,7 @@ class ClusterImage:
 
     cluster_id: str = ""
     controller_id: int = -1
-    controller_epoch: int = 0
+    controller_epoch: int = -1
     # Of its node; read before the controller's id, so it is never newer than that.
     controller_epoch_version: int = -1
     brokers: dict[int, BrokerState] = field(default_factory=dict)
