@@ -1,0 +1,169 @@
+"""A cluster as users start it: ZooKeeper and three processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millstream.cluster.embedded import FILE_NAME
+from tests.support.command_line import run_millstream
+from tests.support.node import MillstreamNode
+from tests.support.tools import skip_if_java_is_left_out
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+
+class Running:
+    def __init__(self, folder: Path) -> None:
+        skip_if_java_is_left_out()
+        self._folder = folder
+        command = [sys.executable, "-m", "millstream", "cluster", "start", "--nodes", "3"]
+        self.process = subprocess.Popen(
+            [*command, "--data-dir", str(folder), "--dev"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("bootstrap "), (line, self.logs())
+        self.bootstrap = line.split()[1]
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self._folder.glob("*.log")))
+
+    def pid_of(self, number: int) -> int:
+        directory = str(self._folder / f"node-{number}")
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    words = (entry / "cmdline").read_bytes().decode().split("\0")
+                except OSError:
+                    continue
+                if directory in words and "broker" in words:
+                    return int(entry.name)
+        raise AssertionError(f"node {number} does not run")
+
+    def stop(self) -> int:
+        self.process.terminate()
+        code = self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(tmp_path_factory.mktemp("cluster"))
+    yield found
+    assert found.stop() == 0, found.logs()
+
+
+def create(admin: AdminClient, name: str) -> None:
+    config = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, 3, 3, config=config)])[name].result(20)
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    failures = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda e, m: failures.append(e) if e else None)
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def consume(bootstrap: str, topic: str, count: int) -> set[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"readers-of-{topic}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    found: set[bytes] = set()
+
+    def has_all() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.add(message.value())
+        return len(found) == count
+
+    wait_until(has_all, f"{count} records are read", seconds_max=60)
+    consumer.close()
+    return found
+
+
+def test_every_node_tells_of_every_other(running: Running) -> None:
+    for address in running.bootstrap.split(","):
+        metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=20)
+        assert sorted(metadata.brokers) == [1, 2, 3]
+        assert metadata.controller_id in (1, 2, 3)
+
+
+def test_a_killed_leader_is_replaced_before_its_session_ends(running: Running) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    create(admin, "killed")
+    before = [b"before %d" % number for number in range(300)]
+    produce(running.bootstrap, "killed", before)
+    metadata = admin.list_topics("killed", timeout=20).topics["killed"]
+    victim = metadata.partitions[0].leader
+    others = [n for n in (1, 2, 3) if n != victim]
+    os.kill(running.pid_of(victim), signal.SIGKILL)
+
+    def is_replaced() -> bool:
+        topic = admin.list_topics("killed", timeout=20).topics["killed"]
+        return all(part.leader in others for part in topic.partitions.values())
+
+    wait_until(is_replaced, "the others lead", seconds_max=30)
+    assert re.search(rf"node {victim} is dead: its port refuses", running.logs())
+    after = [b"after %d" % number for number in range(300)]
+    produce(running.bootstrap, "killed", after)
+    assert consume(running.bootstrap, "killed", 600) == {*before, *after}
+
+
+def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str) -> None:
+    data = tmp_path / "data"
+    with MillstreamNode(data, "--dev") as node:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin.create_topics([NewTopic("kept", 2, 1)])["kept"].result(20)
+        produce(node.bootstrap, "kept", [b"one", b"two", b"three"])
+    where = f"{zookeeper_of_spark}/adopted"
+    refused = run_millstream(
+        "broker", "--data-dir", str(data), "--set", f"zookeeper.connect={where}"
+    )
+    assert refused.exit_code == 1
+    assert "cluster adopt" in refused.errors
+    dry = run_millstream("cluster", "adopt", "--data-dir", str(data), "--zookeeper", where)
+    assert "topic kept: 2 partitions" in dry.output
+    assert (data / FILE_NAME).exists()
+    done = run_millstream(
+        "cluster", "adopt", "--data-dir", str(data), "--zookeeper", where, "--apply"
+    )
+    assert done.exit_code == 0, done.errors
+    with MillstreamNode(data, "--dev", "--set", f"zookeeper.connect={where}") as node:
+        assert consume(node.bootstrap, "kept", 3) == {b"one", b"two", b"three"}
+        produce(node.bootstrap, "kept", [b"four"])
+    alone = run_millstream("broker", "--data-dir", str(data))
+    assert alone.exit_code == 1
+    assert "of a node of a cluster" in alone.errors
+
+
+def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    refused = run_millstream(
+        *("broker", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
+        *("--set", "zookeeper.connect=127.0.0.1:1"),
+        *("--set", "zookeeper.connection.timeout.ms=300"),
+    )
+    assert refused.exit_code == 1
+    assert refused.errors.splitlines()[-1].startswith("millstream: no ZooKeeper answers at")
+    assert "Traceback" not in refused.errors
