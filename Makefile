@@ -1,4 +1,4 @@
-# `make run` starts a node, `make test` checks everything. Both do all set-up themselves.
+# `make run` shows everything, `make test` checks everything. Both do all set-up themselves.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,10 +9,11 @@ SOURCES := src tests bench
 # The commands find the default address by themselves.
 ASK := $(if $(filter 127.0.0.1:9092,$(LISTEN)),, -b $(LISTEN))
 
-.PHONY: run test lint format unit bench soak clean help
+.PHONY: run node test lint format unit bench soak clean help
 
 help:
-	@echo "make run           start a node on $(LISTEN) with its data in $(DATA_DIR)"
+	@echo "make run           a node on $(LISTEN), traffic, and the pipeline on it; ARGS='--for 60' ends"
+	@echo "make node          start a node alone, with its data in $(DATA_DIR)"
 	@echo "make test          lint, types, import contracts and all tests"
 	@echo "make unit          only the tests that start no other program"
 	@echo "make lint          ruff, mypy and the import contracts"
@@ -21,6 +22,9 @@ help:
 	@echo "make soak NAME=x   one long fault test; without NAME it lists them"
 
 run: $(VENV)/installed
+	@PYTHON=$(PYTHON) sh scripts/run_all.sh $(BIN) $(DATA_DIR) $(LISTEN) $(ARGS)
+
+node: $(VENV)/installed
 	@echo "Millstream on $(LISTEN), data in $(DATA_DIR). In another terminal, try:"
 	@echo "  $(BIN)/millstream topic create hello$(ASK)"
 	@echo "  echo 'my first record' | $(BIN)/millstream produce hello$(ASK)"

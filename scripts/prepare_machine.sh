@@ -1,7 +1,7 @@
 #!/bin/sh
-# Make sure the machine has what `make run` or `make test` needs.
+# Make sure the machine has what `make run` (a node, then the pipeline) or `make test` needs.
 #
-#   scripts/prepare_machine.sh run|test
+#   scripts/prepare_machine.sh run|pipeline|test
 #
 # As root on Debian the missing packages are installed; anywhere else they are named
 # together with the command that installs them, and the script fails.
@@ -24,6 +24,9 @@ need gcc command -v cc
 # Without a compiler and these headers the record loops run in Python: slower, not wrong.
 need python3-dev "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(
     os.path.join(sysconfig.get_path("include"), "Python.h")))'
+if [ "$1" = pipeline ]; then
+    need default-jre-headless command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java"
+fi
 if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
     need openjdk-17-jdk-headless command -v javac
     need maven command -v mvn

@@ -40,6 +40,7 @@ _COMMANDS = {
         "millstream.cli.pipeline", "pipeline", "Turn topics of log lines into windows and tables."
     ),
     "report": LazyCommand("millstream.cli.report", "report", "Write the report of a day."),
+    "demo": LazyCommand("millstream.cli.demo", "demo", "Show it all: traffic, windows, alerts."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
     ),

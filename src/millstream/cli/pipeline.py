@@ -15,7 +15,7 @@ import click
 from millstream.cli.cluster import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
-from millstream.cli.pipeline_screen import make_screen, status_rows
+from millstream.cli.pipeline_screen import Screen, make_screen, status_rows
 from millstream.pipeline.spec import Change, Spec, SpecError, example_spec, load_spec
 
 if TYPE_CHECKING:
@@ -152,27 +152,45 @@ def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # 
     """Run the pipeline of FILE until Ctrl-C; started again it goes on where it was."""
     spec = _load(file)
     check_reachable(spec.bootstrap)
-    _check_installed()
+    check_installed()
+    run_pipeline(
+        spec,
+        master=None if master == "submitted" else master,
+        once=once,
+        screen=make_screen(spec, None),
+        is_over=_deadline(seconds),
+    )
+
+
+def run_pipeline(
+    spec: Spec,
+    *,
+    master: str | None,
+    once: bool,
+    screen: Screen,
+    is_over: "Callable[[PipelineStatus], bool]",
+) -> None:
+    """Run a pipeline until `is_over`, Ctrl-C or an error; a summary at the end."""
     from millstream.pipeline.run import PipelineFailed, check_differences, start, watch
 
     try:
         check_differences(spec)
     except SpecError as wrong:
-        raise CommandFailed(f"{file}: {wrong}") from None
+        raise CommandFailed(str(wrong)) from None
     spec.home.mkdir(parents=True, exist_ok=True)
-    click.echo(f"starting Spark; its log is {spec.home / _SPARK_LOG}", err=True)
-    with _stderr_into(spec.home / _SPARK_LOG):
+    log_path = spec.home / _SPARK_LOG
+    click.echo(f"starting Spark; its log is {log_path}", err=True)
+    with _stderr_into(log_path):
         from millstream.pipeline.session import open_session
 
-        session = open_session(spec, master=None if master == "submitted" else master)
-    screen = make_screen(spec)
+        session = open_session(spec, master=master)
     running: Running | None = None
     try:
         with _stopping_on_sigterm():
             running = start(session, spec, once=once)
-            last = watch(running, screen.show, is_over=_deadline(seconds))
+            last = watch(running, screen.show, is_over=is_over)
     except PipelineFailed as failed:
-        raise CommandFailed(f"{failed}. More is in {spec.home / _SPARK_LOG}") from None
+        raise CommandFailed(f"{failed}. More is in {log_path}") from None
     finally:
         screen.close()
         if running is not None:
@@ -248,7 +266,7 @@ def _check_function(name: str) -> None:
         raise CommandFailed(f"function {name} cannot be loaded: {failed}") from None
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
     import importlib.util
 
     missing = [name for name in ("pyspark", "deltalake") if importlib.util.find_spec(name) is None]

@@ -3,13 +3,15 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from millstream.cli.results import Results
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.status import PipelineStatus
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.live import Live
     from rich.table import Table
 
@@ -25,10 +27,11 @@ class Screen(Protocol):
     def close(self) -> None: ...
 
 
-def make_screen(spec: Spec) -> Screen:
+def make_screen(spec: Spec, results: Results | None) -> Screen:
+    """With `results` the newest window and the last alerts are shown, too."""
     if sys.stderr.isatty() and not os.environ.get("CI"):
-        return LiveScreen(spec)
-    return PlainScreen()
+        return LiveScreen(spec, results)
+    return PlainScreen(results)
 
 
 def status_rows(status: PipelineStatus) -> tuple[Sequence[str], list[Sequence[object]]]:
@@ -55,10 +58,13 @@ def status_rows(status: PipelineStatus) -> tuple[Sequence[str], list[Sequence[ob
 class PlainScreen:
     """A line now and then, for logs and pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, results: Results | None) -> None:
         self._last = 0.0
+        self._results = results
 
     def show(self, status: PipelineStatus) -> None:
+        if self._results is not None:
+            self._results.read()
         if time.monotonic() - self._last < _PLAIN_EVERY_SECONDS:
             return
         self._last = time.monotonic()
@@ -68,26 +74,42 @@ class PlainScreen:
             for query in status.queries
         )
         print(queries, file=sys.stderr, flush=True)
+        if self._results is not None:
+            print(_window_line(self._results), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        pass
+        if self._results is not None:
+            self._results.close()
+
+
+def _window_line(results: Results) -> str:
+    if not results.window_count:
+        return "no window yet"
+    parts = [f"{row.output} {row.name} {row.count:,}/{row.errors}" for row in results.rows()]
+    alerts = f"; last alert {results.alerts[-1]}" if results.alerts else ""
+    return f"window {results.window_start[11:19]} (lines/errors): {', '.join(parts)}{alerts}"
 
 
 class LiveScreen:
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, results: Results | None) -> None:
         self._spec = spec
+        self._results = results
         self._live: Live | None = None
 
     def show(self, status: PipelineStatus) -> None:
-        from rich.console import Console
+        from rich.console import Console, Group
         from rich.live import Live
 
         if self._live is None:
             self._live = Live(console=Console(stderr=True), auto_refresh=False)
             self._live.start()
-        self._live.update(self._table(status), refresh=True)
+        parts: list[RenderableType] = [self._queries(status)]
+        if self._results is not None:
+            self._results.read()
+            parts += [*self._windows(self._results)]
+        self._live.update(Group(*parts), refresh=True)
 
-    def _table(self, status: PipelineStatus) -> "Table":
+    def _queries(self, status: PipelineStatus) -> "Table":
         from rich.table import Table
 
         lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(status.lines.items()))
@@ -101,6 +123,25 @@ class LiveScreen:
             table.add_row(*map(str, row))
         return table
 
+    def _windows(self, results: Results) -> "Iterator[RenderableType]":
+        from rich.table import Table
+
+        title = f"\nwindow of {results.window_start[11:19] or 'none yet'}"
+        table = Table(title=title, title_justify="left", box=None)
+        for heading in ("WHAT", "NAME", "LINES", "ERRORS", "P95-MS", "VISITORS"):
+            table.add_column(heading)
+        for row in results.rows():
+            p95 = "" if row.p95_ms is None else f"{row.p95_ms:,.1f}"
+            visitors = "" if row.visitors is None else f"~{row.visitors:,}"
+            table.add_row(row.output, row.name, f"{row.count:,}", f"{row.errors:,}", p95, visitors)
+        yield table
+        if results.top_pages:
+            yield f"\ntop pages: {', '.join(results.top_pages)}"
+        if results.alerts:
+            yield "\nalerts:\n" + "\n".join(f"  {each}" for each in results.alerts)
+
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._results is not None:
+            self._results.close()

@@ -182,10 +182,11 @@ def _silence(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWri
     return _append(silent_hosts(events, spec), windows.ALERT_KEY, spec, outputs.ALERTS)
 
 
+# In the order in which they are started: what people wait for comes first.
 QUERIES: Final = (
-    Query("store", 0, _store),
     Query("live", 1, _live),
+    Query("store", 0, _store),
     Query("windows", 2, _final),
-    Query("sessions", 1, _sessions),
     Query("silence", 1, _silence),
+    Query("sessions", 1, _sessions),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.outputs import OUTPUTS
-from millstream.pipeline.queries import QUERIES, LineCounts, start_query
+from millstream.pipeline.queries import QUERIES, LineCounts, Query, start_query
 from millstream.pipeline.reports import make_due_reports
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
@@ -72,9 +72,29 @@ class Running:
     """A pipeline at work."""
 
     spec: Spec
-    queries: "dict[str, StreamingQuery]"
-    counts: LineCounts
+    session: "SparkSession"
+    is_once: bool
+    waiting: list[Query]
+    counts: LineCounts = field(default_factory=LineCounts)
+    queries: "dict[str, StreamingQuery]" = field(default_factory=dict)
     totals: dict[str, Totals] = field(default_factory=dict)
+
+    def start_next(self) -> None:
+        """Start a query when the one before it has shown that it works.
+
+        A cold first batch keeps a core busy for seconds; all of them at once would keep
+        everybody waiting for the slowest.
+        """
+        if not self.waiting:
+            return
+        if self.queries:
+            [*_, last] = self.queries.values()
+            if last.isActive and last.lastProgress is None:
+                return
+        query = self.waiting.pop(0)
+        self.queries[query.name] = start_query(
+            self.session, self.spec, query, self.counts, once=self.is_once
+        )
 
     def status(self) -> PipelineStatus:
         return PipelineStatus(
@@ -111,9 +131,9 @@ def start(spark: "SparkSession", spec: Spec, *, once: bool) -> Running:
     check_differences(spec)
     keep(spec)
     create_topics(spec)
-    counts = LineCounts()
-    queries = {query.name: start_query(spark, spec, query, counts, once=once) for query in QUERIES}
-    return Running(spec, queries, counts)
+    running = Running(spec, spark, once, [*QUERIES])
+    running.start_next()
+    return running
 
 
 def watch(
@@ -128,13 +148,15 @@ def watch(
         if spec.daily_report and spec.warehouse != "none" and time.monotonic() >= next_look:
             next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
             make_due_reports(spec, datetime.now(UTC))
+        running.start_next()
         status = running.status()
         write_status(running.spec.home, status)
         show(status)
         for query in status.queries:
             if query.problem is not None:
                 raise PipelineFailed(f"query {query.name}: {query.problem}")
-        if not any(query.is_running for query in status.queries) or is_over(status):
+        is_at_work = running.waiting or any(query.is_running for query in status.queries)
+        if not is_at_work or is_over(status):
             return status
         time.sleep(_LOOK_SECONDS)
 

@@ -1,0 +1,138 @@
+"""`millstream demo`: a made-up web shop's logs through the pipeline, on a node that runs."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, connect_admin, wait_for
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.pipeline import check_installed, run_pipeline
+from millstream.cli.pipeline_screen import make_screen
+from millstream.cli.results import Results
+from millstream.pipeline.spec import Spec, example_spec, load_spec
+
+if TYPE_CHECKING:
+    from millstream.pipeline.status import PipelineStatus
+
+_FIRST_WINDOW_SECONDS_MAX: Final = 300.0
+_TOPIC: Final = "logs"
+# A demonstration wants to see windows close within the minute.
+_SETTINGS: Final = {
+    "name": "demo",
+    "home": ".",
+    "trigger": "3 seconds",
+    "input.topics": [_TOPIC],
+    "parse.ahead": "10 seconds",
+    "parse.late": "20 seconds",
+    "parse.skew": "10 seconds",
+    "windows.length": "10 seconds",
+    "windows.session_gap": "1 minute",
+    "windows.silent_after": "15 seconds",
+}
+
+
+@click.command("demo")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="./demo",
+    show_default=True,
+    help="Where the pipeline keeps its file, checkpoints, tables and reports.",
+)
+@click.option("--rate", default=200.0, show_default=True, help="About so many lines a second.")
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="End so long after the first window.",
+)
+@bootstrap_option
+def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None:
+    """Make traffic, run the pipeline on it, and show windows and alerts, until Ctrl-C."""
+    check_installed()
+    create_input(bootstrap)
+    spec = prepare_file(home, bootstrap)
+    results = Results(spec)
+    click.echo(
+        f"traffic goes to the topic {_TOPIC}; results to {spec.name}.live, {spec.name}.windows, "
+        f"{spec.name}.sessions, {spec.name}.alerts, {spec.name}.dead; tables and reports to {home}",
+        err=True,
+    )
+    with traffic(bootstrap, rate):
+        run_pipeline(
+            spec,
+            master="local[*]",
+            once=False,
+            screen=make_screen(spec, results),
+            is_over=first_window_deadline(results, seconds),
+        )
+    click.echo(
+        f"{results.window_count} windows, {results.alert_count} alerts. Again: make run, or "
+        f"millstream consume {spec.name}.windows -o beginning",
+        err=True,
+    )
+
+
+def create_input(bootstrap: str) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    admin = connect_admin(bootstrap)
+    if _TOPIC not in admin.list_topics(timeout=10).topics:
+        [answer] = admin.create_topics([NewTopic(_TOPIC, 2, 1)]).values()
+        wait_for(answer, f"topic {_TOPIC}")
+
+
+def prepare_file(home: Path, bootstrap: str) -> Spec:
+    """The pipeline file of the demonstration, written the first time and then kept."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "pipeline.toml"
+    if not path.exists():
+        path.write_text(example_spec(**{**_SETTINGS, "bootstrap": bootstrap}))
+    return load_spec(path)
+
+
+@contextmanager
+def traffic(bootstrap: str, rate: float) -> Iterator[None]:
+    # Another seed each time: the same visitors at another time would be no news.
+    seed = str(time.time_ns() % 1_000_000)
+    command = ["loadgen", "--topic", _TOPIC, "--rate", str(rate), "--seed", seed, "--bad", "0.002"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", *command, "-q", "-b", bootstrap],
+        # Ctrl-C is for us; it ends when we do.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def first_window_deadline(
+    results: Results, seconds: float | None
+) -> "Callable[[PipelineStatus], bool]":
+    """`seconds` count from the first window; without one in time the run has failed."""
+    started = time.monotonic()
+    first: list[float] = []
+
+    def is_over(status: "PipelineStatus") -> bool:
+        now = time.monotonic()
+        if not first and results.window_count:
+            first.append(now)
+            click.echo(f"the first window came after {now - started:.0f} s", err=True)
+        if not first and now - started > _FIRST_WINDOW_SECONDS_MAX:
+            states = ", ".join(f"{each.name} batch {each.batch}" for each in status.queries)
+            raise CommandFailed(
+                f"no window within {_FIRST_WINDOW_SECONDS_MAX:.0f} s ({states})",
+                exit_code=ExitCode.TIMEOUT,
+            )
+        return bool(first) and seconds is not None and now - first[0] >= seconds
+
+    return is_over

@@ -1,0 +1,116 @@
+"""The newest results of a pipeline, read from its topics while it runs."""
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from millstream.pipeline import outputs
+from millstream.pipeline.spec import Spec
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+_ALERTS_SHOWN: Final = 5
+_RECORDS_AT_ONCE: Final = 2000
+_REQUEST_SECONDS_MAX: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """One line of the newest window."""
+
+    output: str
+    name: str
+    count: int
+    errors: int
+    p95_ms: float | None
+    visitors: int | None
+
+
+class Results:
+    """`read` takes what is there and never waits; the rest shows what was read last."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._consumer: Consumer | None = None
+        self._newest_start = ""
+        self._rows: dict[tuple[str, str], WindowRow] = {}
+        self._window_starts: set[str] = set()
+        self.top_pages: list[str] = []
+        self.alerts: deque[str] = deque(maxlen=_ALERTS_SHOWN)
+        self.alert_count = 0
+
+    @property
+    def window_count(self) -> int:
+        return len(self._window_starts)
+
+    @property
+    def window_start(self) -> str:
+        return self._newest_start
+
+    def rows(self) -> list[WindowRow]:
+        return [self._rows[key] for key in sorted(self._rows)]
+
+    def read(self) -> None:
+        consumer = self._consumer or self._connect()
+        for message in consumer.consume(_RECORDS_AT_ONCE, timeout=0):
+            value = message.value()
+            if message.error() or value is None:
+                continue
+            if message.topic() == outputs.ALERTS.topic(self._spec):
+                self._take_alert(value)
+            else:
+                self._take_window(value)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _connect(self) -> "Consumer":
+        """From the ends as they are now: what an earlier run left is not shown as new."""
+        from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": self._spec.bootstrap,
+                "group.id": f"{self._spec.name}-screen",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        partitions = []
+        for output in (outputs.LIVE, outputs.ALERTS):
+            topic = output.topic(self._spec)
+            known = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS_MAX).topics[topic]
+            partitions += [TopicPartition(topic, each, OFFSET_END) for each in known.partitions]
+        self._consumer.assign(partitions)
+        return self._consumer
+
+    def _take_window(self, value: bytes) -> None:
+        row = json.loads(value)
+        start = row["window_start"]
+        self._window_starts.add(start)
+        if start < self._newest_start:
+            return
+        if start > self._newest_start:
+            self._newest_start = start
+            self._rows.clear()
+        self._rows[row["output"], row["name"]] = WindowRow(
+            row["output"],
+            row["name"],
+            row["count"],
+            row["errors"],
+            row.get("duration_ms_p95"),
+            row.get("visitors"),
+        )
+        if row.get("top_pages"):
+            self.top_pages = [f"{each['path']} {each['count']}" for each in row["top_pages"][:5]]
+
+    def _take_alert(self, value: bytes) -> None:
+        row = json.loads(value)
+        text = f"{row['since'][11:19]} {row['kind']}: {row['subject']} {row['text']}"
+        if text not in self.alerts:
+            self.alerts.append(text)
+            self.alert_count += 1

@@ -1,0 +1,75 @@
+"""The demonstration's own parts: its file, its deadline, and the results it shows."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from millstream.cli.demo import first_window_deadline, prepare_file
+from millstream.cli.results import Results
+from millstream.pipeline import outputs
+from millstream.pipeline.spec import Spec, parse_spec
+from millstream.pipeline.status import PipelineStatus
+from millstream.testing import Broker
+from tests.support.waiting import wait_until
+
+STATUS = PipelineStatus("demo", "now", 5)
+
+
+def test_the_file_is_written_once_and_then_kept(tmp_path: Path) -> None:
+    spec = prepare_file(tmp_path / "home", "127.0.0.1:1234")
+    assert (spec.bootstrap, spec.window_ms) == ("127.0.0.1:1234", 10_000)
+    path = tmp_path / "home" / "pipeline.toml"
+    path.write_text(path.read_text().replace('name = "demo"', 'name = "mine"'))
+    assert prepare_file(tmp_path / "home", "127.0.0.1:1234").name == "mine"
+
+
+@pytest.fixture
+def spec(kafka: Broker, tmp_path: Path, make_topic: Callable[..., str]) -> Spec:
+    name = make_topic()[-20:]
+    found = parse_spec(f'name = "{name}"\nbootstrap = "{kafka.bootstrap}"', folder=tmp_path)
+    for output in (outputs.LIVE, outputs.ALERTS):
+        kafka.create_topic(output.topic(found), partitions=2)
+    return found
+
+
+def window(start: str, name: str, count: int) -> dict[str, object]:
+    return {
+        "window_start": f"2026-09-21T{start}.000Z",
+        "output": "service",
+        "name": name,
+        "count": count,
+        "errors": 1,
+        "duration_ms_p95": 2.5,
+    }
+
+
+@pytest.mark.slow
+def test_the_newest_window_and_the_last_alerts_are_shown(spec: Spec) -> None:
+    results = Results(spec)
+    results.read()
+    assert not first_window_deadline(results, 0.001)(STATUS)
+    producer = Producer({"bootstrap.servers": spec.bootstrap})
+    alert = {"kind": "errors", "subject": "cart", "since": "2026-09-21T14:00:10Z", "text": "x"}
+    rows = [window("14:00:00", "cart", 5), window("14:00:10", "cart", 2)]
+    rows += [window("14:00:10", "cart", 3), window("14:00:00", "search", 9)]
+
+    def is_there() -> bool:
+        # The consumer begins at the end, wherever that is when it first asks; so again.
+        for row in rows:
+            producer.produce(outputs.LIVE.topic(spec), json.dumps(row), partition=0)
+        producer.produce(outputs.ALERTS.topic(spec), json.dumps(alert), partition=1)
+        producer.flush(10)
+        results.read()
+        return results.window_count == 2 and bool(results.alerts)
+
+    wait_until(is_there, "windows and alerts are read")
+    try:
+        assert [(row.name, row.count) for row in results.rows()] == [("cart", 3)]
+        assert list(results.alerts) == ["14:00:10 errors: cart x"]
+        is_over = first_window_deadline(results, 0.000001)
+        wait_until(lambda: is_over(STATUS), "the time after the first window is over")
+    finally:
+        results.close()
