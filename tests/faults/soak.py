@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.faults.cluster_faults import (
+    cluster_kill_rounds,
+    cluster_power_cut_rounds,
+    rolling_restart_rounds,
+)
 from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
 from tests.faults.group_kills import group_kill_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
-from tests.spark.kills import spark_kill_rounds
+from tests.spark.kills import spark_kill_rounds, spark_zombie_rounds
 from tests.spark.standalone import standalone_rounds
 
 RESULTS = Path(__file__).parent / "results"
@@ -38,7 +43,11 @@ SOAKS = {
     ),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
     "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
+    "cluster_kills": Soak(300, cluster_kill_rounds, 10_000),
+    "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),
+    "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
+    "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
     "spark_standalone": Soak(1, standalone_rounds, 9_000),
     "transaction_copies": Soak(20, copy_passes, 3_000),
     "transaction_power_cuts": Soak(20, copy_passes_with_power_cuts, 4_000),

@@ -93,3 +93,6 @@ def write_session(directory: Path, key: SessionKey) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(content)
+        # After a power cut the next start would wait for the session to time out.
+        file.flush()
+        os.fsync(descriptor)

@@ -1,0 +1,129 @@
+"""Faults of a cluster of three under load: kills, power cuts, restarts one after the other.
+
+A round writes and reads all along, lets one fault happen, waits until everybody is in sync
+again and reads everything once more; then the checker has the word.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.faults.cluster_load import (
+    PARTITIONS,
+    TOPIC,
+    Reader,
+    Writer,
+    end_offsets,
+    read_final,
+    wait_until_acknowledged,
+)
+from tests.faults.disk import CuttableDisk
+from tests.faults.history import History, anomalies
+from tests.faults.kills import Round
+from tests.support.cluster import MillstreamCluster, millstream_cluster
+
+BEFORE_FAULT = 1_500
+AFTER_FAULT = 800
+# Every so-many-th kill hits the node of the controller.
+CONTROLLER_EVERY = 3
+
+# Does its harm; what it was.
+Fault = Callable[[MillstreamCluster, random.Random, int], str]
+
+
+def cluster_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    with millstream_cluster(folder) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        for seed in seeds:
+            yield _round(cluster, seed, _kill)
+
+
+def rolling_restart_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    """No error may reach the application."""
+    with millstream_cluster(folder) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        for seed in seeds:
+            yield _round(cluster, seed, _restart_all)
+
+
+def cluster_power_cut_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    with ExitStack() as stack:
+        disks = {}
+        for node_id in (1, 2, 3):
+            place = folder / f"disk-{node_id}"
+            place.mkdir(parents=True)
+            disks[node_id] = stack.enter_context(CuttableDisk(place))
+        cluster = stack.enter_context(
+            millstream_cluster(folder, data_dir=lambda n: disks[n].mount_point / "data")
+        )
+        cluster.create_topic(TOPIC, PARTITIONS)
+
+        def cut(cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
+            victim = chance.choice(sorted(cluster.nodes))
+            node, disk = cluster.nodes[victim], disks[victim]
+            node.freeze()
+            disk.cut_power()
+            node.kill()
+            disk.unmount()
+            time.sleep(chance.random())
+            disk.mount()
+            node.start()
+            return f"power cut of node {victim}"
+
+        for seed in seeds:
+            yield _round(cluster, seed, cut)
+
+
+def _kill(cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
+    controller = cluster.controller_id(TOPIC)
+    victim = chance.choice(sorted(cluster.nodes))
+    if seed % CONTROLLER_EVERY == 0 and controller in cluster.nodes:
+        victim = controller
+    led = [p for p, leader in cluster.leaders(TOPIC).items() if leader == victim]
+    node = cluster.nodes[victim]
+    node.kill()
+    time.sleep(chance.random() * 1.5)
+    node.start()
+    role = " the controller" if victim == controller else ""
+    return f"SIGKILL of node {victim}{role}, leader of {led}"
+
+
+def _restart_all(cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
+    for node in cluster.nodes.values():
+        code = node.stop()
+        assert code == 0, f"a node stopped with {code}"
+        time.sleep(chance.random() * 0.5)
+        node.start()
+        cluster.wait_until_in_sync(TOPIC)
+    return "all nodes restarted, one after the other"
+
+
+def _round(cluster: MillstreamCluster, seed: int, fault: Fault) -> Round:
+    chance = random.Random(seed)
+    bootstrap = cluster.bootstrap
+    history = History(first_offsets=end_offsets(bootstrap))
+    writers = [Writer(bootstrap, history, seed), Writer(bootstrap, history, seed + 1)]
+    reader = Reader(bootstrap, history)
+    wait_until_acknowledged(writers, BEFORE_FAULT)
+    time.sleep(chance.random() * 0.3)
+    for writer in writers:
+        writer.forget_gaps()
+    text = fault(cluster, chance, seed)
+    wait_until_acknowledged(writers, AFTER_FAULT)
+    for writer in writers:
+        writer.stop()
+    cluster.wait_until_in_sync(TOPIC)
+    read_final(bootstrap, history)
+    reader.stop()
+    gap_ms = max((gap for writer in writers for gap in writer.gaps.values()), default=0.0) * 1000
+    problems = [str(anomaly) for anomaly in anomalies(history)]
+    problems += [error for writer in writers for error in writer.errors]
+    problems += reader.errors
+    return Round(
+        seed=seed,
+        acknowledged=sum(writer.acknowledged for writer in writers),
+        fault=f"{text}; longest time without an acknowledgement {gap_ms:.0f} ms",
+        problems=problems[:50],
+    )

@@ -1,0 +1,39 @@
+"""The short form of the cluster's long runs; `make soak NAME=...` runs them in full."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster_faults import (
+    cluster_kill_rounds,
+    cluster_power_cut_rounds,
+    rolling_restart_rounds,
+)
+from tests.faults.kills import Round
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+KILLS = 4
+POWER_CUTS = 2
+
+
+def check(rounds: list[Round], count: int) -> None:
+    assert [problem for outcome in rounds for problem in outcome.problems] == []
+    assert len(rounds) == count
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_by_killing_nodes(tmp_path: Path) -> None:
+    check(list(cluster_kill_rounds(tmp_path, list(range(KILLS)))), KILLS)
+
+
+@pytest.mark.timeout(300)
+def test_a_rolling_restart_is_no_error_to_anybody(tmp_path: Path) -> None:
+    check(list(rolling_restart_rounds(tmp_path, [0])), 1)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+def test_nothing_acknowledged_is_lost_by_a_power_cut_of_one_node(tmp_path: Path) -> None:
+    check(list(cluster_power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)

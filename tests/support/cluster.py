@@ -1,0 +1,121 @@
+"""Three Millstream nodes as users start them, with a real ZooKeeper beside them."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+
+from tests.support.node import MillstreamNode
+from tests.support.zookeeper import zookeeper_server
+
+_SECONDS_MAX = 60.0
+_POLL_SECONDS = 0.02
+_QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+
+
+class MillstreamCluster:
+    """`nodes` by their ids, which count from 1."""
+
+    def __init__(self, nodes: dict[int, MillstreamNode]) -> None:
+        self.nodes = nodes
+        self.bootstrap = ""
+        self._admin: AdminClient | None = None
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+            node.fix_port()
+        self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **_QUIET})
+
+    def create_topic(self, name: str, partitions: int, **config: str) -> None:
+        assert self._admin is not None
+        topic = NewTopic(name, partitions, len(self.nodes), config=config)
+        for future in self._admin.create_topics([topic]).values():
+            future.result(20)
+        self.wait_until_in_sync(name)
+
+    def metadata(self, topic: str) -> ClusterMetadata | None:
+        """None while nobody answers."""
+        assert self._admin is not None
+        try:
+            return self._admin.list_topics(topic, timeout=5)
+        except KafkaException:
+            return None
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        found = self.metadata(topic)
+        assert found is not None
+        return {index: one.leader for index, one in found.topics[topic].partitions.items()}
+
+    def controller_id(self, topic: str) -> int:
+        found = self.metadata(topic)
+        return -1 if found is None else int(found.controller_id)
+
+    def wait_until_in_sync(self, topic: str) -> None:
+        """Every partition has a leader and everybody in sync."""
+
+        def is_so() -> bool:
+            found = self.metadata(topic)
+            if found is None or topic not in found.topics or not found.topics[topic].partitions:
+                return False
+            partitions = found.topics[topic].partitions.values()
+            return all(
+                one.leader in self.nodes and len(one.isrs) == len(self.nodes) for one in partitions
+            )
+
+        wait_until(is_so, f"all replicas of {topic} are in sync")
+
+    def kill_all(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    def stop(self) -> None:
+        for node in self.nodes.values():
+            node.stop()
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {_SECONDS_MAX} s in vain until {what}"
+        time.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def millstream_cluster(
+    folder: Path,
+    *options: str,
+    count: int = 3,
+    data_dir: Callable[[int], Path] | None = None,
+) -> Iterator[MillstreamCluster]:
+    """`data_dir` says where a node keeps its data; in `folder` where it does not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zookeeper_server(folder / "zookeeper") as zookeeper:
+        nodes = {}
+        for node_id in range(1, count + 1):
+            place = data_dir(node_id) if data_dir is not None else folder / f"node-{node_id}"
+            settings = {
+                "node.id": str(node_id),
+                "zookeeper.connect": zookeeper.address,
+                "min.insync.replicas": "2",
+                "default.replication.factor": str(count),
+                "log.segment.bytes": "1048576",
+            }
+            flags = [
+                part for name, value in settings.items() for part in ("--set", f"{name}={value}")
+            ]
+            logs = folder / f"logs-{node_id}"
+            logs.mkdir()
+            nodes[node_id] = MillstreamNode(place, *flags, *options)
+            nodes[node_id].keep_log_in(logs)
+        cluster = MillstreamCluster(nodes)
+        try:
+            cluster.start()
+            yield cluster
+            cluster.stop()
+        finally:
+            cluster.kill_all()
