@@ -110,6 +110,20 @@ def test_a_leader_that_was_faster_is_read_and_decided_on_again():
     run(scenario)
 
 
+def test_one_partition_that_cannot_be_written_keeps_no_other_without_a_leader():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, *[(2, 1, 3)] * 5)
+        await world.outside.commit([Delete("/brokers/topics/t/partitions/3/state")])
+        second.die()
+        await until(lambda: all(third.state(number).leader == 1 for number in (0, 1, 2, 4)))
+        # Damage is no deletion: nobody may delete its data for it.
+        await first.membership.observer.reload()
+        assert len(first.membership.image.topics["t"].partitions) == 5
+        assert not any(change.deleted for change in first.changes)
+
+    run(scenario)
+
+
 def test_more_partitions_than_one_write_takes_are_written_in_several(monkeypatch):
     monkeypatch.setattr(supervisor_module, "PARTITIONS_PER_WRITE", 7)
 

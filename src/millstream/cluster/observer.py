@@ -9,25 +9,19 @@ that neither an old answer nor a slow ZooKeeper server takes it back.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from millstream.cluster import znodes
 from millstream.cluster.coordination import (
     CoordinationFailed,
     CoordinationStore,
-    Node,
-    NoNode,
-    OnChange,
     SessionEnded,
 )
+from millstream.cluster.reading import ROOTS, Found, Mark, Reader
 from millstream.cluster.state import (
-    BrokerState,
     ClusterImage,
-    Incarnation,
     PartitionState,
     TopicState,
 )
@@ -35,8 +29,6 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# Reads under way at once; more would only wait in the driver.
-_READS_AT_ONCE: Final = 500
 _RETRY_SECONDS: Final = 0.2
 
 _Item = TypeVar("_Item")
@@ -62,32 +54,6 @@ class ImageChange:
         return self == ImageChange()
 
 
-@dataclass(frozen=True, slots=True)
-class _Controller:
-    broker_id: int
-    epoch: int
-    epoch_version: int
-
-
-@dataclass(slots=True)
-class _Round:
-    """What was read, not yet in the image."""
-
-    topics: dict[str, TopicState | None] = field(default_factory=dict)
-    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    registrations: dict[int, BrokerState | None] = field(default_factory=dict)
-    incarnations: dict[int, Incarnation] = field(default_factory=dict)
-    handled: dict[int, int] = field(default_factory=dict)
-    broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
-    group_configs: dict[str, dict[str, str]] | None = None
-    controller: "_Controller | None" = None
-
-
-# What to read again: a kind and, for most kinds, which one.
-_Mark = tuple[Hashable, ...]
-
-
 class Observer:
     """One session's eyes. `listeners` are told of every change, on the loop."""
 
@@ -95,13 +61,11 @@ class Observer:
         self.image = image
         self.listeners: list[Callable[[ImageChange], None]] = []
         self._store = store
-        self._marks: set[_Mark] = set()
+        self._marks: set[Mark] = set()
         self._is_marked = asyncio.Event()
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        # Nodes that are registered, alive or not.
-        self._registrations: dict[int, BrokerState] = {}
-        self._entries: dict[str, znodes.TopicEntry] = {}
+        self._reader = Reader(store, image, self._mark)
 
     async def start(self) -> None:
         """The image is whole when this returns."""
@@ -130,7 +94,7 @@ class Observer:
                 marks, self._marks = self._marks, set()
                 self._is_marked.clear()
                 try:
-                    found = await self._read(marks)
+                    found = await self._reader.read(marks)
                 except BaseException:
                     self._marks |= marks
                     self._is_marked.set()
@@ -156,39 +120,32 @@ class Observer:
     @property
     def registered(self) -> Set[int]:
         """Nodes that have a session, those among them whose epoch is over too."""
-        return self._registrations.keys()
+        return self._reader.registered.keys()
 
     def topic_version(self, name: str) -> int:
         """Of the topic's own node, as it was when its replicas were read."""
-        return self._entries[name].version
+        return self._reader.entries[name].version
 
     def enter_state(self, where: TopicPartition, state: PartitionState) -> None:
         """What this node has just committed need not be read to be known."""
-        self._enter(_Round(states={where: state}))
+        self._enter(Found(states={where: state}))
 
     def poll(self) -> None:
         """Read the few things of which everything else hangs, in case a hint got lost."""
-        for mark in _ROOTS:
+        for mark in ROOTS:
             self._mark((*mark, "poll"))
 
     # -- marks ------------------------------------------------------------------------
 
-    def _mark(self, mark: _Mark) -> None:
+    def _mark(self, mark: Mark) -> None:
         self._marks.add(mark)
         self._is_marked.set()
 
-    def _mark_later(self, mark: _Mark) -> None:
-        """Somebody is in the middle of a change: reading at once would find it there again."""
-        asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._mark, mark)
-
     def _mark_all(self) -> None:
-        for mark in _ROOTS:
+        for mark in ROOTS:
             self._mark(mark)
         for name in self.image.topics:
             self._mark(("topic", name))
-
-    def _hint(self, *mark: Hashable) -> OnChange:
-        return lambda: self._mark(mark)
 
     async def _run(self) -> None:
         while True:
@@ -201,162 +158,9 @@ class Observer:
                 log.debug("the cluster cannot be read now: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    # -- reading ----------------------------------------------------------------------
-
-    async def _read(self, marks: set[_Mark]) -> _Round:
-        found = _Round()
-        for mark in sorted(marks, key=str):
-            kind, is_poll = mark[0], mark[-1] == "poll"
-            match kind:
-                case "topics":
-                    await self._read_topic_names(found, is_poll)
-                case "brokers":
-                    await self._read_registrations(found, is_poll)
-                case "epochs":
-                    await self._read_incarnations(found, is_poll)
-                case "handled":
-                    await self._read_handled(found, is_poll)
-                case "broker_configs":
-                    await self._read_broker_configs(found, is_poll)
-                case "group_configs":
-                    await self._read_group_configs(found, is_poll)
-                case "controller":
-                    await self._read_controller(found, is_poll)
-        topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
-        for name, topic in await _in_parts(topics, self._topic):
-            found.topics[name] = topic
-        for name in [str(mark[1]) for mark in marks if mark[0] == "config"]:
-            found.configs[name] = await self._config(name)
-        states = [mark for mark in marks if mark[0] == "state" and mark[1] not in found.topics]
-        for mark, state in await _in_parts(states, self._state):
-            if state is not None:
-                found.states[TopicPartition(str(mark[1]), int(str(mark[2])))] = state
-        return found
-
-    async def _read_topic_names(self, found: _Round, is_poll: bool) -> None:
-        hint = None if is_poll else self._hint("topics")
-        names = await self._store.children(znodes.TOPICS, hint)
-        new = [name for name in names if name not in self.image.topics]
-        for name, topic in await _in_parts(new, self._topic):
-            found.topics[name] = topic
-        for name in self.image.topics.keys() - set(names):
-            found.topics[name] = None
-
-    async def _topic(self, name: str) -> TopicState | None:
-        """The whole topic, None where it is not there or only half."""
-        path = znodes.topic_path(name)
-        try:
-            node = await self._store.get(path, self._hint("topic", name))
-        except NoNode:
-            return None
-        entry = znodes.decode_topic(node)
-        if entry is None:
-            return None
-        try:
-            partitions = [
-                state
-                for _, state in await _in_parts(
-                    range(len(entry.replicas)),
-                    lambda number: self._state_of(name, entry, number),
-                )
-            ]
-        except NoNode:
-            # Deleted while it was read; the hint on its own node comes, or has come.
-            return None
-        if None in partitions:
-            self._mark_later(("topic", name))
-            return None
-        self._entries[name] = entry
-        whole = [state for state in partitions if state is not None]
-        return TopicState(name, entry.topic_id, whole, await self._config(name))
-
-    async def _state(self, mark: _Mark) -> PartitionState | None:
-        name, number = str(mark[1]), int(str(mark[2]))
-        entry = self._entries.get(name)
-        if entry is None or number >= len(entry.replicas):
-            return None
-        try:
-            state = await self._state_of(name, entry, number)
-        except NoNode:
-            return None
-        if state is None:
-            # Another topic has this name by now.
-            self._mark_later(("topic", name))
-        return state
-
-    async def _state_of(
-        self, name: str, entry: znodes.TopicEntry, number: int
-    ) -> PartitionState | None:
-        path = znodes.partition_state_path(name, number)
-        node = await self._store.get(path, self._hint("state", name, number))
-        return znodes.decode_partition(node, entry, number)
-
-    async def _config(self, name: str) -> dict[str, str]:
-        try:
-            hint = self._hint("config", name)
-            return znodes.decode_config(await self._store.get(znodes.topic_config_path(name), hint))
-        except NoNode:
-            return {}
-
-    async def _read_registrations(self, found: _Round, is_poll: bool) -> None:
-        nodes = await self._all_below(znodes.BROKERS, "brokers", is_poll)
-        for broker_id, node in nodes.items():
-            found.registrations[broker_id] = znodes.decode_broker(broker_id, node)
-        for broker_id in self._registrations.keys() - nodes.keys():
-            found.registrations[broker_id] = None
-
-    async def _read_incarnations(self, found: _Round, is_poll: bool) -> None:
-        nodes = await self._all_below(znodes.EPOCHS, "epochs", is_poll)
-        for broker_id, node in nodes.items():
-            found.incarnations[broker_id] = znodes.decode_incarnation(node)
-
-    async def _read_handled(self, found: _Round, is_poll: bool) -> None:
-        nodes = await self._all_below(znodes.HANDLED, "handled", is_poll)
-        for broker_id, node in nodes.items():
-            found.handled[broker_id] = int(node.data)
-
-    async def _all_below(self, path: str, mark: str, is_poll: bool) -> dict[int, Node]:
-        """The numbered nodes below a path: there are as many as brokers, which is few."""
-        hint = None if is_poll else self._hint(mark)
-        found = {}
-        for name in await self._store.children(path, hint):
-            try:
-                found[int(name)] = await self._store.get(f"{path}/{name}", hint)
-            except NoNode:
-                continue
-        return found
-
-    async def _read_broker_configs(self, found: _Round, is_poll: bool) -> None:
-        hint = None if is_poll else self._hint("broker_configs")
-        for name in await self._store.children(znodes.BROKER_CONFIGS, hint):
-            broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
-            try:
-                node = await self._store.get(f"{znodes.BROKER_CONFIGS}/{name}", hint)
-            except NoNode:
-                continue
-            found.broker_configs[broker_id] = znodes.decode_config(node)
-
-    async def _read_group_configs(self, found: _Round, is_poll: bool) -> None:
-        hint = None if is_poll else self._hint("group_configs")
-        found.group_configs = {}
-        for name in await self._store.children(znodes.GROUP_CONFIGS, hint):
-            path = f"{znodes.GROUP_CONFIGS}/{name}"
-            with contextlib.suppress(NoNode):
-                config = znodes.decode_config(await self._store.get(path, hint))
-                found.group_configs[znodes.group_of_config_path(path)] = config
-
-    async def _read_controller(self, found: _Round, is_poll: bool) -> None:
-        hint = None if is_poll else self._hint("controller")
-        epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
-        broker_id = -1
-        with contextlib.suppress(NoNode):
-            if await self._store.exists(znodes.CONTROLLER, hint):
-                broker_id = znodes.decode_controller(await self._store.get(znodes.CONTROLLER))
-        found.controller = _Controller(broker_id, int(epoch.data), epoch.version)
-
     # -- into the image ---------------------------------------------------------------
 
-    def _enter(self, found: _Round) -> None:
+    def _enter(self, found: Found) -> None:
         changed_topics = self._enter_topics(found)
         if found.group_configs is not None:
             # Whoever needs them looks when a member comes; nobody has to be told.
@@ -375,7 +179,7 @@ class Observer:
             for listener in tuple(self.listeners):
                 listener(change)
 
-    def _enter_topics(self, found: _Round) -> ImageChange:
+    def _enter_topics(self, found: Found) -> ImageChange:
         deleted: list[TopicState] = []
         created: list[str] = []
         partitions: list[TopicPartition] = []
@@ -386,7 +190,7 @@ class Observer:
                 deleted.append(self.image.remove_topic(name))
                 present = None
             if topic is None:
-                self._entries.pop(name, None)
+                self._reader.entries.pop(name, None)
             elif present is None:
                 self.image.add_topic(topic)
                 created.append(name)
@@ -397,7 +201,7 @@ class Observer:
                     configs.append(name)
         return ImageChange(tuple(deleted), tuple(created), tuple(partitions), tuple(configs))
 
-    def _enter_states(self, found: _Round) -> tuple[TopicPartition, ...]:
+    def _enter_states(self, found: Found) -> tuple[TopicPartition, ...]:
         changed = []
         for where, state in found.states.items():
             present = self.image.partition(where.topic, where.partition)
@@ -406,7 +210,7 @@ class Observer:
                 changed.append(where)
         return tuple(changed)
 
-    def _enter_configs(self, found: _Round) -> tuple[str, ...]:
+    def _enter_configs(self, found: Found) -> tuple[str, ...]:
         changed = []
         for name, overrides in found.configs.items():
             topic = self.image.topics.get(name)
@@ -415,21 +219,21 @@ class Observer:
                 changed.append(name)
         return tuple(changed)
 
-    def _enter_incarnations(self, found: _Round) -> bool:
+    def _enter_incarnations(self, found: Found) -> bool:
         is_new = _update(self.image.incarnations, found.incarnations)
         return _update(self.image.handled, found.handled) or is_new
 
-    def _enter_brokers(self, found: _Round) -> tuple[int, ...]:
+    def _enter_brokers(self, found: Found) -> tuple[int, ...]:
         """A node is alive if it is registered by its latest incarnation."""
         for broker_id, registered in found.registrations.items():
             if registered is None:
-                self._registrations.pop(broker_id, None)
+                self._reader.registered.pop(broker_id, None)
             else:
-                self._registrations[broker_id] = registered
+                self._reader.registered[broker_id] = registered
         incarnations = self.image.incarnations
         alive = {
             broker_id: broker
-            for broker_id, broker in self._registrations.items()
+            for broker_id, broker in self._reader.registered.items()
             if broker_id in incarnations and incarnations[broker_id].epoch == broker.epoch
         }
         before = self.image.brokers
@@ -441,7 +245,7 @@ class Observer:
         self.image.brokers = alive
         return tuple(changed)
 
-    def _enter_controller(self, found: _Round) -> bool:
+    def _enter_controller(self, found: Found) -> bool:
         read = found.controller
         if read is None:
             return False
@@ -450,17 +254,6 @@ class Observer:
         self.image.controller_epoch = read.epoch
         self.image.controller_epoch_version = read.epoch_version
         return is_new
-
-
-_ROOTS: Final[tuple[_Mark, ...]] = (
-    ("topics",),
-    ("brokers",),
-    ("epochs",),
-    ("handled",),
-    ("broker_configs",),
-    ("group_configs",),
-    ("controller",),
-)
 
 
 def _tell_failure(task: "asyncio.Task[None]") -> None:
@@ -488,13 +281,3 @@ def _update(present: dict[_Item, _Result], read: dict[_Item, _Result]) -> bool:
     is_new = any(present.get(key) != value for key, value in read.items())
     present.update(read)
     return is_new
-
-
-async def _in_parts(
-    items: Sequence[_Item], work: Callable[[_Item], Awaitable[_Result]]
-) -> list[tuple[_Item, _Result]]:
-    done: list[tuple[_Item, _Result]] = []
-    for start in range(0, len(items), _READS_AT_ONCE):
-        part = items[start : start + _READS_AT_ONCE]
-        done += zip(part, await asyncio.gather(*map(work, part)), strict=True)
-    return done

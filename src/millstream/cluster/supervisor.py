@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 # A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
 PARTITIONS_PER_WRITE: Final = 200
 _RETRY_SECONDS: Final = 0.2
+_CONFLICT_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,20 +246,37 @@ class Supervisor:
         # in the image yet; the hint about it has arrived by now.
         await self._observer.refresh()
         changes = list(self._decide(due))
+        is_whole = True
         for start in range(0, len(changes), PARTITIONS_PER_WRITE):
             part = changes[start : start + PARTITIONS_PER_WRITE]
             try:
                 await self._write(part)
             except NotApplied as problem:
-                # A leader changed an ISR, a node started anew, a topic went: look again.
-                await self._observer.read_again([change.where for change in part])
-                for name in {change.where.topic for change in part}:
-                    if problem.path == znodes.topic_path(name):
-                        await self._observer.read_topic(name)
-                self._due = None
-                return False
+                await self._look_again(part, problem)
+                is_whole = await self._repair_singly(part) and is_whole
         await self._recover(due)
-        return True
+        return is_whole
+
+    async def _repair_singly(self, changes: Sequence[_Change]) -> bool:
+        """One that cannot be written must not keep the others without a leader."""
+        is_whole = True
+        for change in self._decide({change.where for change in changes}):
+            try:
+                await self._write([change])
+            except NotApplied as problem:
+                await self._look_again([change], problem)
+                self._due = None
+                is_whole = False
+        if not is_whole:
+            await asyncio.sleep(_CONFLICT_SECONDS)
+        return is_whole
+
+    async def _look_again(self, changes: Sequence[_Change], problem: NotApplied) -> None:
+        """A leader changed an ISR, a node started anew, a topic went."""
+        await self._observer.read_again([change.where for change in changes])
+        for name in {change.where.topic for change in changes}:
+            if problem.path == znodes.topic_path(name):
+                await self._observer.read_topic(name)
 
     def _decide(self, due: set[TopicPartition] | None) -> Iterator[_Change]:
         nodes = self._nodes()

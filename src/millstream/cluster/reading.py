@@ -1,0 +1,262 @@
+"""Reads what was marked from the coordination store, and leaves a watch wherever it reads.
+
+Knows where everything is kept; what becomes of it in the image is the observer's business.
+A poll reads without leaving watches: they would pile up where nothing ever changes.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from millstream.cluster import znodes
+from millstream.cluster.coordination import CoordinationStore, Node, NoNode, OnChange
+from millstream.cluster.state import (
+    BrokerState,
+    ClusterImage,
+    Incarnation,
+    PartitionState,
+    TopicState,
+)
+from millstream.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# Reads under way at once; more would only wait in the driver.
+_READS_AT_ONCE: Final = 500
+_AGAIN_SECONDS: Final = 0.2
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# What to read again: a kind and, for most kinds, which one; "poll" at the end of a poll.
+Mark = tuple[Hashable, ...]
+
+# What everything else hangs from.
+ROOTS: Final[tuple[Mark, ...]] = (
+    ("topics",),
+    ("brokers",),
+    ("epochs",),
+    ("handled",),
+    ("broker_configs",),
+    ("group_configs",),
+    ("controller",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    broker_id: int
+    epoch: int
+    epoch_version: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read, not yet in the image."""
+
+    topics: dict[str, TopicState | None] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    registrations: dict[int, BrokerState | None] = field(default_factory=dict)
+    incarnations: dict[int, Incarnation] = field(default_factory=dict)
+    handled: dict[int, int] = field(default_factory=dict)
+    broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] | None = None
+    controller: Controller | None = None
+
+
+class Reader:
+    """`mark` is called with what a watch says has changed."""
+
+    def __init__(
+        self, store: CoordinationStore, image: ClusterImage, mark: Callable[[Mark], None]
+    ) -> None:
+        self._store = store
+        self._image = image
+        self._mark = mark
+        # Nodes that are registered, alive or not: the observer keeps it.
+        self.registered: dict[int, BrokerState] = {}
+        # The topics' own nodes, as last read.
+        self.entries: dict[str, znodes.TopicEntry] = {}
+
+    def _hint(self, *mark: Hashable) -> OnChange:
+        return lambda: self._mark(mark)
+
+    def _mark_later(self, mark: Mark) -> None:
+        """Somebody is in the middle of a change: reading at once would find it there again."""
+        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._mark, mark)
+
+    async def read(self, marks: set[Mark]) -> Found:
+        """Everything that is marked. Raises CoordinationFailed."""
+        found = Found()
+        for mark in sorted(marks, key=str):
+            kind, is_poll = mark[0], mark[-1] == "poll"
+            match kind:
+                case "topics":
+                    await self._read_topic_names(found, is_poll)
+                case "brokers":
+                    await self._read_registrations(found, is_poll)
+                case "epochs":
+                    await self._read_incarnations(found, is_poll)
+                case "handled":
+                    await self._read_handled(found, is_poll)
+                case "broker_configs":
+                    await self._read_broker_configs(found, is_poll)
+                case "group_configs":
+                    await self._read_group_configs(found, is_poll)
+                case "controller":
+                    await self._read_controller(found, is_poll)
+        topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
+        for name, topic in await _in_parts(topics, self._topic):
+            found.topics[name] = topic
+        for name in [str(mark[1]) for mark in marks if mark[0] == "config"]:
+            found.configs[name] = await self._config(name)
+        states = [mark for mark in marks if mark[0] == "state" and mark[1] not in found.topics]
+        for mark, state in await _in_parts(states, self._state):
+            if state is not None:
+                found.states[TopicPartition(str(mark[1]), int(str(mark[2])))] = state
+        return found
+
+    async def _read_topic_names(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("topics")
+        names = await self._store.children(znodes.TOPICS, hint)
+        new = [name for name in names if name not in self._image.topics]
+        for name, topic in await _in_parts(new, self._topic):
+            found.topics[name] = topic
+        for name in self._image.topics.keys() - set(names):
+            found.topics[name] = None
+
+    async def _topic(self, name: str) -> TopicState | None:
+        """The whole topic, None where it is not there or only half."""
+        path = znodes.topic_path(name)
+        try:
+            node = await self._store.get(path, self._hint("topic", name))
+        except NoNode:
+            return None
+        entry = znodes.decode_topic(node)
+        if entry is None:
+            return None
+        try:
+            partitions = [
+                state
+                for _, state in await _in_parts(
+                    range(len(entry.replicas)),
+                    lambda number: self._state_of(name, entry, number),
+                )
+            ]
+        except NoNode as problem:
+            return await self._without_state(name, node, problem.path)
+        if None in partitions:
+            self._mark_later(("topic", name))
+            return None
+        self.entries[name] = entry
+        whole = [state for state in partitions if state is not None]
+        return TopicState(name, entry.topic_id, whole, await self._config(name))
+
+    async def _without_state(self, name: str, read: Node, missing: str) -> TopicState | None:
+        """Deleted while it was read; or somebody has taken a part of it away, which must not
+        look like a deletion: nodes would delete their data."""
+        try:
+            if (await self._store.get(znodes.topic_path(name))) != read:
+                return None
+        except NoNode:
+            return None
+        log.error("topic %s is damaged in the coordination store: %s is missing", name, missing)
+        return self._image.topics.get(name)
+
+    async def _state(self, mark: Mark) -> PartitionState | None:
+        name, number = str(mark[1]), int(str(mark[2]))
+        entry = self.entries.get(name)
+        if entry is None or number >= len(entry.replicas):
+            return None
+        try:
+            state = await self._state_of(name, entry, number)
+        except NoNode:
+            return None
+        if state is None:
+            # Another topic has this name by now.
+            self._mark_later(("topic", name))
+        return state
+
+    async def _state_of(
+        self, name: str, entry: znodes.TopicEntry, number: int
+    ) -> PartitionState | None:
+        path = znodes.partition_state_path(name, number)
+        node = await self._store.get(path, self._hint("state", name, number))
+        return znodes.decode_partition(node, entry, number)
+
+    async def _config(self, name: str) -> dict[str, str]:
+        try:
+            hint = self._hint("config", name)
+            return znodes.decode_config(await self._store.get(znodes.topic_config_path(name), hint))
+        except NoNode:
+            return {}
+
+    async def _read_registrations(self, found: Found, is_poll: bool) -> None:
+        nodes = await self._all_below(znodes.BROKERS, "brokers", is_poll)
+        for broker_id, node in nodes.items():
+            found.registrations[broker_id] = znodes.decode_broker(broker_id, node)
+        for broker_id in self.registered.keys() - nodes.keys():
+            found.registrations[broker_id] = None
+
+    async def _read_incarnations(self, found: Found, is_poll: bool) -> None:
+        nodes = await self._all_below(znodes.EPOCHS, "epochs", is_poll)
+        for broker_id, node in nodes.items():
+            found.incarnations[broker_id] = znodes.decode_incarnation(node)
+
+    async def _read_handled(self, found: Found, is_poll: bool) -> None:
+        nodes = await self._all_below(znodes.HANDLED, "handled", is_poll)
+        for broker_id, node in nodes.items():
+            found.handled[broker_id] = int(node.data)
+
+    async def _all_below(self, path: str, mark: str, is_poll: bool) -> dict[int, Node]:
+        """The numbered nodes below a path: there are as many as brokers, which is few."""
+        hint = None if is_poll else self._hint(mark)
+        found = {}
+        for name in await self._store.children(path, hint):
+            try:
+                found[int(name)] = await self._store.get(f"{path}/{name}", hint)
+            except NoNode:
+                continue
+        return found
+
+    async def _read_broker_configs(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("broker_configs")
+        for name in await self._store.children(znodes.BROKER_CONFIGS, hint):
+            broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
+            try:
+                node = await self._store.get(f"{znodes.BROKER_CONFIGS}/{name}", hint)
+            except NoNode:
+                continue
+            found.broker_configs[broker_id] = znodes.decode_config(node)
+
+    async def _read_group_configs(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("group_configs")
+        found.group_configs = {}
+        for name in await self._store.children(znodes.GROUP_CONFIGS, hint):
+            path = f"{znodes.GROUP_CONFIGS}/{name}"
+            with contextlib.suppress(NoNode):
+                config = znodes.decode_config(await self._store.get(path, hint))
+                found.group_configs[znodes.group_of_config_path(path)] = config
+
+    async def _read_controller(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("controller")
+        epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+        broker_id = -1
+        with contextlib.suppress(NoNode):
+            if await self._store.exists(znodes.CONTROLLER, hint):
+                broker_id = znodes.decode_controller(await self._store.get(znodes.CONTROLLER))
+        found.controller = Controller(broker_id, int(epoch.data), epoch.version)
+
+
+async def _in_parts(
+    items: Sequence[_Item], work: Callable[[_Item], Awaitable[_Result]]
+) -> list[tuple[_Item, _Result]]:
+    done: list[tuple[_Item, _Result]] = []
+    for start in range(0, len(items), _READS_AT_ONCE):
+        part = items[start : start + _READS_AT_ONCE]
+        done += zip(part, await asyncio.gather(*map(work, part)), strict=True)
+    return done
