@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The core is complete without the extra.
-if importlib.util.find_spec("pyspark") is None:
+if None in map(importlib.util.find_spec, ("pyspark", "deltalake")):
     collect_ignore_glob = ["test_*.py"]
 
 MakeSpec = Callable[..., Spec]
