@@ -243,12 +243,17 @@ class Reader:
                 found.group_configs[znodes.group_of_config_path(path)] = config
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
+        """Who it is, and the version of the epoch that was in force before and after."""
         hint = None if is_poll else self._hint("controller")
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
-        broker_id = -1
-        with contextlib.suppress(NoNode):
-            if await self._store.exists(znodes.CONTROLLER, hint):
-                broker_id = znodes.decode_controller(await self._store.get(znodes.CONTROLLER))
+        while True:
+            broker_id = -1
+            with contextlib.suppress(NoNode):
+                if await self._store.exists(znodes.CONTROLLER, hint):
+                    broker_id = znodes.decode_controller(await self._store.get(znodes.CONTROLLER))
+            before, epoch = epoch, await self._store.get(znodes.CONTROLLER_EPOCH)
+            if before.version == epoch.version:
+                break
         found.controller = Controller(broker_id, int(epoch.data), epoch.version)
 
 
