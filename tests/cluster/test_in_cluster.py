@@ -106,6 +106,21 @@ def test_a_large_topic_is_visible_whole_or_not_at_all(monkeypatch):
     run(scenario)
 
 
+def test_what_an_earlier_attempt_left_does_not_stop_the_next():
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        controller = controller_at(node)
+        await controller.create_topics([NewTopic("t", 1, 1)])
+        # Cut short after the new partition, before the topic's own node had it.
+        await world.create("/brokers/topics/t/partitions/1")
+        await world.create("/brokers/topics/t/partitions/1/state", b"{}")
+        grown = await controller.create_partitions("t", 3)
+        assert grown.error is None
+        assert [p.leader for p in controller.image.topics["t"].partitions] == [1, 1, 1]
+
+    run(scenario)
+
+
 def test_a_node_that_is_fenced_changes_nothing():
     async def scenario(world: World):
         nodes = await world.start(1, 2)

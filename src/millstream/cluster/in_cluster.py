@@ -6,6 +6,7 @@ invisible with the first write of its deletion: until then, and from then on, it
 is empty. What a crash leaves of it the next controller removes.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -87,7 +88,11 @@ class InCluster:
             )
         )
         # The topic's own node last: until it has them, the new partitions are nobody's.
-        operations = [await self._leftover(each) for each in operations]
+        for start in range(0, len(operations), OPERATIONS_MAX):
+            part = operations[start : start + OPERATIONS_MAX]
+            operations[start : start + OPERATIONS_MAX] = await asyncio.gather(
+                *map(self._leftover, part)
+            )
         operations.append(Put(path, znodes.encode_topic(grown), version))
         await self._write_in_parts(operations)
         await self._read(topic.name)
