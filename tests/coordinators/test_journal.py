@@ -112,6 +112,19 @@ def test_a_reply_that_need_not_wait_is_there_at_once() -> None:
     asyncio.run(main())
 
 
+def test_a_second_replay_does_not_take_back_what_was_decided_after_the_first() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard: GroupShard = Shard("offsets-0", GROUPS, port, env)
+        await shard.load()
+        commit(shard, 5)
+        port.batches.clear()
+        await shard.load()
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
 def test_replies_wait_until_what_they_show_is_safe_and_reads_do_too() -> None:
     async def main() -> None:
         port = MemoryPort()

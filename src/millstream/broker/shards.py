@@ -232,7 +232,7 @@ class Shards(Generic[S, C, E]):
 
     async def _load(self, shards: Sequence[Shard[S, C, E]]) -> None:
         for shard in shards:
-            if shard.status is ShardStatus.CLOSED:
+            if shard.status is not ShardStatus.LOADING:
                 continue
             try:
                 await self._until_readable(shard)
@@ -292,8 +292,10 @@ class Shards(Generic[S, C, E]):
                 raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(result.error))
             if not self.all:
                 self._open()
-            # Empty logs are loaded at once: no client need try again.
-            await self._load(self.all)
+            if self._broker.replicas is None:
+                # Empty logs are loaded at once: no client need try again. In a cluster each
+                # is loaded where it is led, as that begins.
+                await self._load(self.all)
 
     @property
     def has_topic(self) -> bool:

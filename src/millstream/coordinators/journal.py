@@ -139,7 +139,8 @@ class Shard(Generic[S, C, E]):
                 self._replay(state, batch)
                 count += len(batch.records)
             await asyncio.sleep(0)
-        if self.status is ShardStatus.CLOSED:
+        if self.status is not ShardStatus.LOADING:
+            # Closed meanwhile; or somebody else has read it, and it has been in use since.
             return
         self.state = state
         self.status = ShardStatus.ACTIVE
