@@ -262,6 +262,26 @@ def test_an_election_whose_answer_is_lost_is_found_out():
     run(scenario)
 
 
+def test_a_controller_that_goes_between_two_looks_is_succeeded():
+    async def scenario(world: World):
+        first, second = await world.start(1, 2)
+        store = second.sessions[-1]
+        exists, late = store.exists, [True]
+
+        async def seen_too_late(path, on_change=None):
+            found = await exists(path, on_change)
+            if path == znodes.CONTROLLER and on_change is None and not found and late:
+                return late.pop()
+            return found
+
+        store.exists = seen_too_late
+        first.die()
+        await until(lambda: second.membership.is_controller)
+        assert not late
+
+    run(scenario)
+
+
 def test_topics_that_go_are_no_longer_looked_after():
     async def scenario(world: World):
         nodes = await three_with_a_topic(world)

@@ -28,6 +28,7 @@ class Ensemble:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
     authority_file: str | None = None
+    is_host_checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def ensemble_of(config: BrokerConfig) -> Ensemble | None:
         key_file=config.optional_string("zookeeper.ssl.keystore.location"),
         key_password=config.optional_string("zookeeper.ssl.keystore.password"),
         authority_file=config.optional_string("zookeeper.ssl.truststore.location"),
+        is_host_checked=bool(config.string("zookeeper.ssl.endpoint.identification.algorithm")),
     )
 
 

@@ -73,7 +73,7 @@ class Observer:
         self._mark_all()
         await self.refresh()
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(_tell_failure)
+        self._task.add_done_callback(tell_failure)
 
     async def stop(self) -> None:
         self.listeners.clear()
@@ -256,7 +256,8 @@ class Observer:
         return is_new
 
 
-def _tell_failure(task: "asyncio.Task[None]") -> None:
+def tell_failure(task: "asyncio.Task[None]") -> None:
+    """For tasks that end only by a mistake in here."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("this node no longer follows the cluster", exc_info=error)
 

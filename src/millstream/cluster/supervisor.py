@@ -32,7 +32,7 @@ from millstream.cluster.coordination import (
     SessionEnded,
 )
 from millstream.cluster.election import Nodes
-from millstream.cluster.observer import ImageChange, Observer
+from millstream.cluster.observer import ImageChange, Observer, tell_failure
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.config import BrokerConfig, topic_config
 from millstream.model import TopicPartition
@@ -113,6 +113,7 @@ class Supervisor:
         self._observer.listeners.append(self._image_changed)
         self._is_due.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(tell_failure)
 
     async def stop(self) -> None:
         with contextlib.suppress(ValueError):
@@ -148,7 +149,8 @@ class Supervisor:
                 return
             except Deposed:
                 self._resign()
-            except CoordinationFailed as error:
+            except (CoordinationFailed, NotApplied) as error:
+                # NotApplied: something went between two looks at it.
                 log.debug("the controller has to wait: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._due = None
@@ -185,7 +187,10 @@ class Supervisor:
             Check(znodes.epoch_path(self._broker_id), broker_epoch),
             Delete(znodes.CONTROLLER),
         ]
-        await self._take_office(guards, epoch_version, int(node.data) + 1)
+        try:
+            await self._take_office(guards, epoch_version, int(node.data) + 1)
+        except Deposed:
+            self._resign()
         self._is_due.set()
 
     async def _take_office(self, guards: list[Operation], version: int, epoch: int) -> None:

@@ -392,6 +392,7 @@ def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
         keyfile=ensemble.key_file,
         keyfile_password=ensemble.key_password,
         ca=ensemble.authority_file,
+        check_hostname=ensemble.is_host_checked,
     )
 
 
