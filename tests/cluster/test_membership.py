@@ -14,6 +14,7 @@ from millstream.cluster.coordination import (
     UnknownOutcome,
 )
 from millstream.cluster.membership import Outdated
+from millstream.cluster.observer import Observer
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 from tests.cluster.world import Node, World, run, until
@@ -134,6 +135,41 @@ def test_a_lost_session_fences_at_once_and_the_node_comes_back_as_another_incarn
         await until(lambda: not node.membership.is_fenced)
         assert node.told[-1] == "active 2"
         assert node.membership.lease.is_valid()
+
+    run(scenario)
+
+
+def test_a_session_that_ends_while_its_node_registers_is_followed_by_one_other():
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        read_incarnations = Observer.read_incarnations
+        ended = []
+
+        async def end_the_session_first(observer):
+            if len(node.sessions) == 2 and not ended and await is_registered():
+                ended.append(True)
+                node.sessions[-1].expire()
+            await read_incarnations(observer)
+
+        async def is_registered():
+            return await world.outside.exists("/brokers/ids/1")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Observer, "read_incarnations", end_the_session_first)
+            node.sessions[-1].expire()
+            await until(lambda: len(node.sessions) >= 3 and not node.membership.is_fenced)
+        assert len(node.sessions) == 3
+        assert node.told[-1] == "active 3"
+
+    run(scenario)
+
+
+def test_a_node_whose_registration_is_taken_away_registers_again():
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        node.sessions[-1].session_timeout_ms = 60
+        await world.outside.commit([Delete("/brokers/ids/1")])
+        await until(lambda: node.told[-1] == "active 2")
 
     run(scenario)
 

@@ -136,7 +136,8 @@ class CoordinationStore(Protocol):
         ...
 
     def on_end(self, callback: OnChange) -> None:
-        """Call once, on the loop, when the session has ended without being closed here."""
+        """Call once, on the loop, when the session has ended without being closed here;
+        soon, where it has ended already."""
         ...
 
     async def close(self) -> None:

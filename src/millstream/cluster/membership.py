@@ -195,20 +195,22 @@ class Membership:
         except UnknownOutcome:
             if not await self._is_registered(data):
                 raise
-        await self._beat()
+        if not await self._beat():
+            raise SessionEnded("the registration went at once")
+        await self._observer.read_incarnations()
+        # No await from here on: either all of it, or the session ends before or after.
         self.broker_epoch = self._epoch
         self.is_fenced = False
         self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
-        self._store.on_end(lambda: self._fence("the ZooKeeper session has ended"))
         self._ending.push_async_callback(self._ports.stop)
         beating = asyncio.get_running_loop().create_task(self._keep_lease())
         self._ending.push_async_callback(_cancel, beating)
         self._observer.listeners.append(self._ports.image_changed)
         self._ports.start()
         log.info("node %d is registered, epoch=%d", self._broker_id, self._epoch)
-        await self._observer.read_incarnations()
         for listener in self._listeners:
             listener.active(self._epoch)
+        self._store.on_end(lambda: self._fence("the ZooKeeper session has ended"))
 
     async def _is_registered(self, data: bytes) -> bool:
         await self._store.sync()
@@ -258,15 +260,19 @@ class Membership:
         while True:
             await asyncio.sleep(self._store.session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION)
             with contextlib.suppress(CoordinationFailed):
-                await self._beat()
+                if not await self._beat():
+                    self._fence("its registration is gone")
                 self._observer.poll()
                 self._tell_log_ends_if_asked()
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
+        """Renews the lease; False where the node is not registered any more."""
         sent_at = self._clock.monotonic()
-        if await self._store.exists(znodes.broker_path(self._broker_id)):
-            timeout_ms = self._store.session_timeout_ms
-            self.lease.renew(sent_at=sent_at, session_timeout_ms=timeout_ms)
+        if not await self._store.exists(znodes.broker_path(self._broker_id)):
+            return False
+        timeout_ms = self._store.session_timeout_ms
+        self.lease.renew(sent_at=sent_at, session_timeout_ms=timeout_ms)
+        return True
 
     def _fence(self, reason: str) -> None:
         if self.is_fenced or self._has_left:
@@ -344,8 +350,8 @@ class Membership:
         """
         if self.is_fenced or self._self_state is None:
             return False
-        leaving = replace(self._self_state, is_stopping=True)
-        data = znodes.encode_broker(leaving, self._clock.now_ms())
+        self._self_state = replace(self._self_state, is_stopping=True)
+        data = znodes.encode_broker(self._self_state, self._clock.now_ms())
         released = asyncio.Event()
 
         def look(change: ImageChange) -> None:

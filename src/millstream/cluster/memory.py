@@ -4,6 +4,7 @@ Several sessions share one `MemoryTree`, so that expiry and races between nodes 
 played. Nothing here waits, so a run is as deterministic as its caller.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -144,6 +145,7 @@ class MemoryStore:
         self.session_timeout_ms = 6_000
         self._session = session
         self._is_open = True
+        self._has_expired = False
         self._on_end: list[OnChange] = []
 
     async def get(self, path: str, on_change: OnChange | None = None) -> Node:
@@ -175,16 +177,21 @@ class MemoryStore:
         self._open_tree()
 
     def on_end(self, callback: OnChange) -> None:
+        if self._has_expired:
+            asyncio.get_running_loop().call_soon(callback)
         self._on_end.append(callback)
 
     async def close(self) -> None:
         self._on_end.clear()
-        self.expire()
+        if self._is_open:
+            self._is_open = False
+            self._tree.end_session(self._session)
 
     def expire(self) -> None:
         """End the session as ZooKeeper does to a node it no longer hears."""
         if self._is_open:
             self._is_open = False
+            self._has_expired = True
             self._tree.end_session(self._session)
             for callback in self._on_end:
                 callback()
