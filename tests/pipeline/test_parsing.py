@@ -124,6 +124,16 @@ GOOD = {
         "level": "warning",
         "message": "disk is slow",
     },
+    "2026-09-21 13:59:58,000 - INFO  [main] - began": {
+        "level": "info",
+        "message": "[main] - began",
+    },
+    "2026/09/21 13:59:58 [error] 7#7: gone": {"format": "text", "level": "error"},
+    "[Mon Sep 21 13:59:58.123 2026] [core:notice] ready": {
+        "format": "text",
+        "level": "notice",
+        "message": "ready",
+    },
     "[2026-09-21 15:59:58 +0200] plain": {"format": "text", "message": "plain"},
 }
 

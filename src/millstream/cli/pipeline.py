@@ -134,7 +134,9 @@ def status(file: Path, as_json: bool) -> None:
 
 @pipeline.command("run")
 @_file_argument
-@click.option("--once", is_flag=True, help="Take what is there now, then end.")
+@click.option(
+    "--once", is_flag=True, help="Take what is there now, then end; hosts are not watched."
+)
 @click.option(
     "--for",
     "seconds",

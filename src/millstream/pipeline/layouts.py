@@ -11,7 +11,7 @@ from typing import Final
 
 _QUOTED: Final = r'[^"\\]*(?:\\.[^"\\]*){0,200}'
 _LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL"
-_ISO: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d\d))?"
+_ISO: Final = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d\d))?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,15 @@ LAYOUTS: Final = {
         rf'|{_QUOTED})" (?<status>\d{{3}}) (?<size>\d+|-)'
         rf'(?: "(?<referrer>{_QUOTED})" "(?<agent>{_QUOTED})")?(?: (?<rest>.*))?$',
     ),
+    # Apache's error log.
+    "errorlog": _layout(
+        r"^\[[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d",
+        r"^\[[A-Z][a-z]{2} (?<month>[A-Z][a-z]{2}) (?<day>\d\d) (?<clock>\d\d:\d\d:\d\d)"
+        r"(?:\.\d+)? (?<year>\d{4})\] (?:\[(?:\w*:)?(?<level>\w+)\] )?(?<message>.*)$",
+    ),
     "text": _layout(
         rf"^\[?{_ISO}",
-        rf"^\[?(?<time>{_ISO})\]?[ :|]*(?:\[?(?<level>{_LEVELS})\]?[ :|]+)?(?<message>.*)$",
+        rf"^\[?(?<time>{_ISO})\]?[ ,:|-]*(?:\[?(?<level>(?i:{_LEVELS}))\]?[ :|]+)?(?<message>.*)$",
     ),
 }
 

@@ -181,6 +181,7 @@ def _columns(texts: DataFrame, spec: Spec) -> DataFrame:
         F.when(is_access & (F.col("access_agent") == ""), "common")
         .when(is_access & (F.col("access_agent") != ""), "combined")
         .when(F.col("format") == "isosyslog", "syslog")
+        .when(F.col("format") == "errorlog", "text")
         .otherwise(F.col("format"))
         .alias("format"),
         F.when(F.col("not_text").isNull(), _event_time()).alias("event_time"),
@@ -210,7 +211,7 @@ def _event_time() -> Column:
     access = F.try_to_timestamp(text, F.lit("dd/MMM/yyyy:HH:mm:ss Z"))
     return (
         F.when(F.col("format") == "access", access)
-        .when(F.col("format") == "rfc3164", _time_without_year())
+        .when(F.col("format").isin("rfc3164", "errorlog"), _time_of_words())
         .otherwise(_numeric_or_iso_time(text))
     )
 
@@ -225,20 +226,22 @@ def _numeric_or_iso_time(text: Column) -> Column:
         .when(number < 10**17, number)
         .when(number < 9 * 10**18, number / 1_000)
     )
-    plain = F.regexp_replace(F.regexp_replace(text, ",", "."), r" (?=[+-]|Z)", "")
-    is_iso = text.rlike(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+    points = F.translate(text, ",/", ".-")
+    plain = F.regexp_replace(points, r" (?=[+-]|Z)", "")
+    is_iso = text.rlike(r"^\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
     return F.when(is_iso, plain.try_cast("timestamp")).otherwise(
         F.timestamp_micros(micros.try_cast("long"))
     )
 
 
-def _time_without_year() -> Column:
-    """Of the years around the record's, the one that brings the event closest to it."""
+def _time_of_words() -> Column:
+    """Month, day and clock; without a year, of the one that brings it closest to the record."""
     recorded = F.col("record_time")
     clock = F.concat_ws(" ", _text("month"), _text("day"), _text("clock"))
     # Half a year off the record is the other side of a New Year.
     far = F.month(recorded) - F.month(F.try_to_timestamp(_text("month"), F.lit("MMM")))
-    year = F.year(recorded) + F.when(far > 6, 1).when(far < -6, -1).otherwise(0)
+    nearest = F.year(recorded) + F.when(far > 6, 1).when(far < -6, -1).otherwise(0)
+    year = F.coalesce(_text("year"), nearest.cast("string"))
     return F.try_to_timestamp(F.concat_ws(" ", year, clock), F.lit("yyyy MMM d HH:mm:ss"))
 
 
