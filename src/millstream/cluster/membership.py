@@ -428,7 +428,7 @@ class Membership:
         except UnknownOutcome:
             version = await self._version_if_written(where, path, token)
         committed = replace(after, version=version)
-        self._observer.enter_state(where, committed)
+        self._observer.enter_states({where: committed})
         return committed
 
     async def _version_if_written(self, where: TopicPartition, path: str, token: str) -> int:

@@ -126,9 +126,9 @@ class Observer:
         """Of the topic's own node, as it was when its replicas were read."""
         return self._reader.entries[name].version
 
-    def enter_state(self, where: TopicPartition, state: PartitionState) -> None:
+    def enter_states(self, states: dict[TopicPartition, PartitionState]) -> None:
         """What this node has just committed need not be read to be known."""
-        self._enter(Found(states={where: state}))
+        self._enter(Found(states=states))
 
     def poll(self) -> None:
         """Read the few things of which everything else hangs, in case a hint got lost."""

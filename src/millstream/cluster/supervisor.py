@@ -211,8 +211,9 @@ class Supervisor:
         self._epoch, self._epoch_version = epoch, epoch_version
         self._due = None
         log.info("this node is the controller, epoch=%d", epoch)
-        # What was seen before may be older than what the last controller wrote.
-        await self._observer.reload()
+        # The image is as old as the last hint that was followed. Hints come in the order of
+        # the changes, so all from before this term have come.
+        await self._observer.refresh()
         await self._remove_half_made()
 
     def _resign(self) -> None:
@@ -339,16 +340,19 @@ class Supervisor:
             path = znodes.partition_state_path(topic.name, change.where.partition)
             puts.append(Put(path, data, change.before.version))
         versions = await self._commit([*operations, *puts])
-        for change, version in zip(changes, versions[len(operations) :], strict=True):
-            state = replace(change.after, writer_token=self._token, version=version)
-            self._observer.enter_state(change.where, state)
-            if state.leader != change.before.leader:
+        written = {
+            change.where: replace(change.after, writer_token=self._token, version=version)
+            for change, version in zip(changes, versions[len(operations) :], strict=True)
+        }
+        self._observer.enter_states(written)
+        for change in changes:
+            if change.after.leader != change.before.leader:
                 log.info(
                     "%s leader=%d epoch=%d isr=%s",
                     change.where,
-                    state.leader,
-                    state.leader_epoch,
-                    state.isr,
+                    change.after.leader,
+                    change.after.leader_epoch,
+                    change.after.isr,
                 )
 
     def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
