@@ -34,7 +34,7 @@ class Cluster:
         self._settings = {**_SETTINGS, **settings}
         self._sessions: dict[int, MemoryStore] = {}
 
-    async def start(self, node_id: int) -> Broker:
+    async def start(self, node_id: int, **settings: str) -> Broker:
         async def open_session() -> MemoryStore:
             self._sessions[node_id] = self.tree.open_session()
             return self._sessions[node_id]
@@ -43,6 +43,7 @@ class Cluster:
             **self._settings,
             "node.id": str(node_id),
             "log.dirs": str(self._folder / f"node-{node_id}"),
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
         node = Broker(load_config(flags=flags), dev=True, open_session=open_session)
         await node.start()
@@ -152,7 +153,7 @@ async def cluster_of(
     cluster = Cluster(folder, settings or {})
     try:
         for node_id in range(1, nodes + 1):
-            await cluster.start(node_id)
+            await cluster.start(node_id, broker_rack=f"rack-{node_id}")
         yield cluster
     finally:
         await cluster.stop()
@@ -183,6 +184,44 @@ async def produce(
     )
     result = answer.responses[0].partition_responses[0]
     return KafkaCode(result.error_code), result.base_offset
+
+
+async def fetch(
+    node: Broker, offset: int = 0, *, topic: str = "t", index: int = 0, rack_id: str = ""
+) -> Struct:
+    """What one partition answers."""
+    answer = await ask(
+        node,
+        ApiKey.FETCH,
+        12,
+        cluster_id=None,
+        replica_id=-1,
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            Struct(
+                topic=topic,
+                partitions=[
+                    Struct(
+                        partition=index,
+                        current_leader_epoch=-1,
+                        fetch_offset=offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=1 << 20,
+                    )
+                ],
+            )
+        ],
+        forgotten_topics_data=[],
+        rack_id=rack_id,
+    )
+    found: Struct = answer.responses[0].partitions[0]
+    return found
 
 
 async def end_offset(node: Broker, *, topic: str = "t", index: int = 0) -> tuple[KafkaCode, int]:

@@ -9,7 +9,8 @@ from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
-from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, produce, until
+from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, fetch, produce, until
+from tests.storage.logs import NOW_MS, batch
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,8 @@ def test_who_does_not_lead_sends_clients_away(tmp_path: Path) -> None:
                 if node is not leader:
                     code, _ = await produce(node)
                     assert code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+                    found = await fetch(node)
+                    assert found.error_code == KafkaCode.NOT_LEADER_OR_FOLLOWER
                     code, _ = await end_offset(node)
                     assert code is KafkaCode.NOT_LEADER_OR_FOLLOWER
 
@@ -68,8 +71,6 @@ def test_what_only_a_dead_leader_had_is_cut_from_its_log(tmp_path: Path) -> None
             first = await cluster.led()
             await produce(first, 2)
             # Nobody fetches this one: it is written behind the others' backs.
-            from tests.storage.logs import NOW_MS, batch
-
             lonely = cluster.replica(first.node_id)
             lonely.log.append_as_leader(
                 memoryview(batch(7)), leader_epoch=lonely.leader_epoch, now_ms=NOW_MS
@@ -167,6 +168,54 @@ def test_a_deleted_topic_is_gone_everywhere(tmp_path: Path) -> None:
                 lambda: all(n.partitions.find("t", 0) is None for n in cluster.nodes.values()),
                 "no node has the topic",
             )
+
+    asyncio.run(scenario())
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        rack_aware = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        settings = {"replica.selector.class": rack_aware}
+        async with cluster_of(tmp_path, settings=settings) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 5)
+            near = next(n for n in cluster.nodes if n != leader.node_id)
+            told = await fetch(leader, rack_id=f"rack-{near}")
+            assert told.preferred_read_replica == near
+            assert not told.records
+            await until(
+                lambda: cluster.replica(near).high_watermark == 5, "the follower knows the commit"
+            )
+            found = await fetch(cluster.nodes[near], rack_id=f"rack-{near}")
+            assert (found.error_code, found.high_watermark) == (KafkaCode.NONE, 5)
+            assert found.records
+            # Ahead of the follower: not out of range, only not there yet.
+            ahead = await fetch(cluster.nodes[near], 6, rack_id=f"rack-{near}")
+            assert ahead.error_code == KafkaCode.OFFSET_NOT_AVAILABLE
+            # Whoever does not say where it is, or is with the leader, reads from the leader.
+            for rack_id in ("", f"rack-{leader.node_id}", "rack-9"):
+                found = await fetch(leader, rack_id=rack_id)
+                assert found.preferred_read_replica == -1
+                assert found.records
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_disk_fails_gives_its_leaderships_away_and_is_suspect(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            first = await cluster.led()
+            await produce(first, 3)
+            first.fail_disk("made up")
+            second = await cluster.led(besides=first.node_id)
+            assert await produce(second) == (KafkaCode.NONE, 3)
+            await cluster.kill(first.node_id)
+            again = await cluster.start(first.node_id)
+            assert again.image.incarnations[first.node_id].is_suspect
+            await cluster.in_sync(1, 2, 3)
+            assert not again.store.may_have_lost_data()
 
     asyncio.run(scenario())
 

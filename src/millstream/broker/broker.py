@@ -342,6 +342,8 @@ class Broker:
         self.durability.fail(reason)
         for partition in self.partitions:
             partition.go_offline(reason)
+        if self._clustering is not None:
+            self._clustering.disk_failed()
 
     def sync_soon(self) -> None:
         """Sync whatever is not on the disk, though nobody waits for it."""

@@ -6,6 +6,7 @@ controller has taken it out of every in-sync set before its logs are opened; and
 they are, and its port is open, is it registered.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
@@ -48,6 +49,7 @@ class Clustering:
             policy=policy_of(lambda: broker.controller.effective_config),
             cluster_id=None if store.is_nobodys else store.cluster_id,
         )
+        self._leaving: asyncio.Task[None] | None = None
         self.publisher = InCluster(self.membership)
         self.leaders = Leaders(self.membership)
         self.replicas = Replicas(broker, self.membership, durability)
@@ -57,6 +59,8 @@ class Clustering:
         store = self._broker.store
         await self.membership.join(is_suspect=store.may_have_lost_data())
         store.keep_meta(self.membership.image.cluster_id)
+        # The controller has taken this node out of every in-sync set.
+        store.forget_failed_disk()
 
     async def register(self) -> None:
         """The logs are open and the port is: from now on others may count on this node."""
@@ -83,6 +87,12 @@ class Clustering:
             log_ends=tuple(log_ends),
         )
 
+    def disk_failed(self) -> None:
+        """Others lead from now on, and the next start says that data may be lost."""
+        self._broker.store.note_failed_disk()
+        self.replicas.fenced("the disk failed")
+        self._leaving = asyncio.get_running_loop().create_task(self.membership.leave())
+
     async def hand_over(self) -> None:
         """Let others lead what this node leads, before it stops."""
         config = self._broker.config
@@ -94,4 +104,7 @@ class Clustering:
 
     async def leave(self) -> None:
         """Last of all: for the others this node is gone."""
-        await self.membership.leave()
+        if self._leaving is not None:
+            await asyncio.gather(self._leaving, return_exceptions=True)
+        else:
+            await self.membership.leave()

@@ -38,6 +38,7 @@ class SessionPartition:
             result.records_bytes > 0
             or result.code != KafkaCode.NONE
             or result.diverging_epoch >= 0
+            or result.preferred_replica >= 0
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )

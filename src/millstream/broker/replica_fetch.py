@@ -1,7 +1,8 @@
-"""A fetch by another node, of a partition that it has a replica of.
+"""Fetches that only a cluster knows: by another node, of a partition that it has a replica
+of; and by a consumer that had better ask another node.
 
-The same request and the same answer as a consumer's, but for two things: it reads to the
-end of the log, and what it asks for says how far the replica is.
+A node's fetch has the same request and the same answer as a consumer's, but for two things:
+it reads to the end of the log, and what it asks for says how far the replica is.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+_RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 # The answer is full: the position counts, the records come next time.
 NO_ROOM: Final = -1
 
@@ -43,3 +45,17 @@ def read_for_replica(
         result.records_bytes = result.records.length
     if broker.replicas is not None:
         broker.replicas.fetched_by(partition, body.replica_id)
+
+
+def preferred_reader(
+    broker: "Broker", partition: Partition, rack_id: str, offset: int
+) -> int | None:
+    """Where a consumer in this rack should read; None where it is right."""
+    if not isinstance(partition, ReplicatedPartition) or not partition.is_leader:
+        return None
+    if broker.config.optional_string("replica.selector.class") != _RACK_AWARE:
+        return None
+    if broker.config.optional_string("broker.rack") == rack_id:
+        return None
+    near = {one.id for one in broker.image.brokers.values() if one.rack == rack_id}
+    return partition.nearest_reader(near, offset) if near else None

@@ -77,6 +77,13 @@ class Partition:
         if self.offline_reason is not None:
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, self.offline_reason)
 
+    def require_readable(self) -> None:
+        """May consumers read here, from a leader or from a follower? Raises KafkaError."""
+        self.require_online()
+
+    def require_lease(self) -> None:
+        """May an answer be given that a successor could contradict? Raises KafkaError."""
+
     def require_acks(self, *, is_acks_all: bool) -> None:
         """May a produce be taken? Asked where other nodes have replicas. Raises KafkaError."""
         self.require_online()
@@ -158,7 +165,7 @@ class Partition:
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""
-        self.require_online()
+        self.require_readable()
         try:
             return self.log.read(
                 offset,
@@ -173,7 +180,7 @@ class Partition:
         self, offset: int, *, max_bytes: int, at_least_one: bool
     ) -> tuple[FileRange | None, list[AbortedTransaction]]:
         """As `read`, as far as transactions are decided, and which of them were aborted."""
-        self.require_online()
+        self.require_readable()
         upto_offset = self.last_stable_offset
         try:
             found = self.log.read(

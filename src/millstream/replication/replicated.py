@@ -12,7 +12,7 @@ role, the epoch or the log may be another.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -37,6 +37,7 @@ from millstream.replication.following import (
 from millstream.replication.leadership import Leadership, find_divergence
 from millstream.replication.partition import Partition
 from millstream.replication.role import Role
+from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, CorruptLog, FileRange, Log
 from millstream.wire.fetch import FetchPartition, FetchResult
 
@@ -176,6 +177,46 @@ class ReplicatedPartition(Partition):
         super().require_online()
         if self.leadership is None:
             raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_readable(self) -> None:
+        Partition.require_online(self)
+        if self.leader_id < 0:
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_lease(self) -> None:
+        if not self._node.has_lease():
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+
+    def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
+        self._check_not_ahead(offset)
+        return super().read(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+
+    def read_committed(
+        self, offset: int, *, max_bytes: int, at_least_one: bool
+    ) -> tuple[FileRange | None, list[AbortedTransaction]]:
+        self._check_not_ahead(offset)
+        return super().read_committed(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+
+    def _check_not_ahead(self, offset: int) -> None:
+        """A follower may be behind what its leader has shown: that is not out of range."""
+        if self.leadership is None and offset > self.log.next_offset:
+            raise KafkaError(KafkaCode.OFFSET_NOT_AVAILABLE)
+
+    def nearest_reader(self, candidates: Collection[int], offset: int) -> int | None:
+        """Of these followers, the one in sync that is furthest and has `offset`."""
+        leadership = self.leadership
+        if leadership is None:
+            return None
+        best: tuple[int, int] | None = None
+        for replica in leadership.isr:
+            follower = leadership.follower(replica)
+            if (
+                replica in candidates
+                and follower is not None
+                and follower.log_start_offset <= offset <= follower.next_offset
+            ):
+                best = max(best or (-1, -1), (follower.next_offset, replica))
+        return None if best is None else best[1]
 
     # -- leading: appends and who waits for them --------------------------------------
 

@@ -38,6 +38,8 @@ META_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
 CLEAN_STOP_FILE: Final = ".kafka_cleanshutdown"
 BOOT_FILE: Final = "millstream-boot"
+# The disk failed once: data may be lost, until the cluster knows.
+SUSPECT_FILE: Final = "millstream-suspect"
 
 # Kafka's own metadata log; it is read when a directory is adopted and never opened as data.
 CLUSTER_METADATA_DIRECTORY: Final = "__cluster_metadata-0"

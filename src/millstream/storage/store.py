@@ -165,6 +165,26 @@ class LogStore:
         except OSError as error:
             raise StartError(f"cannot use data directory {self.directory}: {error}") from error
 
+    def note_failed_disk(self) -> None:
+        """What was written may be gone, whatever later reads say; the next start has to know."""
+        try:
+            write_file(
+                self._file_system, self._path(layout.SUSPECT_FILE), b"disk failed\n", is_synced=True
+            )
+        except OSError:
+            # The disk takes nothing any more: then neither does it give anything at the start.
+            return
+
+    def forget_failed_disk(self) -> None:
+        """The cluster counts on nothing that was here."""
+        try:
+            self._file_system.remove(self._path(layout.SUSPECT_FILE))
+            self._file_system.sync_directory(self.directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
+
     @property
     def is_nobodys(self) -> bool:
         """Was the directory without a cluster when it was claimed?"""
@@ -175,6 +195,8 @@ class LogStore:
         asked before `load`, which begins a new run. Raises StartError."""
         try:
             names = {info.name for info in self._file_system.list(self.directory)}
+            if layout.SUSPECT_FILE in names:
+                return True
             if layout.CLEAN_STOP_FILE in names:
                 return False
             identity = self._file_system.identity(self.directory)

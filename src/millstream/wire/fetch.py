@@ -173,6 +173,8 @@ class FetchResult:
     diverging_offset: int = -1
     leader_id: int = -1
     leader_epoch: int = -1
+    # Another node that the consumer should read from (KIP-392).
+    preferred_replica: int = -1
 
 
 @dataclass(slots=True)
@@ -249,8 +251,7 @@ def _write_result_head(
             if flexible:
                 out.append(0)
     if version >= 11:
-        # Preferred read replica: none, one node.
-        output.int32(out, -1)
+        output.int32(out, result.preferred_replica)
     if flexible:
         output.unsigned_varint(out, result.records_bytes + 1)
     else:

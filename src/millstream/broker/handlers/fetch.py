@@ -17,7 +17,7 @@ from millstream.broker.fetch_sessions import (
     wanted,
 )
 from millstream.broker.output import SendRange
-from millstream.broker.replica_fetch import NO_ROOM, read_for_replica
+from millstream.broker.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
 from millstream.broker.replies import Pending, Pieces
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError
@@ -88,7 +88,10 @@ def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
         size_bytes >= body.min_bytes
         or body.max_wait_ms <= 0
         or not reads
-        or any(r.code != KafkaCode.NONE or r.diverging_epoch >= 0 for _, r in reads)
+        or any(
+            r.code != KafkaCode.NONE or r.diverging_epoch >= 0 or r.preferred_replica >= 0
+            for _, r in reads
+        )
     )
 
 
@@ -156,13 +159,22 @@ def _read(
 ) -> FetchResult:
     fetch = wanted_partition.request
     result = FetchResult(fetch.index)
+    partition: Partition | None = None
     try:
         partition = _locate(broker, wanted_partition)
         if body.replica_id >= 0:
             budget = budget if budget > 0 or is_first else NO_ROOM
             read_for_replica(broker, body, partition, fetch, result, budget)
             return result
-        partition.require_online()
+        if partition.is_replicated and body.rack_id:
+            # Whoever says where it is may read from a follower near to it (KIP-392).
+            partition.require_readable()
+            preferred = preferred_reader(broker, partition, body.rack_id, fetch.offset)
+            if preferred is not None:
+                result.preferred_replica = preferred
+                return _without_records(partition, result)
+        else:
+            partition.require_online()
         partition.check_leader_epoch(fetch.current_leader_epoch)
         result.high_watermark = partition.high_watermark
         result.last_stable_offset = partition.last_stable_offset
@@ -186,11 +198,19 @@ def _read(
                 )
     except KafkaError as error:
         result.code = error.code
-        if error.code in (KafkaCode.FENCED_LEADER_EPOCH, KafkaCode.NOT_LEADER_OR_FOLLOWER):
+        is_moved = error.code in (KafkaCode.FENCED_LEADER_EPOCH, KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        if is_moved and partition is not None:
             result.leader_id, result.leader_epoch = partition.leader_id, partition.leader_epoch
         return result
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
+    return result
+
+
+def _without_records(partition: Partition, result: FetchResult) -> FetchResult:
+    result.high_watermark = partition.high_watermark
+    result.last_stable_offset = partition.last_stable_offset
+    result.log_start_offset = partition.log.log_start_offset
     return result
 
 
