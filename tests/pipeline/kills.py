@@ -6,6 +6,7 @@ Lines are sent meanwhile. At the end what is left is taken by one last run, and 
 agree with a plain reading: nothing lost, nothing twice.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -39,30 +42,45 @@ def run_kills(count: int, folder: Path, *, seed: int, alive_seconds: tuple[float
         share = len(lines) // (count + 1)
         for number in range(count):
             send(node.bootstrap, "logs", lines[number * share : (number + 1) * share])
-            pipeline = _start(file)
-            time.sleep(choose.uniform(*alive_seconds))
-            if number % 3 == 2:
-                node.kill()
-                node.start()
-                time.sleep(choose.uniform(0, 5))
-            os.killpg(pipeline.pid, signal.SIGKILL)
-            pipeline.wait()
+            with _running(file) as pipeline:
+                _wait(pipeline, choose.uniform(*alive_seconds))
+                if number % 3 == 2:
+                    node.kill()
+                    node.start()
+                    _wait(pipeline, choose.uniform(0, 5))
         send(node.bootstrap, "logs", [*lines[count * share :], last_line(lines)])
-        last = _start(file, "--once")
-        assert last.wait() == 0, (folder / "run.log").read_text()[-2000:]
+        with _running(file, "--once") as last:
+            assert last.wait() == 0, (folder / "run.log").read_text()[-2000:]
         plain = check_agreement(load_spec(file), lines)
     return f"{count} kills: {len(lines)} lines, {plain.good} good, {dict(plain.dead)}: all agree"
 
 
-def _start(file: Path, *options: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def _running(file: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A pipeline that is killed at the end of the block, whatever it does."""
     command = [sys.executable, "-m", "millstream", "pipeline", "run", str(file)]
     with (file.parent / "run.log").open("ab") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, "--master", "local[2]", *options],
             stderr=log,
             # A group of its own: Java and Spark's workers are killed with it.
             start_new_session=True,
         )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until it is time for the kill; a pipeline that ended by itself is an error."""
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+    raise AssertionError(f"the pipeline ended by itself with {code}")
 
 
 def _millstream(node: MillstreamNode, *arguments: str) -> None:

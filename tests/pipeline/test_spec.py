@@ -100,3 +100,17 @@ def test_the_salt_is_not_written_down(make_spec: MakeSpec) -> None:
     spec = make_spec("[parse]\nsalt = 'very-secret'")
     keep(spec)
     assert "very-secret" not in "".join(each.read_text() for each in spec.home.iterdir())
+
+
+def test_a_change_that_the_state_cannot_follow_is_refused_with_the_remedy(
+    make_spec: MakeSpec,
+) -> None:
+    from millstream.pipeline.run import check_differences
+
+    spec = make_spec()
+    keep(spec)
+    check_differences(replace(spec, late_ms=1))
+    with pytest.raises(SpecError) as refused:
+        check_differences(replace(spec, state_partitions=200))
+    assert "state_partitions was 2 and is now 200" in str(refused.value)
+    assert "another `home`" in str(refused.value)
