@@ -160,6 +160,7 @@ OPTIONS: Final = (
         BOOLEAN,
         True,
         "Hand leaderships to other nodes before stopping.",
+        WORKS,
     ),
     Option("controlled.shutdown.max.retries", INT, 3, "How often an orderly stop is tried again."),
     Option(

@@ -64,6 +64,7 @@ OPTIONS: Final = (
         INT,
         1000,
         "The pause after a failed fetch from a leader.",
+        WORKS,
         minimum=0,
     ),
     Option(
@@ -71,18 +72,24 @@ OPTIONS: Final = (
         INT,
         1048576,
         "Bytes a follower asks for in each partition.",
+        WORKS,
         minimum=0,
     ),
-    Option("replica.fetch.min.bytes", INT, 1, "Bytes a follower waits for."),
+    Option("replica.fetch.min.bytes", INT, 1, "Bytes a follower waits for.", WORKS),
     Option(
         "replica.fetch.response.max.bytes",
         INT,
         10485760,
         "Bytes a follower asks for in one fetch.",
+        WORKS,
         minimum=0,
     ),
     Option(
-        "replica.fetch.wait.max.ms", INT, 500, "How long a follower's fetch may wait at the leader."
+        "replica.fetch.wait.max.ms",
+        INT,
+        500,
+        "How long a follower's fetch may wait at the leader.",
+        WORKS,
     ),
     Option(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -95,12 +102,14 @@ OPTIONS: Final = (
         LONG,
         30000,
         "A follower that has not caught up for this long is out of sync.",
+        WORKS,
     ),
     Option(
         "replica.selector.class",
         STRING,
         None,
         "The class that chooses which replica a consumer reads from.",
+        WORKS,
     ),
     Option(
         "replica.socket.receive.buffer.bytes",
@@ -113,6 +122,7 @@ OPTIONS: Final = (
         INT,
         30000,
         "How long a follower waits for its leader's answer.",
+        WORKS,
     ),
     Option(
         "replication.quota.window.num",
