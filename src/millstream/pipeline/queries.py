@@ -138,6 +138,8 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
 
 
 def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
+    from deltalake.exceptions import DeltaError
+
     from millstream.pipeline import warehouse
 
     tables = {
@@ -149,7 +151,11 @@ def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
         is_new = warehouse.append_batch(rows, path, number)
         if is_new and number % spec.compact_every == spec.compact_every - 1:
             today = datetime.now(ZoneInfo(spec.timezone)).date()
-            warehouse.tidy(path, keep_days=spec.keep_days, today=today)
+            try:
+                warehouse.tidy(path, keep_days=spec.keep_days, today=today)
+            except (DeltaError, OSError) as failed:
+                # The rows are stored; files that stay small for a while are no reason to stop.
+                log.warning("could not tidy %s: %s", path, failed)
 
 
 def _live(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
