@@ -1,22 +1,18 @@
 """The coordination store in the simulation: one partition's state, and who is registered.
 
-Its transactions have the checks of the real ones; `controller` decides what is written.
+Its transactions have the checks of the real ones; who leads and who may is decided by the
+real `cluster.election`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from millstream.cluster import election
+from millstream.cluster.election import Nodes
+from millstream.cluster.state import NO_LEADER, PartitionState
 
 REPLICAS = (1, 2, 3)
-NOBODY = -1
-
-
-@dataclass(frozen=True)
-class State:
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    elr: tuple[int, ...]
-    min_isr: int
-    version: int = 0
+NOBODY = NO_LEADER
+State = PartitionState
 
 
 class Outdated(Exception):
@@ -25,7 +21,7 @@ class Outdated(Exception):
 
 class Store:
     def __init__(self, min_isr: int) -> None:
-        self.state = State(NOBODY, 0, REPLICAS, (), min_isr)
+        self.state = State(NOBODY, 0, REPLICAS, REPLICAS, version=0, min_isr=min_isr)
         # Raised by every incarnation and by fencing; never goes back.
         self.epochs = dict.fromkeys(REPLICAS, 0)
         # Ephemeral: the epoch in which a replica registered.
@@ -70,35 +66,19 @@ class Store:
         epochs = {leader: broker_epoch}
         if self.checks_joining:
             epochs.update(joining)
-        return self.write(with_isr(self.state, isr), version=version, epochs=epochs)
-
-
-def with_isr(state: State, isr: tuple[int, ...]) -> State:
-    """Another ISR, and the eligible replicas that follow from it."""
-    elr: tuple[int, ...] = ()
-    if len(isr) < state.min_isr:
-        elr = tuple(r for r in REPLICAS if r in (*state.elr, *state.isr) and r not in isr)
-    return replace(state, isr=isr, elr=elr)
+        return self.write(election.with_isr(self.state, isr), version=version, epochs=epochs)
 
 
 def decide(store: Store) -> tuple[State, dict[int, int], list[int]] | None:
     """The controller: the state to write, the epochs it counts on, who is handled by it."""
-    state, alive = store.state, store.alive()
-    # Whoever is not alive, or has a new incarnation, is in no ISR and leads nothing.
-    gone = [r for r in REPLICAS if r not in alive]
-    lost = [r for r, is_suspect in store.newcomers.items() if is_suspect]
+    alive = store.alive()
+    nodes = Nodes(
+        live=alive.keys(),
+        suspects={replica for replica, is_suspect in store.newcomers.items() if is_suspect},
+    )
+    new = election.repaired(store.state, nodes, min_isr=store.state.min_isr)
     handled = list(store.newcomers)
-    new = with_isr(state, tuple(r for r in state.isr if r not in gone))
-    new = replace(new, elr=tuple(r for r in new.elr if r not in lost))
-    leader = state.leader
-    if leader not in new.isr:
-        leader = next((r for r in REPLICAS if r in new.isr), NOBODY)
-        if leader == NOBODY:
-            leader = next((r for r in REPLICAS if r in new.elr and r in alive), NOBODY)
-            if leader != NOBODY:
-                new = with_isr(new, (leader,))
-    if leader != state.leader:
-        new = replace(new, leader=leader, leader_epoch=state.leader_epoch + 1)
-    if new == state and not handled:
+    if new is None and not handled:
         return None
-    return new, {r: alive[r] for r in new.isr}, handled
+    state = new or store.state
+    return state, {replica: alive[replica] for replica in state.isr}, handled
