@@ -41,11 +41,11 @@ class Bench:
     def __init__(self, folder: Path, *, is_quick: bool) -> None:
         self.folder = folder
         self.is_quick = is_quick
-        self.rounds = 2 if is_quick else 5
+        self.rounds = 2 if is_quick else 3
         # Of clients that are processes, which take seconds to start.
         self.client_rounds = 2 if is_quick else 3
         self.uncounted_rounds = 0 if is_quick else 1
-        self.round_seconds = 1.0 if is_quick else 2.5
+        self.round_seconds = 1.0 if is_quick else 2.0
         self.round_bytes_max = 600_000_000 if is_quick else 1_500_000_000
         self._began = time.monotonic()
         self._running: dict[str, Broker] = {}
