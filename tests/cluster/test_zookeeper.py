@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 
 import pytest
 
@@ -14,6 +15,7 @@ from millstream.cluster.coordination import (
 )
 from millstream.cluster.ensemble import Ensemble
 from millstream.cluster.zookeeper import end_session, open_zookeeper
+from tests.support.tools import require, run_checked
 from tests.support.zookeeper import new_root, spark_jars, zookeeper_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -94,3 +96,61 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
 
     with zookeeper_server(tmp_path / "zookeeper") as server:
         asyncio.run(scenario(server))
+
+
+def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):
+    async def scenario():
+        root = new_root()
+        member = Ensemble(zookeeper_of_spark, root, digest="nodes:secret", is_protected=True)
+        store, fellow = await open_zookeeper(member), await open_zookeeper(member)
+        await store.commit([Create("/mine", b"1")])
+        await fellow.commit([Put("/mine", b"2")])
+        stranger = await open_zookeeper(Ensemble(zookeeper_of_spark))
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await stranger.commit([Put(f"{root}/mine", b"3")])
+        with pytest.raises(CoordinationFailed):
+            await stranger.get(f"{root}/mine")
+        assert (await store.get("/mine")).data == b"2"
+        for each in (store, fellow, stranger):
+            await each.close()
+
+    asyncio.run(scenario())
+
+
+def test_tls_to_a_server_with_a_certificate(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    run_checked(
+        [
+            *(require("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ],
+        timeout_seconds=30,
+    )
+    both = tmp_path / "both.pem"
+    both.write_text(key.read_text() + certificate.read_text())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = f"""secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location={both}
+ssl.trustStore.location={certificate}
+ssl.clientAuth=none
+"""
+    ensemble = Ensemble(
+        f"127.0.0.1:{port}", is_tls=True, authority_file=str(certificate), connect_timeout_ms=10_000
+    )
+
+    async def scenario():
+        store = await open_zookeeper(ensemble)
+        await store.commit([Create("/secret", b"kept")])
+        assert (await store.get("/secret")).data == b"kept"
+        await store.close()
+        plain = Ensemble(f"127.0.0.1:{port}", connect_timeout_ms=500)
+        with pytest.raises(CoordinationFailed, match="no ZooKeeper answers"):
+            await open_zookeeper(plain)
+
+    with zookeeper_server(tmp_path / "zookeeper", settings=settings):
+        asyncio.run(scenario())

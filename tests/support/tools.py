@@ -18,6 +18,7 @@ DEBIAN_PACKAGES = {
     "mvn": "maven",
     "kcat": "kcat",
     "Burrow": "burrow",
+    "openssl": "openssl",
 }
 
 

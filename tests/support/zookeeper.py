@@ -12,10 +12,12 @@ _ROOTS = itertools.count(1)
 
 
 @contextlib.contextmanager
-def zookeeper_server(folder: Path, *, jars: str | None = None) -> Iterator[ZooKeeperServer]:
+def zookeeper_server(
+    folder: Path, *, jars: str | None = None, settings: str = ""
+) -> Iterator[ZooKeeperServer]:
     skip_if_java_is_left_out()
     require("java")
-    server = ZooKeeperServer(folder)
+    server = ZooKeeperServer(folder, settings=settings)
     server.start(jars or spark_jars())
     try:
         yield server

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from millstream.config import BrokerConfig, load_config
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
 
 
 @click.command()
@@ -114,13 +117,28 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         signal.signal(number, on_signal)
 
 
+async def _start(node: "Broker", stop: asyncio.Event) -> bool:
+    """False when it was told to stop first: in a cluster a start may have to wait for others."""
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return False
+    await starting
+    return True
+
+
 async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     from millstream.broker.broker import Broker
 
     node = Broker(config, dev=dev, adopt=adopt)
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    await node.start()
+    if not await _start(node, stop):
+        return
     # What the start made lives until the end: collections need not look at it again.
     gc.freeze()
     for endpoint in node.endpoints:

@@ -84,8 +84,12 @@ def zookeeper(data_dir: Path, listen: str) -> None:
 class ZooKeeperServer:
     """The process. It ends when this one does, however that ends."""
 
-    def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *, host: str = "127.0.0.1", port: int = 0, settings: str = ""
+    ) -> None:
+        """`settings` are further lines of ZooKeeper's own file."""
         self._folder = folder
+        self._settings = settings
         self._host = host
         self._port = port
         self.process: subprocess.Popen[bytes]
@@ -104,6 +108,7 @@ class ZooKeeperServer:
         settings = self._folder / _SETTINGS_FILE
         settings.write_text(
             _SETTINGS.format(folder=self._folder.absolute(), host=self._host, port=self._port)
+            + self._settings
         )
         with open(self._folder / "zookeeper.output", "ab") as output:
             self.process = subprocess.Popen(

@@ -106,6 +106,7 @@ class ZooKeeper:
         self._connected = asyncio.Event()
         self._was_connected = False
         self._end: CoordinationFailed | None = None
+        self._has_expired = False
         self._waiting: set[asyncio.Future[Any]] = set()
         self._on_end: list[OnChange] = []
         self._stopping: asyncio.Future[None] | None = None
@@ -258,6 +259,8 @@ class ZooKeeper:
     # -- the session ------------------------------------------------------------------
 
     def on_end(self, callback: OnChange) -> None:
+        if self._has_expired:
+            self._loop.call_soon(callback)
         self._on_end.append(callback)
 
     async def close(self) -> None:
@@ -283,6 +286,7 @@ class ZooKeeper:
         elif state == KazooState.SUSPENDED:
             log.warning("the connection to ZooKeeper is lost, trying again")
         else:
+            self._has_expired = True
             self._finish(SessionEnded("the ZooKeeper session has ended"))
             self._connected.set()
             for callback in self._on_end:

@@ -292,7 +292,9 @@ OPTIONS: Final = (
         "zookeeper.ssl.endpoint.identification.algorithm",
         STRING,
         "HTTPS",
-        "Whether ZooKeeper's host name must match its certificate.",
+        "HTTPS: ZooKeeper's certificate must be for its host name. Empty: any host will do.",
+        WORKS,
+        choices=("HTTPS", ""),
     ),
     Option(
         "zookeeper.ssl.keystore.location",
