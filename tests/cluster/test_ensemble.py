@@ -2,8 +2,8 @@ import stat
 
 import pytest
 
+from millstream.cluster.coordination import SESSION_FILE
 from millstream.cluster.ensemble import (
-    SESSION_FILE,
     SessionKey,
     ensemble_of,
     read_session,

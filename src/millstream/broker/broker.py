@@ -26,9 +26,8 @@ from millstream.broker.topics import Topics
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller, start_alone
-from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.coordination import SESSION_FILE, CoordinationFailed
 from millstream.cluster.embedded import FILE_NAME, EmbeddedStore, open_embedded_store
-from millstream.cluster.ensemble import SESSION_FILE, ensemble_of
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig, Listener, inter_broker_listener, parse_listeners
 from millstream.errors import LogDirFailed, NoSpace, StartError
@@ -365,9 +364,12 @@ class Broker:
 
 def session_opener(config: BrokerConfig) -> "OpenSession | None":
     """How to reach the cluster that the options name, if any."""
-    ensemble = ensemble_of(config)
-    if ensemble is None:
+    if config.optional_string("zookeeper.connect") is None:
         return None
+    from millstream.cluster.ensemble import ensemble_of
+
+    ensemble = ensemble_of(config)
+    assert ensemble is not None
     try:
         from millstream.cluster.zookeeper import open_for_directory
     except ImportError as error:

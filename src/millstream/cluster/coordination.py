@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 ANY_VERSION: Final = -1
+# In the data directory of a node that is a member of a cluster.
+SESSION_FILE: Final = "millstream-zookeeper-session"
 
 
 @dataclass(frozen=True, slots=True)

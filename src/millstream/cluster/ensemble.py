@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from millstream.cluster.coordination import SESSION_FILE
 from millstream.config import BrokerConfig, ConfigError
 
-SESSION_FILE: Final = "millstream-zookeeper-session"
 _DEFAULT_PORT: Final = 2181
 
 
