@@ -61,6 +61,52 @@ def _round(node: MillstreamNode, folder: Path, seed: int) -> Round:
     return Round(seed=seed, acknowledged=len(sent), fault=told, problems=problems)
 
 
+def spark_zombie_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    """Two drivers of one query: the first is frozen in the middle of a batch, the second does
+    the whole job, then the first wakes up and must not get a record through."""
+    with MillstreamNode(folder / "data") as node:
+        for seed in seeds:
+            yield _zombie_round(node, folder / f"round-{seed}", seed)
+
+
+def _zombie_round(node: MillstreamNode, folder: Path, seed: int) -> Round:
+    folder.mkdir()
+    chance = random.Random(seed)
+    source, sink = f"source-{seed}", f"sink-{seed}"
+    _create_topics(node.bootstrap, source, sink)
+    value_bytes = LARGE_VALUE_BYTES if seed % 2 else 50
+    sent = _produce(node.bootstrap, source, range(RECORDS), value_bytes)
+    zombie = _start(node, folder, source, sink)
+    try:
+        batch = chance.randrange(1, 4)
+        _wait_for_batches(zombie, folder, batch)
+        time.sleep(chance.random() * 0.5)
+        frozen = [zombie.pid, *_descendants(zombie.pid)]
+        _signal_all(frozen, signal.SIGSTOP)
+        problems = _finish(node, folder, source, sink)
+        _signal_all(frozen, signal.SIGCONT)
+        zombie.wait(SECONDS_MAX)
+    finally:
+        _kill_all(zombie)
+    if "started again elsewhere" not in (folder / "job.log").read_text(errors="replace"):
+        # Spark itself may have noticed, by a file of the checkpoint that is there already.
+        assert zombie.returncode != 0, "a driver that was replaced ended as if all was well"
+    found = _numbers(
+        consume(node.bootstrap, sink, partitions=PARTITIONS, isolation="read_committed")
+    )
+    problems += _differences(sent, found)
+    told = f"driver frozen in batch {batch}, woken after the end, exit {zombie.returncode}"
+    return Round(seed=seed, acknowledged=len(sent), fault=told, problems=problems)
+
+
+def _signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
 def _create_topics(bootstrap: str, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
@@ -148,12 +194,7 @@ def _wait_for_batches(job: subprocess.Popen[bytes], folder: Path, count: int) ->
 
 def _kill_all(job: subprocess.Popen[bytes]) -> None:
     """Driver and JVM, with all that they started."""
-    below = _descendants(job.pid)
-    for pid in (job.pid, *below):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    _signal_all([job.pid, *_descendants(job.pid)], signal.SIGKILL)
     job.wait()
 
 
