@@ -2,7 +2,7 @@
 
     python -m bench [--quick] [PART ...]
 
-All parts but `compaction` and `spark`, or the ones named. Prints a table; a run without
+All parts but `cluster`, `compaction` and `spark`, or the ones named. Prints a table; a run without
 names also writes docs/benchmarks.md and its plots.
 """
 
@@ -36,8 +36,8 @@ PARTS = [
     "groups",
     "beside",
 ]
-# Not in a run of all: they are about something else than a node, and Spark takes its time.
-BY_NAME_ONLY = ["compaction", "spark"]
+# Not in a run of all: they are about something else than one node, and Spark takes its time.
+BY_NAME_ONLY = ["cluster", "compaction", "spark"]
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -48,7 +48,7 @@ class Broker(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
@@ -68,8 +68,13 @@ class Broker(ABC):
 
     def start(self) -> float:
         """Start; the seconds until the first answer to Metadata."""
+        began = time.perf_counter()
+        self.launch()
+        self.wait()
+        return time.perf_counter() - began
+
+    def launch(self) -> None:
         with open(self.folder / "output.log", "ab") as output:
-            began = time.perf_counter()
             self._process = subprocess.Popen(
                 self.command(),
                 stdout=output,
@@ -77,14 +82,18 @@ class Broker(ABC):
                 cwd=self.folder,
                 env=self.environment(),
             )
+
+    def wait(self) -> None:
+        """Until it answers a request."""
+        assert self._process is not None, f"{self.name} was not launched"
+        deadline = time.perf_counter() + START_SECONDS_MAX
         while not is_answering(self.port):
             if self._process.poll() is not None:
                 raise AssertionError(f"{self.name} did not start:\n{self.log_tail()}")
-            if time.perf_counter() - began > START_SECONDS_MAX:
+            if time.perf_counter() > deadline:
                 self.kill()
                 raise AssertionError(f"{self.name} is not ready:\n{self.log_tail()}")
             time.sleep(0.005)
-        return time.perf_counter() - began
 
     def log_tail(self) -> str:
         return (self.folder / "output.log").read_text(errors="replace")[-3000:]
@@ -108,12 +117,10 @@ class Broker(ABC):
 
     def cpu_seconds(self) -> float:
         """Processor time the process has used, all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        return cpu_seconds_of(self.pid)
 
     def memory_bytes(self) -> int:
-        fields = Path(f"/proc/{self.pid}/statm").read_text().split()
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+        return memory_bytes_of(self.pid)
 
 
 class Millstream(Broker):
@@ -139,9 +146,13 @@ class Millstream(Broker):
 class Kafka(Broker):
     name = "Kafka"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *, node_id: int = 1, voters: Mapping[int, int] | None = None
+    ) -> None:
+        """`voters` are the controller ports of all nodes of a cluster, by their ids."""
         super().__init__(folder)
-        self._controller_port = _free_port()
+        self._node_id = node_id
+        self._voters = voters or {node_id: free_port()}
         self._write_settings()
         format_it = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID]
         run_checked(
@@ -156,10 +167,12 @@ class Kafka(Broker):
     def _write_settings(self) -> None:
         settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "node.id": str(self._node_id),
+            "controller.quorum.voters": ",".join(
+                f"{node_id}@127.0.0.1:{port}" for node_id, port in self._voters.items()
+            ),
             "listeners": f"PLAINTEXT://{self.bootstrap},"
-            f"CONTROLLER://127.0.0.1:{self._controller_port}",
+            f"CONTROLLER://127.0.0.1:{self._voters[self._node_id]}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
@@ -192,6 +205,16 @@ def running(*brokers: Broker) -> Iterator[None]:
         yield
 
 
+def cpu_seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+def memory_bytes_of(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def is_answering(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS_MAX) as sock:
@@ -218,7 +241,7 @@ def _java(*flags: str) -> list[str]:
     return [require("java"), *flags, "-cp", classpath()]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
