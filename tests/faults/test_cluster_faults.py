@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.cluster_cuts import cluster_cut_rounds
 from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
@@ -37,3 +38,9 @@ def test_a_rolling_restart_is_no_error_to_anybody(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
 def test_nothing_acknowledged_is_lost_by_a_power_cut_of_one_node(tmp_path: Path) -> None:
     check(list(cluster_power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to make network namespaces")
+def test_a_leader_cut_from_zookeeper_or_its_followers_loses_nothing(tmp_path: Path) -> None:
+    check(list(cluster_cut_rounds(tmp_path, [0, 1])), 2)

@@ -8,6 +8,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
+from tests.faults.network import Network
 from tests.support.node import MillstreamNode
 from tests.support.zookeeper import zookeeper_server
 
@@ -91,10 +92,13 @@ def millstream_cluster(
     *options: str,
     count: int = 3,
     data_dir: Callable[[int], Path] | None = None,
+    network: Network | None = None,
 ) -> Iterator[MillstreamCluster]:
-    """`data_dir` says where a node keeps its data; in `folder` where it does not."""
+    """`data_dir` says where a node keeps its data; in `folder` where it does not. With a
+    `network` each node is in a namespace of its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    with zookeeper_server(folder / "zookeeper") as zookeeper:
+    host = "127.0.0.1" if network is None else network.zookeeper
+    with zookeeper_server(folder / "zookeeper", host=host) as zookeeper:
         nodes = {}
         for node_id in range(1, count + 1):
             place = data_dir(node_id) if data_dir is not None else folder / f"node-{node_id}"
@@ -112,6 +116,8 @@ def millstream_cluster(
             logs.mkdir()
             nodes[node_id] = MillstreamNode(place, *flags, *options)
             nodes[node_id].keep_log_in(logs)
+            if network is not None:
+                nodes[node_id].run_inside(network.inside(node_id), network.address(node_id))
         cluster = MillstreamCluster(nodes)
         try:
             cluster.start()

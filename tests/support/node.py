@@ -24,6 +24,12 @@ class MillstreamNode:
         self._errors_path = data_dir.with_name(data_dir.name + ".stderr")
         self.bootstrap = ""
         self._listen = "127.0.0.1:0"
+        self._before: list[str] = []
+
+    def run_inside(self, before: list[str], host: str) -> None:
+        """Run behind another command, which puts it somewhere with an address of its own."""
+        self._before = before
+        self._listen = f"{host}:0"
 
     def fix_port(self) -> None:
         """From the next start on, listen where we listen now: clients live through it."""
@@ -58,7 +64,7 @@ class MillstreamNode:
         command = [sys.executable, "-m", "millstream", "broker", "--data-dir", str(self.data_dir)]
         with open(self._errors_path, "ab") as errors:
             self._process = subprocess.Popen(
-                [*command, "--listen", self._listen, *self._options],
+                [*self._before, *command, "--listen", self._listen, *self._options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -13,11 +13,11 @@ _ROOTS = itertools.count(1)
 
 @contextlib.contextmanager
 def zookeeper_server(
-    folder: Path, *, jars: str | None = None, settings: str = ""
+    folder: Path, *, jars: str | None = None, settings: str = "", host: str = "127.0.0.1"
 ) -> Iterator[ZooKeeperServer]:
     skip_if_java_is_left_out()
     require("java")
-    server = ZooKeeperServer(folder, settings=settings)
+    server = ZooKeeperServer(folder, host=host, settings=settings)
     server.start(jars or spark_jars())
     try:
         yield server
