@@ -187,7 +187,13 @@ async def produce(
 
 
 async def fetch(
-    node: Broker, offset: int = 0, *, topic: str = "t", index: int = 0, rack_id: str = ""
+    node: Broker,
+    offset: int = 0,
+    *,
+    topic: str = "t",
+    index: int = 0,
+    rack_id: str = "",
+    replica_id: int = -1,
 ) -> Struct:
     """What one partition answers."""
     answer = await ask(
@@ -195,7 +201,7 @@ async def fetch(
         ApiKey.FETCH,
         12,
         cluster_id=None,
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait_ms=100,
         min_bytes=1,
         max_bytes=1 << 20,

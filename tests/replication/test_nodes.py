@@ -44,6 +44,24 @@ def test_who_does_not_lead_sends_clients_away(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_who_only_says_to_be_a_replica_counts_for_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 2)
+            other = next(n for n in cluster.nodes if n != leader.node_id)
+            # Version 12 has a replica id and no broker epoch.
+            for replica_id in (other, 77):
+                found = await fetch(leader, 1_000, replica_id=replica_id)
+                assert found.error_code == KafkaCode.STALE_BROKER_EPOCH
+            follower = cluster.replica(leader.node_id).leadership.follower(other)  # type: ignore[union-attr]
+            assert follower is not None
+            assert follower.next_offset == 2
+
+    asyncio.run(scenario())
+
+
 def test_the_successor_of_a_dead_leader_has_everything(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path) as cluster:

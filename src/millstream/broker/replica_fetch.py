@@ -33,6 +33,11 @@ def read_for_replica(
     if not isinstance(partition, ReplicatedPartition):
         # No other node is a replica here, whoever says so.
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+    node = broker.image.brokers.get(body.replica_id)
+    if node is None or node.epoch != body.replica_epoch:
+        # Of another incarnation, or somebody who only says to be a node: what it claims to
+        # have would count.
+        raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
     partition.answer_replica(
         body.replica_id,
         body.replica_epoch,

@@ -67,6 +67,9 @@ class Topics:
         [result] = await self._broker.controller.delete_topics([name])
         if result.error is not None:
             raise result.error
+        if self._broker.replicas is not None:
+            # As at every other node, with the change of the image.
+            return
         for partition in self._broker.partitions.remove_topic(name):
             partition.go_away()
             self._broker.durability.forget(partition)
