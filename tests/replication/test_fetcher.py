@@ -1,0 +1,223 @@
+"""Following a leader over a socket that answers as the test says."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from millstream.clock import SystemClock
+from millstream.errors import KafkaCode
+from millstream.replication.fetcher import Fetchers, FetcherSettings, Surroundings
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.storage.values import FileRange
+from millstream.wire.cursor import Cursor
+from millstream.wire.fetch import (
+    FetchRequest,
+    FetchResult,
+    FetchTopicResult,
+    read_fetch_request,
+    write_fetch_response,
+)
+from millstream.wire.headers import finish_frame, read_request_header, response_header
+from tests.replication.test_replicated import leading, produce, replica, role
+
+Answer = Callable[[FetchRequest], list[FetchResult] | None]
+
+
+class Leader:
+    """A node that only knows Fetch; `answer` makes the answer, or None to say nothing."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[FetchRequest] = []
+        self.connections = 0
+        self._answer = answer
+        self._arrived = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                cursor = Cursor(memoryview(await reader.readexactly(size)))
+                header = read_request_header(cursor)
+                request = read_fetch_request(cursor, header.version)
+                self.requests.append(request)
+                self._arrived.set()
+                results = self._answer(request)
+                if results is None:
+                    # Until the other side hangs up.
+                    await reader.read()
+                    break
+                out = response_header(header)
+                topic_id = request.topics[0].topic_id
+                pieces = write_fetch_response(
+                    out,
+                    header.version,
+                    code=KafkaCode.NONE,
+                    session_id=0,
+                    topics=[FetchTopicResult("", topic_id, results)],
+                )
+                rest = b"".join(bytes(piece) for piece in pieces[1:])  # type: ignore[call-overload]
+                finish_frame(out, len(rest))
+                writer.write(bytes(out) + rest)
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.connections -= 1
+        self._arrived.set()
+
+    async def are_gone(self) -> None:
+        async with asyncio.timeout(10):
+            while self.connections:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    async def asked(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.requests) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+
+@contextlib.asynccontextmanager
+async def following_of(
+    answer: Answer, wait_counted: Callable[..., Awaitable[None] | None] = lambda partition: None
+) -> AsyncIterator[tuple[Leader, Fetchers]]:
+    leader = Leader(answer)
+    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()[:2]
+
+    async def checkpoint() -> None:
+        return None
+
+    fetchers = Fetchers(
+        Surroundings(
+            broker_id=2,
+            broker_epoch=lambda: 41,
+            address=lambda node: address,
+            checkpoint=checkpoint,
+            wait_counted=wait_counted,
+            clock=SystemClock(),
+            settings=lambda: FetcherSettings(wait_ms=20, pause_seconds_max=0.05),
+        )
+    )
+    try:
+        yield leader, fetchers
+    finally:
+        await fetchers.stop()
+        server.close()
+        await leader.are_gone()
+
+
+def follower() -> ReplicatedPartition:
+    partition = replica(2)
+    partition.apply(role(), now_ms=0)
+    return partition
+
+
+def records_from(leader: ReplicatedPartition, request: FetchRequest) -> list[FetchResult]:
+    [wanted] = request.topics[0].partitions
+    result = FetchResult(wanted.index)
+    leader.answer_replica(
+        request.replica_id, request.replica_epoch, wanted, result, max_bytes=1 << 20, now_ms=0
+    )
+    if isinstance(result.records, FileRange):
+        result.records_bytes = result.records.length
+        result.records = leader.log.read_bytes(result.records)
+    return [result]
+
+
+def test_what_the_leader_has_arrives_and_is_committed_by_the_next_fetch() -> None:
+    async def scenario() -> None:
+        source = leading()
+        produce(source, 5)
+        copy = follower()
+        async with following_of(lambda request: records_from(source, request)) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await node.asked(3)
+            assert copy.log.next_offset == source.high_watermark == 5
+            first = node.requests[0]
+            assert (first.replica_id, first.replica_epoch) == (2, 41)
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_partition_is_asked_for_again_after_a_pause() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        produce(source)
+        refusals = [FetchResult(0, KafkaCode.UNKNOWN_LEADER_EPOCH)]
+
+        def answer(request: FetchRequest) -> list[FetchResult]:
+            return [refusals.pop()] if refusals else records_from(source, request)
+
+        async with following_of(answer) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await node.asked(3)
+            assert copy.log.next_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_new_partition_does_not_wait_for_a_long_poll_to_end() -> None:
+    async def scenario() -> None:
+        first, second = follower(), replica(2)
+        second.topic_partition = type(second.topic_partition)("t", 1)
+        second.apply(role(), now_ms=0)
+        async with following_of(lambda request: None) as (node, fetchers):
+            fetchers.follow(first, 1)
+            await node.asked(1)
+            fetchers.follow(second, 1)
+            await node.asked(2)
+            asked = [one.index for one in node.requests[1].topics[0].partitions]
+            assert asked == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_was_left_is_not_asked_for() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        async with following_of(lambda request: records_from(source, request)) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await node.asked(1)
+            fetchers.leave(copy)
+            copy.apply(role(2, epoch=2, version=2), now_ms=0)
+            produce(copy)
+            # Nothing is there to ask for: it would wait for ever.
+            other = replica(2)
+            other.topic_partition = type(other.topic_partition)("t", 1)
+            other.apply(role(), now_ms=0)
+            fetchers.follow(other, 1)
+            await node.asked(2)
+            assert {one.index for one in node.requests[-1].topics[0].partitions} == {1}
+            assert copy.log.next_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_where_every_replica_syncs_first_the_next_fetch_waits_for_the_disk() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        produce(source)
+        synced = asyncio.Event()
+
+        async def wait() -> None:
+            await synced.wait()
+
+        def wait_counted(partition: ReplicatedPartition) -> Awaitable[None] | None:
+            return wait() if partition.log.next_offset and not synced.is_set() else None
+
+        answer = lambda request: records_from(source, request)  # noqa: E731
+        async with following_of(answer, wait_counted) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await node.asked(1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert source.high_watermark == 0
+            synced.set()
+            await node.asked(2)
+            assert source.high_watermark == 1
+
+    asyncio.run(scenario())
