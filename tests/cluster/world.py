@@ -12,6 +12,7 @@ from millstream.cluster.memory import MemoryStore, MemoryTree
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import BrokerState, LogEnd, PartitionState, TopicState
 from millstream.cluster.supervisor import Policy
+from millstream.model import TopicPartition
 
 
 class HandClock:
@@ -57,7 +58,7 @@ class Node:
 
     def _describe(self) -> BrokerState:
         ends = [
-            LogEnd(where, epoch, *self._world.log_ends[self.id])
+            LogEnd(where, epoch, *self._world.log_end(self.id, where))
             for where, epoch in self.membership.lost_partitions()
         ]
         return BrokerState(self.id, log_ends=tuple(ends))
@@ -97,6 +98,9 @@ class World:
         self._topic_ids = itertools.count(1)
         self.outside = self.tree.open_session()
         self.nodes: dict[int, Node] = {}
+
+    def log_end(self, broker_id: int, where: TopicPartition) -> tuple[int, int]:
+        return self.log_ends[broker_id]
 
     def token(self) -> str:
         return f"token{next(self._tokens)}"
