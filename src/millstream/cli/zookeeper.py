@@ -117,6 +117,8 @@ class ZooKeeperServer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                # Ctrl-C is for this process, which ends it last.
+                start_new_session=True,
             )
         try:
             self._wait()

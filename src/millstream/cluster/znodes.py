@@ -177,6 +177,8 @@ class TopicEntry:
     """A topic's own node: the replicas of each partition, and those that come and go."""
 
     topic_id: uuid.UUID
+    # As the states of its partitions have it.
+    topic_id_text: str
     replicas: list[tuple[int, ...]]
     adding: dict[int, tuple[int, ...]]
     removing: dict[int, tuple[int, ...]]
@@ -191,6 +193,7 @@ def decode_topic(node: Node) -> TopicEntry | None:
     assigned = content["partitions"]
     return TopicEntry(
         topic_id=decode_uuid(content["topic_id"]),
+        topic_id_text=content["topic_id"],
         replicas=[tuple(assigned[str(number)]) for number in range(len(assigned))],
         adding=_numbered(content.get("adding_replicas", {})),
         removing=_numbered(content.get("removing_replicas", {})),
@@ -205,8 +208,7 @@ def _numbered(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...
 def decode_partition(node: Node, entry: TopicEntry, number: int) -> PartitionState | None:
     """None where the state is that of another topic of the same name."""
     content = json.loads(node.data)
-    topic_id = content.get("topic_id")
-    if topic_id is not None and decode_uuid(topic_id) != entry.topic_id:
+    if content.get("topic_id", entry.topic_id_text) != entry.topic_id_text:
         return None
     return PartitionState(
         leader=content["leader"],
