@@ -1,8 +1,11 @@
 """Batch reads: what is planned, and what Spark may do with it."""
 
+import json
 import pickle
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
 
 from millstream.spark.failure import SourceError
@@ -82,3 +85,32 @@ def test_a_schema_of_ones_own_is_refused(kafka: Broker) -> None:
     options = CaseInsensitiveDict({"subscribe": "t", "includeHeaders": "true"})
     with pytest.raises(SourceError, match="columns"):
         batch_reader(options, read_schema({}))
+
+
+def test_offsets_that_are_not_in_the_log_are_refused_before_any_task_runs(
+    kafka: Broker, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, [b"%d" % number for number in range(10)])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    [done] = admin.delete_records([TopicPartition(topic, 0, 4)]).values()
+    done.result(10)
+
+    def offsets(number: int) -> str:
+        return json.dumps({topic: {"0": number}})
+
+    with pytest.raises(SourceError, match=r"startingOffsets.*ends at 10, before 11"):
+        reader(kafka, subscribe=topic, startingOffsets=offsets(11)).partitions()
+    with pytest.raises(SourceError, match=r"endingOffsets.*ends at 10, before 11"):
+        reader(kafka, subscribe=topic, endingOffsets=offsets(11)).partitions()
+    with pytest.raises(SourceError, match="failOnDataLoss"):
+        reader(kafka, subscribe=topic, startingOffsets=offsets(3)).partitions()
+    bounds = {"startingOffsets": offsets(3), "endingOffsets": offsets(6)}
+    allowed = reader(kafka, subscribe=topic, failOnDataLoss="false", **bounds)
+    assert values(allowed) == [b"4", b"5"]
+    for bounds, expected in (
+        ({"startingOffsets": offsets(8), "endingOffsets": offsets(99)}, [b"8", b"9"]),
+        ({"startingOffsets": offsets(11)}, []),
+    ):
+        allowed = reader(kafka, subscribe=topic, failOnDataLoss="false", **bounds)
+        assert values(allowed) == expected

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millstream.model import TopicPartition
 from millstream.spark.cluster import EARLIEST, LATEST, Cluster, TopicInfo
-from millstream.spark.failure import SourceError, option_error
+from millstream.spark.failure import SourceError, data_loss, option_error
 from millstream.spark.fetching import OffsetRange
 from millstream.spark.options import Place, Position, ReadOptions
 from millstream.spark.ranges import Offsets, split_ranges
@@ -89,6 +89,26 @@ class Planner:
         """Where the options say to end."""
         return self._resolve(self._options.ending, partitions, is_end=True)
 
+    def checked_bounds(
+        self, starts: Offsets, ends: Offsets, partitions: PartitionIds
+    ) -> tuple[Offsets, Offsets]:
+        """Bounds that are in the log, before any task finds out. Those that were not given as
+        numbers are there by themselves."""
+        given = [self._options.starting, self._options.ending]
+        if all(position.place is not Place.OFFSETS for position in given):
+            return starts, ends
+        earliest, latest = self.earliest(partitions), self.latest(partitions)
+        if self._options.fetch.fails_on_data_loss:
+            for position, offsets in zip(given, (starts, ends), strict=True):
+                _check_not_behind(position, offsets, latest)
+            for partition, start in starts.items():
+                if start < earliest[partition]:
+                    raise data_loss(
+                        f"{partition} begins at {earliest[partition]}, wanted was {start}"
+                    )
+        starts = {p: max(start, earliest[p]) for p, start in starts.items()}
+        return starts, {p: min(end, latest[p]) for p, end in ends.items()}
+
     def split(self, starts: Offsets, ends: Offsets, ids: PartitionIds) -> list[OffsetRange]:
         """The tasks of a read between these offsets."""
         whole = [
@@ -135,6 +155,16 @@ class Planner:
         named = _all_named(position, partitions)
         relative = {p: offset for p, offset in named.items() if offset in (EARLIEST, LATEST)}
         return {**named, **self._list(relative)}
+
+
+def _check_not_behind(position: Position, offsets: Offsets, latest: Offsets) -> None:
+    for partition, offset in offsets.items():
+        if position.place is Place.OFFSETS and offset > latest[partition]:
+            raise option_error(
+                position.option,
+                f"{partition} ends at {latest[partition]}, before {offset}. What is there is read "
+                "with 'failOnDataLoss' set to 'false'",
+            )
 
 
 def _all_named(position: Position, partitions: PartitionIds) -> Mapping[TopicPartition, int]:

@@ -70,6 +70,7 @@ class BatchReader(DataSourceReader):
         planner.check_existence(partitions)
         starts = planner.resolve_start(partitions)
         ends = planner.resolve_end(partitions)
+        starts, ends = planner.checked_bounds(starts, ends, partitions)
         return [RangePartition(each) for each in planner.split(starts, ends, partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
