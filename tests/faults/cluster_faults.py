@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.faults.cluster_load import (
     PARTITIONS,
     TOPIC,
+    JavaWriter,
     Reader,
     Writer,
     end_offsets,
@@ -23,6 +24,7 @@ from tests.faults.disk import CuttableDisk
 from tests.faults.history import History, anomalies
 from tests.faults.kills import Round
 from tests.support.cluster import MillstreamCluster, millstream_cluster
+from tests.support.java_client import JavaClient
 
 BEFORE_FAULT = 1_500
 AFTER_FAULT = 800
@@ -34,10 +36,11 @@ Fault = Callable[[MillstreamCluster, random.Random, int], str]
 
 
 def cluster_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
-    with millstream_cluster(folder) as cluster:
+    """Written to by confluent-kafka and by the Java client."""
+    with millstream_cluster(folder) as cluster, JavaClient(cluster.bootstrap) as java:
         cluster.create_topic(TOPIC, PARTITIONS)
         for seed in seeds:
-            yield _round(cluster, seed, _kill)
+            yield _round(cluster, seed, _kill, java)
 
 
 def rolling_restart_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
@@ -100,11 +103,14 @@ def _restart_all(cluster: MillstreamCluster, chance: random.Random, seed: int) -
     return "all nodes restarted, one after the other"
 
 
-def _round(cluster: MillstreamCluster, seed: int, fault: Fault) -> Round:
+def _round(
+    cluster: MillstreamCluster, seed: int, fault: Fault, java: JavaClient | None = None
+) -> Round:
     chance = random.Random(seed)
     bootstrap = cluster.bootstrap
     history = History(first_offsets=end_offsets(bootstrap))
     writers = [Writer(bootstrap, history, seed), Writer(bootstrap, history, seed + 1)]
+    others = [] if java is None else [JavaWriter(java, history, seed + 2)]
     reader = Reader(bootstrap, history)
     wait_until_acknowledged(writers, BEFORE_FAULT)
     time.sleep(chance.random() * 0.3)
@@ -112,18 +118,18 @@ def _round(cluster: MillstreamCluster, seed: int, fault: Fault) -> Round:
         writer.forget_gaps()
     text = fault(cluster, chance, seed)
     wait_until_acknowledged(writers, AFTER_FAULT)
-    for writer in writers:
-        writer.stop()
+    for each in (*writers, *others):
+        each.stop()
     cluster.wait_until_in_sync(TOPIC)
     read_final(bootstrap, history)
     reader.stop()
     gap_ms = max((gap for writer in writers for gap in writer.gaps.values()), default=0.0) * 1000
     problems = [str(anomaly) for anomaly in anomalies(history)]
-    problems += [error for writer in writers for error in writer.errors]
+    problems += [error for each in (*writers, *others) for error in each.errors]
     problems += reader.errors
     return Round(
         seed=seed,
-        acknowledged=sum(writer.acknowledged for writer in writers),
+        acknowledged=sum(each.acknowledged for each in (*writers, *others)),
         fault=f"{text}; longest time without an acknowledgement {gap_ms:.0f} ms",
         problems=problems[:50],
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.faults.history import History, Outcome, Poll, Send
+from tests.support.java_client import JavaClient, JavaClientError, encode_bytes
 
 TOPIC = "faults"
 PARTITIONS = 3
@@ -106,6 +107,57 @@ class Writer:
         self._thread.join()
         left = self._producer.flush(_FLUSH_SECONDS_MAX)
         assert left == 0, f"{left} messages of {self.name} were never answered"
+
+
+class JavaWriter:
+    """The Java client, acks=all and idempotent: some hundred records, then the next hundred."""
+
+    RECORDS = 300
+
+    def __init__(self, java: JavaClient, history: History, seed: int) -> None:
+        self.name = f"java-{next(_NAMES)}"
+        self.acknowledged = 0
+        self.errors: list[str] = []
+        self._java = java
+        self._history = history
+        self._random = random.Random(seed)
+        self._number = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            partition = self._random.randrange(PARTITIONS)
+            began = time.monotonic()
+            sends = []
+            for place in range(self.RECORDS):
+                self._number += 1
+                value = f"{self.name}:{self._number}"
+                # In the order of sending, though all in one call.
+                invoked = began + place * 1e-9
+                unknown = Outcome.UNKNOWN
+                sends.append(Send(self.name, value, partition, invoked, float("inf"), unknown))
+            self._history.sends += sends
+            messages = [
+                {"key": None, "value": encode_bytes(send.value.encode()), "headers": []}
+                for send in sends
+            ]
+            try:
+                answer = self._java.call(
+                    "produce", topic=TOPIC, partition=partition, codec="none", messages=messages
+                )
+            except JavaClientError as error:
+                self.errors.append(f"{self.name}: {error}")
+                continue
+            now = time.monotonic()
+            for send, offset in zip(sends, answer["offsets"], strict=True):
+                send.completed, send.outcome, send.offset = now, Outcome.OK, int(offset)
+            self.acknowledged += len(sends)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
 
 
 class Reader:
