@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from millstream.broker.replicas import Replicas
     from millstream.cluster.adoption import AdoptionPlan
     from millstream.cluster.leaders import Leaders
+    from millstream.cluster.membership import Membership
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,10 @@ class Broker:
     def leaders(self) -> "Leaders | None":
         """Elections and reassignments on request, in a cluster."""
         return None if self._clustering is None else self._clustering.leaders
+
+    @property
+    def membership(self) -> "Membership | None":
+        return None if self._clustering is None else self._clustering.membership
 
     @property
     def endpoints(self) -> list[Endpoint]:

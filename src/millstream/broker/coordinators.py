@@ -22,6 +22,7 @@ from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+    from millstream.broker.consumers_mirror import ConsumersMirror
 
 R = TypeVar("R")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -31,13 +32,17 @@ GroupDecide = Decide[ShardState, Env, R, Change]
 class GroupCoordinators:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self.shards = Shards(broker, self._topic, GROUPS, self._env)
+        self._mirror = _mirror_if_wanted(broker)
+        machine = GROUPS if self._mirror is None else self._mirror.machine()
+        self.shards = Shards(broker, self._topic, machine, self._env)
         self._settings: GroupSettings | None = None
         self._settings_of: object = None
 
     def start(self) -> None:
         self.shards.start()
         self.shards.spawn(self._forget_old_offsets())
+        if self._mirror is not None:
+            self.shards.spawn(self._mirror.run())
 
     async def stop(self) -> None:
         await self.shards.stop()
@@ -129,6 +134,15 @@ class GroupCoordinators:
                 for group_id in list(shard.state.groups):
                     _expire_offsets(shard, group_id)
                 await asyncio.sleep(0)
+
+
+def _mirror_if_wanted(broker: "Broker") -> "ConsumersMirror | None":
+    if not broker.config.boolean("zookeeper.consumers.mirror"):
+        return None
+    # Few want it, and every start would pay for it.
+    from millstream.broker.consumers_mirror import ConsumersMirror
+
+    return ConsumersMirror(broker)
 
 
 def _write(shard: GroupShard, group_id: str, records: Sequence[Change]) -> None:

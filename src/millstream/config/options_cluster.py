@@ -252,6 +252,14 @@ OPTIONS: Final = (
         WORKS,
     ),
     Option(
+        "zookeeper.consumers.mirror",
+        BOOLEAN,
+        False,
+        "Not Kafka's. Copy members and committed offsets of groups to /consumers in ZooKeeper, for "
+        "tools that look there. They are written after the commit and never read back.",
+        WORKS,
+    ),
+    Option(
         "zookeeper.metadata.migration.enable",
         BOOLEAN,
         False,

@@ -1,0 +1,160 @@
+"""Groups copied to ZooKeeper after their changes are committed, for tools that look there.
+
+Listens to every record that is applied, in normal work and in a replay alike; so a node
+that comes to look after a group writes all of it. Nothing waits for this.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from millstream.broker.coordinators import OFFSETS_TOPIC
+from millstream.broker.shards import partition_for
+from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied
+from millstream.cluster.mirror import (
+    MirroredMember,
+    changes,
+    consumers_tree,
+    read_group,
+    write_group,
+)
+from millstream.cluster.state import ClusterImage
+from millstream.cluster.znodes import partition_state_path
+from millstream.coordinators.codecs.changes import Change
+from millstream.coordinators.codecs.embedded import decode_assignment, decode_subscription
+from millstream.coordinators.consumer import ConsumerGroup, topics_of
+from millstream.coordinators.decision import Env
+from millstream.coordinators.group_machine import GROUPS
+from millstream.coordinators.journal import Machine, ShardStatus
+from millstream.coordinators.state import Group, ShardState
+from millstream.errors import KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+# Commits that come faster than this are written together.
+_PAUSE_SECONDS: Final = 0.2
+
+
+class ConsumersMirror:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._changed: set[str] = set()
+        self._wake = asyncio.Event()
+        # What this node has written of a group, in the leader epoch in which it did.
+        self._known: dict[str, tuple[int, dict[str, bytes]]] = {}
+        self._problem = ""
+
+    def machine(self) -> Machine[ShardState, Change, Env]:
+        """That of groups; it tells this mirror what it does."""
+        return replace(GROUPS, apply=self._apply, end_transaction=self._end_transaction)
+
+    def _apply(self, state: ShardState, change: Change) -> None:
+        state.apply(change)
+        self._note([change.group_id])
+
+    def _end_transaction(self, state: ShardState, producer_id: int, is_commit: bool) -> set[str]:
+        groups = state.end_transaction(producer_id, is_commit)
+        self._note(groups)
+        return groups
+
+    def _note(self, groups: Iterable[str]) -> None:
+        self._changed.update(groups)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For ever; a group whose write fails is written again later."""
+        if self._broker.membership is None:
+            return
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            groups, self._changed = self._changed, set()
+            left = [group for group in groups if not await self._mirror_if_possible(group)]
+            if left:
+                self._note(left)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _mirror_if_possible(self, group_id: str) -> bool:
+        """False where it has to be tried again."""
+        try:
+            shard = self._broker.coordinators.shard_for(group_id)
+            if shard.status is ShardStatus.CLOSED:
+                # Another node looks after the group, and copies it.
+                self._known.pop(group_id, None)
+                return True
+            if shard.status is ShardStatus.LOADING:
+                return False
+            wanted = self._tree(shard.state, group_id)
+            wait = shard.wait_all()
+            if wait is not None:
+                await wait
+            await self._write(group_id, wanted)
+        except (CoordinationFailed, NotApplied, KafkaError) as error:
+            self._known.pop(group_id, None)
+            self._tell(str(error))
+            return False
+        self._tell("")
+        return True
+
+    def _tell(self, problem: str) -> None:
+        """A person is told once, however often it is tried."""
+        if problem and not self._problem:
+            log.warning("groups are not copied to ZooKeeper now: %s", problem)
+        self._problem = problem
+
+    def _tree(self, state: ShardState, group_id: str) -> dict[str, bytes]:
+        group = state.groups.get(group_id)
+        members = [] if group is None else _members(group, self._broker.image)
+        offsets = {
+            topic: {partition: committed.offset for partition, committed in partitions.items()}
+            for topic, partitions in state.offsets.get(group_id, {}).items()
+        }
+        return consumers_tree(group_id, members, offsets)
+
+    async def _write(self, group_id: str, wanted: dict[str, bytes]) -> None:
+        number = partition_for(group_id, len(self._broker.coordinators.shards.all))
+        state = self._broker.image.partition(OFFSETS_TOPIC, number)
+        assert state is not None, group_id
+        membership = self._broker.membership
+        assert membership is not None, "only a cluster has a ZooKeeper"
+        store = membership.store
+        epoch, known = self._known.get(group_id, (-1, {}))
+        if epoch != state.leader_epoch:
+            known = await read_group(store, group_id)
+        # Whoever leads no longer must not overwrite what his successor wrote.
+        guard = Check(partition_state_path(OFFSETS_TOPIC, number), state.version)
+        await write_group(store, changes(known, wanted), [guard])
+        self._known[group_id] = (state.leader_epoch, wanted)
+
+
+def _members(group: Group, image: ClusterImage) -> list[MirroredMember]:
+    if isinstance(group, ConsumerGroup):
+        return [
+            MirroredMember(
+                member_id,
+                tuple(sorted(topics_of(group, member.stored))),
+                {
+                    image.topics_by_id[topic_id].name: numbers
+                    for topic_id, numbers in member.current.assigned.items()
+                    if topic_id in image.topics_by_id
+                },
+            )
+            for member_id, member in group.members.items()
+        ]
+    if not group.is_of_consumers:
+        return []
+    found = []
+    for member in group.members.values():
+        try:
+            topics = decode_subscription(member.metadata(group.protocol_name)).topics
+            assigned = decode_assignment(member.assignment)
+        except ValueError:
+            # Bytes of its own; that it is a member is all there is to tell.
+            topics, assigned = (), {}
+        found.append(MirroredMember(member.member_id, topics, assigned))
+    return found
