@@ -312,6 +312,27 @@ def test_a_groups_offsets_survive_its_coordinator(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_an_internal_topic_is_not_made_with_fewer_replicas_than_it_should_have(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.kill(3)
+            await until(lambda: 3 not in cluster.nodes[1].image.brokers, "node 3 is gone")
+            answer = await ask(
+                cluster.nodes[1], ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]
+            )
+            assert answer.coordinators[0].error_code == KafkaCode.COORDINATOR_NOT_AVAILABLE
+            assert "__consumer_offsets" not in cluster.nodes[1].image.topics
+            await cluster.start(3)
+            await _find_coordinator(cluster, "g")
+            state = cluster.nodes[1].image.partition("__consumer_offsets", 0)
+            assert state is not None
+            assert len(state.replicas) == 3
+
+    asyncio.run(scenario())
+
+
 async def _eventually(is_so: object) -> None:
     for _ in range(1_000):
         if await is_so():  # type: ignore[operator]

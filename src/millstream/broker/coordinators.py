@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from millstream.broker.shards import Shards, shown
+from millstream.broker.shards import Shards, internal_replicas, shown
 from millstream.cluster.changes import NewTopic
 from millstream.coordinators import admin, offsets
 from millstream.coordinators.codecs.changes import Change
@@ -53,7 +53,7 @@ class GroupCoordinators:
         return NewTopic(
             OFFSETS_TOPIC,
             config.int("offsets.topic.num.partitions"),
-            min(replicas, len(self._broker.image.brokers)),
+            internal_replicas(self._broker, replicas),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",

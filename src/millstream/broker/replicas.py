@@ -93,21 +93,37 @@ class Replicas:
     def image_changed(self, change: ImageChange) -> None:
         for topic in change.deleted:
             self._forget_topic(topic)
-        topics = {*change.created, *(where.topic for where in change.partitions)}
-        for name in topics:
-            state = self._broker.image.topics.get(name)
-            if state is not None:
-                self._broker.topics.open_or_wait(state)
         for name in change.created:
+            self._open_topic(name)
             self._broker.coordinators.shards.topic_created(name)
             self._broker.transactions.shards.topic_created(name)
-            self._apply_topic(name)
+        for name in dict.fromkeys(filter(None, map(self._lacks, change.partitions))):
+            self._open_topic(name)
         for where in change.partitions:
             self._apply(where)
         if change.has_broker_configs:
             self._broker.topics.apply_broker_config()
         for name in change.configs:
             self._broker.topics.apply_topic_config(name)
+
+    def _open_topic(self, name: str) -> None:
+        state = self._broker.image.topics.get(name)
+        if state is not None:
+            self._broker.topics.open_or_wait(state)
+
+    def _lacks(self, where: TopicPartition) -> str | None:
+        """The topic, where this is a new partition of it, or one that is to be here now."""
+        state = self._broker.image.partition(where.topic, where.partition)
+        if state is None:
+            return None
+        is_missing = self._broker.partitions.find(where.topic, where.partition) is None
+        is_new = state.version == 0
+        return where.topic if is_new or (is_missing and self.is_here(state)) else None
+
+    def opened(self, places: Iterable[TopicPartition]) -> None:
+        """Their logs are there: they take the roles that the image has for them."""
+        for where in places:
+            self._apply(where)
 
     def fenced(self, reason: str) -> None:
         self._is_active = False

@@ -66,6 +66,15 @@ def partition_for(name: str, partitions: int) -> int:
     return 0 if number == _JAVA_INT_MIN else abs(number) % partitions
 
 
+def internal_replicas(broker: "Broker", wanted: int) -> int:
+    """Replicas of an internal topic: as many as are wanted, or as the cluster has nodes.
+
+    Nodes that are away count: with fewer replicas than nodes the topic would stay at risk
+    for ever, so it is not made before they are there."""
+    nodes = len(broker.image.incarnations) if broker.replicas is not None else 1
+    return min(wanted, max(nodes, 1))
+
+
 class PartitionPort:
     """A shard's log is a partition of this node."""
 

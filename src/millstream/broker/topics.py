@@ -199,6 +199,8 @@ class Topics:
                 broker.partitions.add(broker.replicas.open(where, state, partition_log))
             else:
                 broker.partitions.add(self._lead(where, state, partition_log))
+        if broker.replicas is not None:
+            broker.replicas.opened(missing)
 
     def _lead(self, where: TopicPartition, state: TopicState, found: Log) -> Partition:
         """Alone this node leads whatever it has."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millstream.broker.coordinators import OFFSETS_TOPIC
 from millstream.broker.remote_transactions import ask_coordinator, write_markers
-from millstream.broker.shards import Shards
+from millstream.broker.shards import Shards, internal_replicas
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import NO_LEADER
 from millstream.coordinators import transaction as decisions
@@ -77,7 +77,7 @@ class TransactionCoordinator:
         return NewTopic(
             TRANSACTIONS_TOPIC,
             config.int("transaction.state.log.num.partitions"),
-            min(replicas, len(self._broker.image.brokers)),
+            internal_replicas(self._broker, replicas),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
