@@ -31,7 +31,8 @@ def test_what_is_no_address_is_wrong_usage(text: str) -> None:
 def test_one_reachable_address_of_several_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        check_reachable(f"127.0.0.1:{_closed_port()},127.0.0.1:{port}")
+        found = check_reachable(f"127.0.0.1:{_closed_port()},127.0.0.1:{port}")
+    assert found == ("127.0.0.1", port)
 
 
 def test_a_refused_connection_is_named_with_the_next_step() -> None:

@@ -56,14 +56,15 @@ def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
     }
 
 
-def check_reachable(bootstrap: str) -> None:
-    """Fail at once, and with the reason, where a client would retry in silence."""
+def check_reachable(bootstrap: str) -> tuple[str, int]:
+    """The first address where someone listens; fails at once, and with the reason, where a
+    client would retry in silence."""
     problems = []
     for address in bootstrap.split(","):
         host, port = parse_address(address.strip())
         try:
             socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX).close()
-            return
+            return host, port
         except ConnectionRefusedError:
             problems.append(f"{host}:{port} refused the connection")
         except OSError as failed:
@@ -131,7 +132,8 @@ def explain(error: "KafkaError", subject: str) -> CommandFailed:
         return CommandFailed(f"{subject} exists already")
     if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
         return CommandFailed(
-            f"{subject}: no answer in time. If the first address answers but others do not, "
+            f"{subject}: no answer in time. Too few replicas may be in sync (`millstream topic "
+            "describe` shows them); or, if the first address answers but others do not, "
             "the broker's advertised.listeners may be wrong for this machine",
             exit_code=ExitCode.TIMEOUT,
         )

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from millstream import __version__
-from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable, parse_address
+from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis import APIS, ApiKey
@@ -31,8 +31,7 @@ class Cluster:
     """`with Cluster(bootstrap) as cluster: cluster.ask(node, ApiKey.X, 0, ...)`"""
 
     def __init__(self, bootstrap: str) -> None:
-        check_reachable(bootstrap)
-        self._first = parse_address(bootstrap.split(",")[0].strip())
+        self._first = check_reachable(bootstrap)
         self._sockets: dict[Address, socket.socket] = {}
 
     def __enter__(self) -> "Cluster":

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from millstream import __version__
-from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable, parse_address
+from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import ProtocolError
 from millstream.wire.apis import APIS, ApiKey
@@ -27,9 +27,8 @@ class VendorConnection:
     """`with VendorConnection(bootstrap) as connection:`; failures are CommandFailed."""
 
     def __init__(self, bootstrap: str) -> None:
-        check_reachable(bootstrap)
-        self._address = bootstrap.split(",")[0].strip()
-        host, port = parse_address(self._address)
+        host, port = check_reachable(bootstrap)
+        self._address = f"{host}:{port}"
         self._sock = socket.create_connection((host, port), timeout=REQUEST_SECONDS_MAX)
         self._keys = self._listed_keys()
 
