@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from millstream.cluster.embedded import FILE_NAME
+from millstream.errors import KafkaCode
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
 from tests.support.command_line import run_millstream
 from tests.support.node import MillstreamNode
+from tests.support.raw_client import RawClient
 from tests.support.tools import skip_if_java_is_left_out
 from tests.support.waiting import wait_until
 
@@ -110,6 +114,43 @@ def test_every_node_tells_of_every_other(running: Running) -> None:
         assert metadata.controller_id in (1, 2, 3)
 
 
+def test_a_partition_moves_to_other_nodes_and_back_to_its_first(running: Running) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    new = NewTopic("moved", num_partitions=1, replica_assignment=[[1]])
+    admin.create_topics([new])["moved"].result(20)
+    values = [b"%d" % number for number in range(200)]
+    produce(running.bootstrap, "moved", values)
+
+    def partition() -> PartitionMetadata:
+        return admin.list_topics("moved", timeout=20).topics["moved"].partitions[0]
+
+    with RawClient(running.bootstrap.split(",")[2]) as client:
+        wanted = Struct(partition_index=0, replicas=[2, 3])
+        moved = client.ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            1,
+            timeout_ms=10_000,
+            allow_replication_factor_change=True,
+            topics=[Struct(name="moved", partitions=[wanted])],
+        )
+        assert moved.responses[0].partitions[0].error_code == KafkaCode.NONE
+        wait_until(lambda: sorted(partition().isrs) == [2, 3], "the new replicas are in sync")
+        assert sorted(partition().replicas) == [2, 3]
+        listed = client.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, timeout_ms=1_000, topics=None)
+        assert listed.topics == []
+        elected = client.ask(
+            ApiKey.ELECT_LEADERS,
+            2,
+            election_type=0,
+            topic_partitions=[Struct(topic="moved", partitions=[0])],
+            timeout_ms=10_000,
+        )
+        (result,) = elected.replica_election_results[0].partition_result
+        assert result.error_code in (KafkaCode.NONE, KafkaCode.ELECTION_NOT_NEEDED)
+    wait_until(lambda: partition().leader == 2, "the first of the replicas leads")
+    assert consume(running.bootstrap, "moved", 200) == set(values)
+
+
 def test_a_killed_leader_is_replaced_before_its_session_ends(running: Running) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     create(admin, "killed")
@@ -167,3 +208,57 @@ def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert refused.errors.splitlines()[-1].startswith("millstream: no ZooKeeper answers at")
     assert "Traceback" not in refused.errors
+
+
+def test_the_second_node_of_one_id_waits_and_then_says_who_has_it(
+    tmp_path: Path, zookeeper_of_spark: str
+) -> None:
+    options = [
+        *("--dev", "--set", f"zookeeper.connect={zookeeper_of_spark}/twins"),
+        *("--set", "zookeeper.session.timeout.ms=1000"),
+    ]
+    with MillstreamNode(tmp_path / "first", *options) as first:
+        second = run_millstream(
+            "broker", "--data-dir", str(tmp_path / "second"), "--listen", "127.0.0.1:0", *options
+        )
+        assert second.exit_code == 1
+        assert "node 1 is registered already" in second.errors
+        assert second.errors.splitlines()[-1].startswith(
+            f"millstream: another node has the id 1 at {first.bootstrap}"
+        )
+        AdminClient({"bootstrap.servers": first.bootstrap}).list_topics(timeout=20)
+
+
+def test_zookeeper_for_development_starts_and_stops(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "millstream", "zookeeper", "--listen", "127.0.0.1:0"),
+            *("--data-dir", str(tmp_path / "zookeeper")),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    with process:
+        assert process.stdout is not None
+        assert re.fullmatch(r"listening on 127\.0\.0\.1:\d+\n", process.stdout.readline())
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_a_start_that_waits_can_be_stopped(tmp_path: Path, zookeeper_of_spark: str) -> None:
+    options = ["--dev", "--set", f"zookeeper.connect={zookeeper_of_spark}/waiting"]
+    with MillstreamNode(tmp_path / "first", *options):
+        errors = tmp_path / "second.stderr"
+        with open(errors, "wb") as output:
+            second = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "millstream", "broker", "--listen", "127.0.0.1:0"),
+                    *("--data-dir", str(tmp_path / "second"), *options),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
+        wait_until(lambda: b"registered already" in errors.read_bytes(), "the second one waits")
+        second.terminate()
+        assert second.wait(20) == 0
