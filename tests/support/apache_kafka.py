@@ -31,9 +31,21 @@ _LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 class ApacheKafka:
     """`with ApacheKafka(data_dir) as kafka:` formats if needed, starts, stops cleanly."""
 
-    def __init__(self, data_dir: Path, *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        settings: dict[str, str] | None = None,
+        listeners: dict[str, str] | None = None,
+    ) -> None:
+        """`listeners` are more of them: a name in capitals to a security protocol."""
         self.data_dir = data_dir
-        self.port, self._controller_port = _free_ports(2)
+        self._protocols = listeners or {}
+        self.port, self._controller_port, *others = _free_ports(2 + len(self._protocols))
+        # By name, where each of them is.
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(self._protocols, others, strict=True)
+        }
         self._settings = settings or {}
         self._work = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -123,11 +135,23 @@ class ApacheKafka:
             "process.roles": "broker,controller",
             "node.id": node_id,
             "controller.quorum.voters": f"{node_id}@127.0.0.1:{self._controller_port}",
-            "listeners": (
-                f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
+            "listeners": ",".join(
+                f"{name}://{address}"
+                for name, address in (
+                    ("PLAINTEXT", self.bootstrap),
+                    ("CONTROLLER", f"127.0.0.1:{self._controller_port}"),
+                    *self.addresses.items(),
+                )
             ),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}"
+                for name, protocol in (
+                    ("PLAINTEXT", "PLAINTEXT"),
+                    ("CONTROLLER", "PLAINTEXT"),
+                    *self._protocols.items(),
+                )
+            ),
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "4",

@@ -16,7 +16,8 @@ from typing import Final
 
 from millstream import __version__
 from millstream.errors import KafkaCode, ProtocolError
-from millstream.spark.security import Security, log_in, wrap_tls
+from millstream.spark.failure import SourceError
+from millstream.spark.security import Security, log_in, tls_refusal, wrap_tls
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
@@ -32,6 +33,8 @@ BUFFER_BYTES_MIN: Final = 64 << 10
 # What one sendmsg may gather.
 PIECES_MAX: Final = 512
 _RESPONSE_BYTES_MAX: Final = 1 << 30
+# How TLS begins to say that it was not spoken to in TLS; no answer is that large.
+_TLS_ALERT: Final = 0x1503
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 
@@ -60,6 +63,7 @@ class Connection:
         self.security = security
         self.last_used = time.monotonic()
         self._correlation_id = 0
+        self._answer_count = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._buffer = bytearray()
         self._sock: socket.socket = socket.create_connection(
@@ -72,6 +76,9 @@ class Connection:
             if security.uses_sasl:
                 log_in(security, self._exchange)
             self._ask_versions()
+        except ssl.SSLError as failed:
+            self._sock.close()
+            raise tls_refusal(failed) or failed from failed
         except BaseException:
             self._sock.close()
             raise
@@ -171,10 +178,15 @@ class Connection:
 
     def _receive(self) -> Cursor:
         (size,) = _SIZE.unpack(self._receive_exactly(4))
+        if size >> 16 == _TLS_ALERT:
+            raise SourceError(
+                "TLS_THERE", f"{self.address} speaks TLS. See 'kafka.security.protocol'"
+            )
         if not 4 <= size <= _RESPONSE_BYTES_MAX:
             raise ProtocolError(f"{self.address} announced an answer of {size} bytes")
         cursor = Cursor(self._receive_exactly(size))
         cursor.int32()
+        self._answer_count += 1
         self.last_used = time.monotonic()
         return cursor
 
@@ -187,7 +199,8 @@ class Connection:
         while filled < size:
             count = self._sock.recv_into(data[filled:])
             if count == 0:
-                raise ConnectionResetError(f"{self.address} closed the connection")
+                hint = "" if self._answer_count > 1 else _hint(self.security)
+                raise ConnectionResetError(f"{self.address} closed the connection{hint}")
             filled += count
         return data
 
@@ -199,6 +212,16 @@ class Connection:
         self._send(head, body)
         cursor = self._receive()
         return cursor.data[cursor.position :]
+
+
+def _hint(security: Security) -> str:
+    """Why a connection may be closed before it answered anything; only what a broker offers
+    is told to everybody."""
+    if security.uses_tls and not (security.keystore or security.keystore_pem):
+        return " (perhaps it wants a certificate: 'kafka.ssl.keystore.location')"
+    if not security.uses_tls and not security.uses_sasl:
+        return " (perhaps it wants more than 'kafka.security.protocol'='PLAINTEXT')"
+    return ""
 
 
 @atexit.register

@@ -103,20 +103,63 @@ def _credentials(kafka_options: Mapping[str, str]) -> tuple[str, str]:
 
 
 def wrap_tls(sock: socket.socket, security: Security, host: str) -> ssl.SSLSocket:
-    context = ssl.create_default_context(
-        cafile=security.truststore or None, cadata=security.truststore_pem or None
-    )
+    return _tls_context(security).wrap_socket(sock, server_hostname=host)
+
+
+def _tls_context(security: Security) -> ssl.SSLContext:
+    """Raises SourceError at once for files that are missing or are not what they should be."""
+    try:
+        context = ssl.create_default_context(
+            cafile=security.truststore or None, cadata=security.truststore_pem or None
+        )
+    except OSError as failed:
+        raise option_error("kafka.ssl.truststore.location", str(failed)) from failed
     if not security.checks_host_name:
         context.check_hostname = False
+    try:
+        _load_certificate(context, security)
+    except OSError as failed:
+        raise option_error(
+            "kafka.ssl.keystore.location",
+            f"{failed}. It must hold the certificate and its key, and 'kafka.ssl.key.password' "
+            "open the key",
+        ) from failed
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, security: Security) -> None:
+    # Never asked for on the terminal: a worker has none.
+    password = security.key_password
     if security.keystore:
-        context.load_cert_chain(security.keystore, password=security.key_password or None)
+        context.load_cert_chain(security.keystore, password=password)
     elif security.keystore_pem:
         # The ssl module takes a client's key from a file only; it is gone at once.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
             file.write(security.keystore_pem)
             file.flush()
-            context.load_cert_chain(file.name, password=security.key_password or None)
-    return context.wrap_socket(sock, server_hostname=host)
+            context.load_cert_chain(file.name, password=password)
+
+
+def tls_refusal(failed: ssl.SSLError) -> SourceError | None:
+    """What will not pass by itself, with the option to look at; None for the rest."""
+    reason = failed.reason or ""
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        return SourceError(
+            "BROKER_NOT_TRUSTED",
+            f"{failed.verify_message}. See 'kafka.ssl.truststore.location', and "
+            "'kafka.ssl.endpoint.identification.algorithm' for names that do not match",
+        )
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        return SourceError(
+            "CERTIFICATE_REFUSED",
+            f"The broker does not accept our certificate, or wants one ({reason}). See "
+            "'kafka.ssl.keystore.location'",
+        )
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return SourceError(
+            "NO_TLS_THERE", "The broker does not speak TLS there. See 'kafka.security.protocol'"
+        )
+    return None
 
 
 def log_in(security: Security, exchange: Exchange) -> None:
