@@ -113,7 +113,9 @@ class Cluster:
 
     # -- asking -----------------------------------------------------------------------
 
-    async def create(self, topic: str = "t", partitions: int = 1, replicas: int = 3) -> None:
+    async def create(
+        self, topic: str = "t", partitions: int = 1, replicas: int = 3, **configs: str
+    ) -> None:
         node = next(iter(self.nodes.values()))
         answer = await ask(
             node,
@@ -125,7 +127,10 @@ class Cluster:
                     num_partitions=partitions,
                     replication_factor=replicas,
                     assignments=[],
-                    configs=[],
+                    configs=[
+                        Struct(name=name.replace("_", "."), value=value)
+                        for name, value in configs.items()
+                    ],
                 )
             ],
             timeout_ms=10_000,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from millstream.clock import SystemClock
 from millstream.errors import KafkaCode
@@ -82,7 +82,9 @@ class Leader:
 
 @contextlib.asynccontextmanager
 async def following_of(
-    answer: Answer, wait_counted: Callable[..., Awaitable[None] | None] = lambda partition: None
+    answer: Answer,
+    wait_counted: Callable[..., Awaitable[None] | None] = lambda partition: None,
+    held_back: Collection[ReplicatedPartition] = (),
 ) -> AsyncIterator[tuple[Leader, Fetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
@@ -97,6 +99,8 @@ async def following_of(
             broker_epoch=lambda: 41,
             address=lambda node: address,
             checkpoint=checkpoint,
+            is_held_back=lambda partition: partition in held_back,
+            took=lambda partition, size_bytes: None,
             wait_counted=wait_counted,
             clock=SystemClock(),
             settings=lambda: FetcherSettings(wait_ms=20, pause_seconds_max=0.05),
@@ -192,6 +196,23 @@ def test_a_partition_that_was_left_is_not_asked_for() -> None:
             fetchers.follow(other, 1)
             await node.asked(2)
             assert {one.index for one in node.requests[-1].topics[0].partitions} == {1}
+            assert copy.log.next_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_held_back_is_left_out_for_a_while() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        produce(source)
+        held_back = {copy}
+        answer = lambda request: records_from(source, request)  # noqa: E731
+        async with following_of(answer, held_back=held_back) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await asyncio.sleep(0)
+            assert node.requests == []
+            held_back.clear()
+            await node.asked(2)
             assert copy.log.next_offset == 1
 
     asyncio.run(scenario())

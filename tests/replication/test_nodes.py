@@ -143,6 +143,40 @@ def test_a_follower_that_stays_behind_leaves_and_comes_back(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_a_throttled_replica_catches_up_only_as_fast_as_it_may(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = {
+            "replica.lag.time.max.ms": "300",
+            "leader.replication.throttled.rate": "1",
+            # One batch in each answer.
+            "replica.fetch.max.bytes": "1",
+        }
+        async with cluster_of(tmp_path, settings=settings) as cluster:
+            await cluster.create(leader_replication_throttled_replicas="*")
+            leader = await cluster.led()
+            slow_id = next(n for n in cluster.nodes if n != leader.node_id)
+            slow = cluster.replica(slow_id)
+            replicas = cluster.nodes[slow_id].replicas
+            assert replicas is not None
+            replicas._fetchers.leave(slow)
+            # In sync, nobody is held back.
+            for _ in range(5):
+                assert (await produce(leader))[0] is KafkaCode.NONE
+            await cluster.in_sync(*(n for n in cluster.nodes if n != slow_id))
+            replicas._fetchers.follow(slow, leader.node_id)
+            leading = cluster.replica(leader.node_id)
+            assert leader.replicas is not None
+            throttles = leader.replicas.throttles
+            await until(
+                lambda: throttles.holds_back_sending(leading, slow_id), "the rate is used up"
+            )
+            assert slow.log.next_offset < 5
+            leader.image.topics["t"].overrides.clear()
+            await cluster.in_sync(1, 2, 3)
+
+    asyncio.run(scenario())
+
+
 def test_a_node_that_lost_its_session_comes_back_by_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path) as cluster:

@@ -38,6 +38,10 @@ def read_for_replica(
         # Of another incarnation, or somebody who only says to be a node: what it claims to
         # have would count.
         raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
+    assert broker.replicas is not None
+    throttles = broker.replicas.throttles
+    if throttles.holds_back_sending(partition, body.replica_id):
+        budget = NO_ROOM
     partition.answer_replica(
         body.replica_id,
         body.replica_epoch,
@@ -48,8 +52,8 @@ def read_for_replica(
     )
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
-    if broker.replicas is not None:
-        broker.replicas.fetched_by(partition, body.replica_id)
+        throttles.sent(partition, body.replica_id, result.records_bytes)
+    broker.replicas.fetched_by(partition, body.replica_id)
 
 
 def preferred_reader(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.peers import Peers
+from millstream.broker.throttles import Throttles
 from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.membership import Membership, Outdated
 from millstream.cluster.observer import ImageChange
@@ -47,12 +48,15 @@ class Replicas:
             may_cut=broker.store.may_cut,
             was_cut=broker.store.was_cut,
         )
+        self.throttles = Throttles(broker)
         self._fetchers = Fetchers(
             Surroundings(
                 broker_id=broker.node_id,
                 broker_epoch=lambda: membership.broker_epoch,
                 address=self._address,
                 checkpoint=broker.checkpoint,
+                is_held_back=self.throttles.holds_back_receiving,
+                took=self.throttles.received,
                 wait_counted=durability.wait_counted,
                 clock=broker.clock,
                 settings=self._fetcher_settings,

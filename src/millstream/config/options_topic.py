@@ -104,6 +104,7 @@ OPTIONS: Final = (
         LIST,
         (),
         "Replicas whose receiving is throttled, as PARTITION:NODE, or *.",
+        WORKS,
     ),
     Option(
         "index.interval.bytes",
@@ -127,6 +128,7 @@ OPTIONS: Final = (
         LIST,
         (),
         "Replicas whose sending is throttled, as PARTITION:NODE, or *.",
+        WORKS,
     ),
     Option(
         "local.retention.bytes",

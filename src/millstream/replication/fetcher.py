@@ -40,6 +40,8 @@ BYTES_PER_TURN: Final = 256 << 10
 # The first pause after a failure; each further one is twice as long.
 _PAUSE_SECONDS_MIN: Final = 0.02
 _CONNECT_SECONDS_MAX: Final = 5.0
+# A partition that is throttled is looked at again after this.
+_HELD_BACK_SECONDS: Final = 0.1
 
 Asked = dict[tuple[uuid.UUID, int], tuple[ReplicatedPartition, FetchPosition]]
 
@@ -63,6 +65,9 @@ class Surroundings:
     # Where the leader's node listens; None while that is not known.
     address: Callable[[int], tuple[str, int] | None]
     checkpoint: Callable[[], Awaitable[None]]
+    # Is a partition held back at this moment; and what was taken of it.
+    is_held_back: Callable[[ReplicatedPartition], bool]
+    took: Callable[[ReplicatedPartition, int], None]
     # Before a position counts, where every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
@@ -147,6 +152,9 @@ class Fetcher:
             position = partition.next_fetch()
             if position is None or position.leader_id != self.leader_id:
                 continue
+            if self._node.is_held_back(partition):
+                self._paused[partition] = (now + _HELD_BACK_SECONDS, 0.0)
+                continue
             key = (partition.topic_id, partition.topic_partition.partition)
             asked[key] = (partition, position)
         return asked
@@ -227,6 +235,7 @@ class Fetcher:
             if isinstance(step, CheckpointFirst):
                 await self._node.checkpoint()
             if fetched.records:
+                self._node.took(partition, len(fetched.records))
                 # Those that got something go last: the answer has a limit.
                 if partition in self._partitions:
                     self._partitions[partition] = self._partitions.pop(partition)
