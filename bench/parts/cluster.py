@@ -35,6 +35,10 @@ _GAP_SECONDS_MAX: Final = 60.0
 _SHAPE: Final = ProduceShape(acks=ACKS_ALL)
 _LARGE: Final = replace(_SHAPE, batch_bytes=LIBRDKAFKA_BATCH_BYTES)
 _NUMBERS: Final = itertools.count()
+# Three idle JVMs use about a tenth of a core.
+_IDLE_CORES_MAX: Final = 0.25
+_SETTLE_SECONDS: Final = 0.5
+_SETTLE_SECONDS_MAX: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,22 @@ class Pair:
         for number in range(1 - uncounted, rounds + 1):
             for cluster, results in ((self.kafka, found.kafka), (self.ours, found.ours)):
                 os.sync()
+                self._settle()
                 self._bench.say(f"{name}: {cluster.name}, round {number} of {rounds}")
                 measured = measure(cluster)
                 if number > 0:
                     results.append(measured)
         return found
+
+    def _settle(self) -> None:
+        """Until neither has anything left to do: a round must not pay for the other's."""
+        deadline = time.perf_counter() + _SETTLE_SECONDS_MAX
+        is_busy = True
+        while is_busy and time.perf_counter() < deadline:
+            before = self.ours.cpu_seconds() + self.kafka.cpu_seconds()
+            time.sleep(_SETTLE_SECONDS)
+            used = self.ours.cpu_seconds() + self.kafka.cpu_seconds() - before
+            is_busy = used / _SETTLE_SECONDS > _IDLE_CORES_MAX
 
 
 @contextmanager

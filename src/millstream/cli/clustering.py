@@ -1,10 +1,7 @@
 """`millstream cluster`: several nodes as one, on this machine."""
 
 import contextlib
-import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +10,11 @@ from typing import Final
 
 import click
 
-from millstream.cli.failure import CommandFailed
+from millstream.cli.advise import advise_command
 from millstream.cli.moving import adopt
-from millstream.cli.zookeeper import ZooKeeperServer, class_path, die_with_parent
+from millstream.cli.node_process import NodeProcess
+from millstream.cli.zookeeper import ZooKeeperServer, class_path
 
-_STOP_SECONDS_MAX: Final = 60.0
 _REPLICAS_MAX: Final = 3
 
 
@@ -27,6 +24,7 @@ def cluster() -> None:
 
 
 cluster.add_command(adopt)
+cluster.add_command(advise_command)
 
 
 @cluster.command()
@@ -78,59 +76,6 @@ def _zookeeper(folder: Path) -> Iterator[str]:
         yield server.address
     finally:
         server.stop()
-
-
-class NodeProcess:
-    """One node. It ends when this process does, however that ends."""
-
-    def __init__(self, folder: Path, number: int, options: list[str]) -> None:
-        self._log_path = folder / f"node-{number}.log"
-        self._number = number
-        self._command = [
-            *(sys.executable, "-m", "millstream", "broker"),
-            *("--data-dir", str(folder / f"node-{number}")),
-            *("--listen", "127.0.0.1:0", "--set", f"node.id={number}"),
-            *options,
-        ]
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        with open(self._log_path, "ab") as errors:
-            self.process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,
-                # Ctrl-C is for this process, which stops them in order.
-                start_new_session=True,
-            )
-
-    def wait(self) -> str:
-        """The address, once the node serves. Raises CommandFailed where it does not start."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            found = re.match(r"listening on (\S+)", line)
-            if found is not None:
-                return found[1]
-        raise CommandFailed(f"node {self._number} did not start, see {self._log_path}")
-
-    def ask_to_stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-
-    def wait_stopped(self) -> None:
-        if self.process is None:
-            return
-        try:
-            self.process.wait(_STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 def _stop_all(nodes: list[NodeProcess]) -> None:

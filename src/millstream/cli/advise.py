@@ -1,0 +1,259 @@
+"""`millstream cluster advise`: how large a cluster has to be, and whether its topics fit."""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from millstream.cli.cluster import json_option
+from millstream.cli.connection import Cluster
+from millstream.cli.group_view import describe_group, list_groups
+from millstream.cli.measuring import (
+    SECONDS,
+    Measurement,
+    cache_path,
+    measure,
+    read_measurement,
+    write_measurement,
+)
+from millstream.cli.output import print_json, print_table
+from millstream.cluster.sizing import (
+    Advice,
+    Load,
+    Rates,
+    TopicLoad,
+    TopicVerdict,
+    advise,
+    judge_topic,
+)
+from millstream.model import INTERNAL_TOPICS
+from millstream.wire.apis import ApiKey
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_MEGABYTE: Final = 1_000_000
+_LOG_DIRS_VERSION: Final = 1
+# Sizes of partitions by topic and number.
+Sizes = Mapping[tuple[str, int], int]
+
+
+@click.command(name="advise")
+@click.option("--mb-per-second", type=click.FloatRange(0, min_open=True), help="What will come in.")
+@click.option("--retention", default="7d", show_default=True, help="How long it is kept.")
+@click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 20))
+@click.option(
+    "--groups", default=1, show_default=True, type=click.IntRange(0), help="That read it all."
+)
+@click.option(
+    "--consumer-mb-per-second",
+    type=click.FloatRange(0, min_open=True),
+    help="What one of your consumers gets done. Default: what one does that only reads.",
+)
+@click.option(
+    "-b",
+    "--bootstrap",
+    metavar="HOST:PORT",
+    envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
+    help="Watch the topics of this cluster instead.",
+)
+@click.option(
+    "--seconds", default=10.0, show_default=True, type=click.FloatRange(1), help="To watch."
+)
+@click.option("--measure", "is_new", is_flag=True, help="Measure this machine again.")
+@click.option(
+    "--measure-in",
+    default=".",
+    show_default=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder on the disk to measure.",
+)
+@click.option(
+    "--measure-seconds", default=SECONDS, show_default=True, type=click.FloatRange(1), hidden=True
+)
+@json_option
+def advise_command(
+    mb_per_second: float | None,
+    retention: str,
+    replicas: int,
+    groups: int,
+    consumer_mb_per_second: float | None,
+    bootstrap: str | None,
+    seconds: float,
+    is_new: bool,
+    measure_in: Path,
+    measure_seconds: float,
+    as_json: bool,
+) -> None:
+    """Say how many partitions, consumers and nodes a load needs, and how much disk.
+
+    With --mb-per-second: for that load. Without: for each topic of a running cluster, whether
+    it has too few or too many partitions for the load that it has now.
+
+    The figures come from what this machine does. The first time that is measured, which takes a
+    minute and two gigabytes of disk; then the result is kept.
+
+    Example: millstream cluster advise --mb-per-second 50 --retention 7d --replicas 3
+    """
+    if mb_per_second is None and bootstrap is None:
+        raise click.UsageError("give --mb-per-second, or --bootstrap of a cluster that runs")
+    retention_seconds = parse_duration(retention)
+    rates = _rates(measure_in, seconds=measure_seconds, is_new=is_new, is_told=not as_json)
+    if consumer_mb_per_second is not None:
+        rates = replace(rates, consumer_mb_per_second=consumer_mb_per_second)
+    if mb_per_second is not None:
+        load = Load(mb_per_second, retention_seconds, replicas, groups)
+        _show_advice(advise(load, rates), as_json=as_json)
+        return
+    assert bootstrap is not None
+    with Cluster(bootstrap) as cluster:
+        verdicts = watch(cluster, rates, seconds=seconds)
+    _show_verdicts(verdicts, as_json=as_json)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `30m`, `12h`, `7d` or `2w`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    if found is None:
+        raise click.BadParameter(
+            f"{text!r} is no time; one looks like 7d, 12h or 30m", param_hint="--retention"
+        )
+    return float(found[1]) * _UNIT_SECONDS[found[2]]
+
+
+def _rates(folder: Path, *, seconds: float, is_new: bool, is_told: bool) -> Rates:
+    kept = None if is_new else read_measurement(cache_path())
+    if kept is None:
+        click.echo(f"measuring this machine for {seconds:.0f} s ...", err=True)
+        kept = measure(folder, seconds=seconds)
+        write_measurement(cache_path(), kept)
+    if is_told:
+        _show_rates(kept)
+    return kept.rates
+
+
+def _show_rates(measured: Measurement) -> None:
+    rates = measured.rates
+    click.echo(f"measured on this machine on {measured.day}, 1 KB records, one client")
+    for name, value in (
+        ("one partition takes", f"{rates.partition_mb_per_second:.0f} MB/s (acks=all)"),
+        ("one consumer reads", f"{rates.consumer_mb_per_second:.0f} MB/s"),
+        ("the disk writes", f"{rates.disk_mb_per_second:.0f} MB/s (synced)"),
+        (
+            "a node spends",
+            f"{rates.cpu_seconds_per_mb_in * 1000:.2f} ms of a core on a megabyte in, "
+            f"{rates.cpu_seconds_per_mb_out * 1000:.2f} ms on one out",
+        ),
+    ):
+        click.echo(f"  {name:<21}{value}")
+    click.echo()
+
+
+def _show_advice(advice: Advice, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "partitions": advice.partitions,
+                "consumers": advice.consumers,
+                "nodes": advice.nodes,
+                "disk_gb_per_node": advice.disk_gb_per_node,
+                "cache_gb_per_node": advice.cache_gb_per_node,
+            }
+        )
+        return
+    for figure in advice.figures:
+        click.echo(f"{figure.name:<12}{figure.value}")
+        for line in figure.arithmetic:
+            click.echo(f"{'':12}  {line}")
+
+
+# -- a cluster that runs ---------------------------------------------------------------
+
+
+def watch(cluster: Cluster, rates: Rates, *, seconds: float) -> list[TopicVerdict]:
+    """Look at the sizes of all partitions twice."""
+    before, began = partition_sizes(cluster), time.perf_counter()
+    time.sleep(seconds)
+    after, taken = partition_sizes(cluster), time.perf_counter() - began
+    nodes = len(cluster.nodes())
+    members = largest_groups(cluster)
+    return [
+        judge_topic(
+            TopicLoad(topic, partitions, bytes_per_second / _MEGABYTE, members.get(topic, 0)),
+            rates,
+            nodes=nodes,
+        )
+        for topic, partitions, bytes_per_second in topic_rates(before, after, taken)
+    ]
+
+
+def topic_rates(before: Sizes, after: Sizes, seconds: float) -> Iterable[tuple[str, int, float]]:
+    """Each topic, its partitions and the bytes a second that it grew by.
+
+    A partition that lost old records in between may seem to have shrunk; it counts as still.
+    """
+    for topic in sorted({topic for topic, _ in after}):
+        numbers = [number for name, number in after if name == topic]
+        grown = sum(
+            max(after[topic, number] - before.get((topic, number), 0), 0) for number in numbers
+        )
+        yield topic, len(numbers), grown / seconds
+
+
+def partition_sizes(cluster: Cluster) -> dict[tuple[str, int], int]:
+    """Of every partition, as large as its largest replica; internal topics left out."""
+    sizes: dict[tuple[str, int], int] = {}
+    for node in cluster.nodes():
+        answer = cluster.ask(node, ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, topics=None)
+        for directory in answer.results:
+            for topic in directory.topics:
+                if topic.name in INTERNAL_TOPICS:
+                    continue
+                for one in topic.partitions:
+                    where = (topic.name, one.partition_index)
+                    sizes[where] = max(sizes.get(where, 0), one.partition_size)
+    return sizes
+
+
+def largest_groups(cluster: Cluster) -> dict[str, int]:
+    """By topic, the members of the largest group that reads it."""
+    most: dict[str, int] = {}
+    for listed in list_groups(cluster):
+        members = describe_group(cluster, listed.group_id).members
+        for topic in {where.topic for member in members for where in member.partitions}:
+            most[topic] = max(most.get(topic, 0), len(members))
+    return most
+
+
+def _show_verdicts(verdicts: list[TopicVerdict], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": one.topic.name,
+                    "partitions": one.topic.partitions,
+                    "mb_per_second": one.topic.mb_per_second,
+                    "members": one.topic.members,
+                    "needed": one.needed,
+                    "verdict": one.verdict,
+                }
+                for one in verdicts
+            ]
+        )
+        return
+    print_table(
+        ["TOPIC", "PARTITIONS", "MB/S", "MEMBERS", "NEEDED", "VERDICT"],
+        [
+            (
+                one.topic.name,
+                one.topic.partitions,
+                f"{one.topic.mb_per_second:.3f}",
+                one.topic.members,
+                one.needed,
+                f"{one.verdict}: {one.why}" if one.why else one.verdict,
+            )
+            for one in verdicts
+        ],
+    )

@@ -1,0 +1,65 @@
+"""A node as a process of its own, on a free port of this machine."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from millstream.cli.failure import CommandFailed
+from millstream.cli.zookeeper import die_with_parent
+
+_STOP_SECONDS_MAX: Final = 60.0
+
+
+class NodeProcess:
+    """One node. It ends when this process does, however that ends."""
+
+    def __init__(self, folder: Path, number: int, options: list[str]) -> None:
+        self._log_path = folder / f"node-{number}.log"
+        self._number = number
+        self._command = [
+            *(sys.executable, "-m", "millstream", "broker"),
+            *("--data-dir", str(folder / f"node-{number}")),
+            *("--listen", "127.0.0.1:0", "--set", f"node.id={number}"),
+            *options,
+        ]
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with open(self._log_path, "ab") as errors:
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                # Ctrl-C is for this process, which stops them in order.
+                start_new_session=True,
+            )
+
+    def wait(self) -> str:
+        """The address, once the node serves. Raises CommandFailed where it does not start."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found = re.match(r"listening on (\S+)", line)
+            if found is not None:
+                return found[1]
+        raise CommandFailed(f"node {self._number} did not start, see {self._log_path}")
+
+    def ask_to_stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
+    def wait_stopped(self) -> None:
+        if self.process is None:
+            return
+        try:
+            self.process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
