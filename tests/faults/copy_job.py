@@ -112,9 +112,9 @@ def value_of(number: int) -> bytes:
     return b"%d" % number
 
 
-def write_input(bootstrap: str, records: int) -> None:
+def write_input(bootstrap: str, records: int, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wanted = [NewTopic(SOURCE, 1, 1), NewTopic(TARGET, 1, 1)]
+    wanted = [NewTopic(SOURCE, 1, replicas), NewTopic(TARGET, 1, replicas)]
     for future in admin.create_topics(wanted).values():
         future.result(20)
     producer = Producer(

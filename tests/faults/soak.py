@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.faults.cluster_copies import cluster_copy_passes
 from tests.faults.cluster_cuts import cluster_cut_rounds
 from tests.faults.cluster_faults import (
     cluster_kill_rounds,
@@ -44,6 +45,7 @@ SOAKS = {
     ),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
     "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
+    "cluster_copies": Soak(50, cluster_copy_passes, 14_000),
     "cluster_cuts": Soak(100, cluster_cut_rounds, 13_000),
     "cluster_kills": Soak(300, cluster_kill_rounds, 10_000),
     "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),

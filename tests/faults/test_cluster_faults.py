@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.cluster_copies import cluster_copy_passes
 from tests.faults.cluster_cuts import cluster_cut_rounds
 from tests.faults.cluster_faults import (
     cluster_kill_rounds,
@@ -38,6 +39,11 @@ def test_a_rolling_restart_is_no_error_to_anybody(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
 def test_nothing_acknowledged_is_lost_by_a_power_cut_of_one_node(tmp_path: Path) -> None:
     check(list(cluster_power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)
+
+
+@pytest.mark.timeout(300)
+def test_a_copy_in_transactions_is_exactly_once_while_nodes_are_killed(tmp_path: Path) -> None:
+    check(list(cluster_copy_passes(tmp_path, [0], records=20_000)), 1)
 
 
 @pytest.mark.timeout(400)

@@ -19,8 +19,9 @@ from millstream.replication.following import (
 )
 from millstream.replication.leadership import Divergence
 from millstream.replication.partition import Partition
-from millstream.replication.replicated import Node, ReplicatedPartition, whole_batches
+from millstream.replication.replicated import Node, ReplicatedPartition
 from millstream.replication.role import Role
+from millstream.replication.taking import whole_batches
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import FileRange, LogConfig
 from millstream.wire.fetch import FetchPartition, FetchResult

@@ -260,17 +260,17 @@ def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
     disk = MemoryFileSystem()
     # Nothing is there: a node that had something before has lost it.
     store = claim_store(disk)
-    assert store.may_have_lost_data()
+    assert store.last_run.may_have_lost_data()
     store.keep_meta()
     store.load(lambda topic: LogConfig())
     store.name_boot()
     store.close(clean=False)
     killed = claim_store(disk)
-    assert not killed.may_have_lost_data()
+    assert not killed.last_run.may_have_lost_data()
     killed.close(clean=False)
     disk.boot = "another"
     cut = claim_store(disk)
-    assert cut.may_have_lost_data()
+    assert cut.last_run.may_have_lost_data()
 
 
 def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:

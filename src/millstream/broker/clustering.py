@@ -57,10 +57,10 @@ class Clustering:
     async def join(self) -> None:
         """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
         store = self._broker.store
-        await self.membership.join(is_suspect=store.may_have_lost_data())
+        await self.membership.join(is_suspect=store.last_run.may_have_lost_data())
         store.keep_meta(self.membership.image.cluster_id)
         # The controller has taken this node out of every in-sync set.
-        store.forget_failed_disk()
+        store.last_run.forget_failed_disk()
 
     async def register(self) -> None:
         """The logs are open and the port is: from now on others may count on this node."""
@@ -89,7 +89,7 @@ class Clustering:
 
     def disk_failed(self) -> None:
         """Others lead from now on, and the next start says that data may be lost."""
-        self._broker.store.note_failed_disk()
+        self._broker.store.last_run.note_failed_disk()
         self.replicas.fenced("the disk failed")
         self._leaving = asyncio.get_running_loop().create_task(self.membership.leave())
 

@@ -19,17 +19,15 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import TopicId, TopicPartition
-from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.batch import HEADER_BYTES
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.following import (
-    BackOff,
     CheckpointFirst,
     CutBack,
     FetchAnswer,
     FetchPosition,
     StartOver,
     Step,
-    TakeRecords,
     begin_following,
     next_fetch,
     take_answer,
@@ -37,6 +35,7 @@ from millstream.replication.following import (
 from millstream.replication.leadership import Leadership, find_divergence
 from millstream.replication.partition import Partition
 from millstream.replication.role import Role
+from millstream.replication.taking import do_step
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, CorruptLog, FileRange, Log
 from millstream.wire.fetch import FetchPartition, FetchResult
@@ -438,54 +437,15 @@ class ReplicatedPartition(Partition):
             if not self._node.may_cut(self.topic_partition, step.offset):
                 return CheckpointFirst()
             self._node.was_cut(self.topic_partition)
+        before = self.log.high_watermark
         try:
-            match step:
-                case TakeRecords():
-                    self._take_records(step, records)
-                case CutBack():
-                    self._cut_back(step.offset)
-                case StartOver():
-                    log.warning(
-                        "%s starts over at %d: the leader's log begins there",
-                        self.topic_partition,
-                        step.offset,
-                    )
-                    self.log.truncate_fully_and_start_at(step.offset)
-                    self.log.high_watermark = step.offset
-                case BackOff() | _:
-                    pass
+            do_step(self.log, step, records)
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        return step
-
-    def _take_records(self, step: TakeRecords, records: memoryview) -> None:
-        partition_log = self.log
-        whole = whole_batches(records)
-        if whole:
-            partition_log.append_as_follower(whole)
-        reached = min(step.high_watermark, partition_log.next_offset)
-        if reached > partition_log.high_watermark:
-            partition_log.high_watermark = reached
+        if self.log.high_watermark > before:
             self.wake_fetches()
-        if step.log_start_offset > partition_log.log_start_offset:
-            partition_log.delete_records_before(
-                min(step.log_start_offset, partition_log.high_watermark)
-            )
-
-    def _cut_back(self, offset: int) -> None:
-        partition_log = self.log
-        log.info(
-            "cuts %s from %d to %d, where it parts from the leader's log",
-            self.topic_partition,
-            partition_log.next_offset,
-            offset,
-        )
-        partition_log.truncate_to(offset)
-        # Even when the log did not get shorter: an epoch of ours may have written nothing.
-        partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))
-        if partition_log.epochs.is_changed:
-            partition_log.save_epochs()
+        return step
 
 
 def _fail(future: "asyncio.Future[None]", error: BaseException) -> None:
@@ -493,14 +453,3 @@ def _fail(future: "asyncio.Future[None]", error: BaseException) -> None:
         future.set_exception(error)
         # The client may have gone; then nobody asks, and that is no news.
         future.exception()
-
-
-def whole_batches(records: memoryview) -> memoryview:
-    """The answer without the batch that its size limit cut in two."""
-    position = 0
-    while len(records) - position >= HEADER_BYTES:
-        size_bytes = BatchView(records[position:]).size_bytes
-        if size_bytes < HEADER_BYTES or size_bytes > len(records) - position:
-            break
-        position += size_bytes
-    return records[:position]

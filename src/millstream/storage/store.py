@@ -21,6 +21,7 @@ from millstream.storage.checkpoints import (
 from millstream.storage.confirming import Confirmation
 from millstream.storage.directories import PartitionDirectories, make_with_parents
 from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
+from millstream.storage.last_run import LastRun
 from millstream.storage.log import Log
 from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
 from millstream.storage.recovery import Circumstances, recover_log
@@ -50,6 +51,7 @@ class LogStore:
         self.cluster_id = meta.cluster_id
         self.directory_id = meta.directory_id
         self._meta = meta
+        self.last_run = LastRun(file_system, directory)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         # How the last run ended; after a power cut acknowledged means synced.
@@ -165,45 +167,10 @@ class LogStore:
         except OSError as error:
             raise StartError(f"cannot use data directory {self.directory}: {error}") from error
 
-    def note_failed_disk(self) -> None:
-        """What was written may be gone, whatever later reads say; the next start has to know."""
-        try:
-            write_file(
-                self._file_system, self._path(layout.SUSPECT_FILE), b"disk failed\n", is_synced=True
-            )
-        except OSError:
-            # The disk takes nothing any more: then neither does it give anything at the start.
-            return
-
-    def forget_failed_disk(self) -> None:
-        """The cluster counts on nothing that was here."""
-        try:
-            self._file_system.remove(self._path(layout.SUSPECT_FILE))
-            self._file_system.sync_directory(self.directory)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
-
     @property
     def is_nobodys(self) -> bool:
         """Was the directory without a cluster when it was claimed?"""
         return self._meta.new_content is not None
-
-    def may_have_lost_data(self) -> bool:
-        """Was the last run ended by a power cut, or by anything that looks like one? To be
-        asked before `load`, which begins a new run. Raises StartError."""
-        try:
-            names = {info.name for info in self._file_system.list(self.directory)}
-            if layout.SUSPECT_FILE in names:
-                return True
-            if layout.CLEAN_STOP_FILE in names:
-                return False
-            identity = self._file_system.identity(self.directory)
-            stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
-        except OSError as error:
-            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
-        return identity is None or stored != identity.encode()
 
     def load(self, configs: Callable[[str], LogConfig]) -> None:
         """Open every log, recovering what the last run left. Raises StartError.

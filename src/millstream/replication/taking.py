@@ -1,0 +1,64 @@
+"""What a leader's answer does to a follower's log."""
+
+import logging
+
+from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.replication.following import CutBack, StartOver, Step, TakeRecords
+from millstream.storage.log import Log
+
+log = logging.getLogger(__name__)
+
+
+def do_step(partition_log: Log, step: Step, records: memoryview) -> None:
+    match step:
+        case TakeRecords():
+            _take_records(partition_log, step, records)
+        case CutBack():
+            _cut_back(partition_log, step.offset)
+        case StartOver():
+            log.warning(
+                "%s starts over at %d: the leader's log begins there",
+                partition_log.partition,
+                step.offset,
+            )
+            partition_log.truncate_fully_and_start_at(step.offset)
+            partition_log.high_watermark = step.offset
+        case _:
+            return
+
+
+def _take_records(partition_log: Log, step: TakeRecords, records: memoryview) -> None:
+    whole = whole_batches(records)
+    if whole:
+        partition_log.append_as_follower(whole)
+    reached = min(step.high_watermark, partition_log.next_offset)
+    partition_log.high_watermark = max(partition_log.high_watermark, reached)
+    if step.log_start_offset > partition_log.log_start_offset:
+        partition_log.delete_records_before(
+            min(step.log_start_offset, partition_log.high_watermark)
+        )
+
+
+def _cut_back(partition_log: Log, offset: int) -> None:
+    log.info(
+        "cuts %s from %d to %d, where it parts from the leader's log",
+        partition_log.partition,
+        partition_log.next_offset,
+        offset,
+    )
+    partition_log.truncate_to(offset)
+    # Even when the log did not get shorter: an epoch of ours may have written nothing.
+    partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))
+    if partition_log.epochs.is_changed:
+        partition_log.save_epochs()
+
+
+def whole_batches(records: memoryview) -> memoryview:
+    """The answer without the batch that its size limit cut in two."""
+    position = 0
+    while len(records) - position >= HEADER_BYTES:
+        size_bytes = BatchView(records[position:]).size_bytes
+        if size_bytes < HEADER_BYTES or size_bytes > len(records) - position:
+            break
+        position += size_bytes
+    return records[:position]
