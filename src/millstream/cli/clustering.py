@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from millstream.cli.advise import advise_command
+from millstream.cli.cluster_view import describe_cluster
 from millstream.cli.moving import adopt
 from millstream.cli.node_process import NodeProcess
 from millstream.cli.zookeeper import ZooKeeperServer, class_path
@@ -20,11 +21,12 @@ _REPLICAS_MAX: Final = 3
 
 @click.group()
 def cluster() -> None:
-    """Run several nodes as one cluster."""
+    """Start, look at and size a cluster of several nodes."""
 
 
 cluster.add_command(adopt)
 cluster.add_command(advise_command)
+cluster.add_command(describe_cluster)
 
 
 @cluster.command()

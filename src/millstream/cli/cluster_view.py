@@ -1,0 +1,123 @@
+"""`millstream cluster describe`: which nodes there are, and what is not as it should be."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.connection import Cluster
+from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.wire.messages import Struct
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPartition:
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+    @property
+    def problem(self) -> str | None:
+        if self.leader < 0:
+            return "no leader"
+        if len(self.in_sync) < len(self.replicas):
+            return "under-replicated"
+        if self.leader != self.replicas[0]:
+            return "not led by its first replica"
+        return None
+
+
+@click.command(name="describe")
+@json_option
+@bootstrap_option
+def describe_cluster(as_json: bool, bootstrap: str) -> None:
+    """Show the nodes of a cluster, and the partitions that are not as they should be."""
+    with Cluster(bootstrap) as cluster:
+        metadata = cluster.metadata()
+    partitions = list(placed_partitions(metadata))
+    if as_json:
+        print_json(_as_json(metadata, partitions))
+        return
+    click.echo(f"cluster     {metadata.cluster_id}\ncontroller  {metadata.controller_id}\n")
+    print_table(["NODE", "ADDRESS", "RACK", "LEADS", "REPLICAS"], _node_rows(metadata, partitions))
+    wrong = [one for one in partitions if one.problem is not None]
+    click.echo(
+        f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be"
+    )
+    if wrong:
+        click.echo()
+        print_table(
+            ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "PROBLEM"],
+            [
+                (
+                    one.topic,
+                    one.partition,
+                    "none" if one.leader < 0 else one.leader,
+                    _ids(one.replicas),
+                    _ids(one.in_sync) or "none",
+                    one.problem,
+                )
+                for one in wrong
+            ],
+        )
+
+
+def placed_partitions(metadata: Struct) -> Iterable[PlacedPartition]:
+    for topic in sorted(metadata.topics, key=lambda one: one.name):
+        for one in sorted(topic.partitions, key=lambda one: one.partition_index):
+            yield PlacedPartition(
+                topic.name,
+                one.partition_index,
+                one.leader_id,
+                tuple(one.replica_nodes),
+                tuple(one.isr_nodes),
+            )
+
+
+def _node_rows(
+    metadata: Struct, partitions: Sequence[PlacedPartition]
+) -> list[tuple[int, str, str, int, int]]:
+    led = Counter(one.leader for one in partitions)
+    held = Counter(node for one in partitions for node in one.replicas)
+    return [
+        (
+            node.node_id,
+            f"{node.host}:{node.port}",
+            node.rack or "-",
+            led[node.node_id],
+            held[node.node_id],
+        )
+        for node in sorted(metadata.brokers, key=lambda one: one.node_id)
+    ]
+
+
+def _as_json(metadata: Struct, partitions: Sequence[PlacedPartition]) -> JsonValue:
+    return {
+        "cluster_id": metadata.cluster_id,
+        "controller_id": metadata.controller_id,
+        "nodes": [
+            {"id": number, "address": address, "rack": rack, "leads": led, "replicas": held}
+            for number, address, rack, led, held in _node_rows(metadata, partitions)
+        ],
+        "partitions": len(partitions),
+        "problems": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "in_sync": list(one.in_sync),
+                "problem": one.problem,
+            }
+            for one in partitions
+            if one.problem is not None
+        ],
+    }
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(str(each) for each in ids)
