@@ -14,6 +14,7 @@ from millstream.cli.measuring import (
     write_measurement,
 )
 from millstream.cluster.sizing import Rates
+from millstream.model import TopicPartition
 from tests.support.command_line import run_millstream
 
 RATES = Rates(100.0, 50.0, 400.0, 0.002, 0.001)
@@ -76,8 +77,9 @@ def test_durations_have_units() -> None:
 
 
 def test_a_topic_grows_by_what_its_partitions_grew() -> None:
-    before = {("a", 0): 100, ("a", 1): 500, ("b", 0): 0}
-    after = {("a", 0): 300, ("a", 1): 100, ("b", 0): 0, ("c", 0): 50}
+    first, second, still = (TopicPartition(*one) for one in (("a", 0), ("a", 1), ("b", 0)))
+    before = {first: 100, second: 500, still: 0}
+    after = {first: 300, second: 100, still: 0, TopicPartition("c", 0): 50}
     # What retention deleted is not growth, and a new topic began with nothing.
     assert list(topic_rates(before, after, 10.0)) == [("a", 2, 20.0), ("b", 1, 0.0), ("c", 1, 5.0)]
 

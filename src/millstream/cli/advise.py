@@ -30,14 +30,11 @@ from millstream.cluster.sizing import (
     advise,
     judge_topic,
 )
-from millstream.model import INTERNAL_TOPICS
-from millstream.wire.apis import ApiKey
+from millstream.model import INTERNAL_TOPICS, TopicPartition
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MEGABYTE: Final = 1_000_000
-_LOG_DIRS_VERSION: Final = 1
-# Sizes of partitions by topic and number.
-Sizes = Mapping[tuple[str, int], int]
+Sizes = Mapping[TopicPartition, int]
 
 
 @click.command(name="advise")
@@ -174,9 +171,9 @@ def _show_advice(advice: Advice, *, as_json: bool) -> None:
 
 def watch(cluster: Cluster, rates: Rates, *, seconds: float) -> list[TopicVerdict]:
     """Look at the sizes of all partitions twice."""
-    before, began = partition_sizes(cluster), time.perf_counter()
+    before, began = cluster.partition_sizes(), time.perf_counter()
     time.sleep(seconds)
-    after, taken = partition_sizes(cluster), time.perf_counter() - began
+    after, taken = cluster.partition_sizes(), time.perf_counter() - began
     nodes = len(cluster.nodes())
     members = largest_groups(cluster)
     return [
@@ -194,27 +191,10 @@ def topic_rates(before: Sizes, after: Sizes, seconds: float) -> Iterable[tuple[s
 
     A partition that lost old records in between may seem to have shrunk; it counts as still.
     """
-    for topic in sorted({topic for topic, _ in after}):
-        numbers = [number for name, number in after if name == topic]
-        grown = sum(
-            max(after[topic, number] - before.get((topic, number), 0), 0) for number in numbers
-        )
-        yield topic, len(numbers), grown / seconds
-
-
-def partition_sizes(cluster: Cluster) -> dict[tuple[str, int], int]:
-    """Of every partition, as large as its largest replica; internal topics left out."""
-    sizes: dict[tuple[str, int], int] = {}
-    for node in cluster.nodes():
-        answer = cluster.ask(node, ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, topics=None)
-        for directory in answer.results:
-            for topic in directory.topics:
-                if topic.name in INTERNAL_TOPICS:
-                    continue
-                for one in topic.partitions:
-                    where = (topic.name, one.partition_index)
-                    sizes[where] = max(sizes.get(where, 0), one.partition_size)
-    return sizes
+    for topic in sorted({where.topic for where in after} - INTERNAL_TOPICS):
+        own = [where for where in after if where.topic == topic]
+        grown = sum(max(after[where] - before.get(where, 0), 0) for where in own)
+        yield topic, len(own), grown / seconds
 
 
 def largest_groups(cluster: Cluster) -> dict[str, int]:

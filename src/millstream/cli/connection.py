@@ -12,6 +12,7 @@ from millstream import __version__
 from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import KafkaCode, ProtocolError
+from millstream.model import TopicPartition
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
@@ -23,6 +24,7 @@ _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
 _METADATA_VERSION: Final = 9
 _FIND_COORDINATOR_VERSION: Final = 3
+_LOG_DIRS_VERSION: Final = 1
 GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 
@@ -60,6 +62,22 @@ class Cluster:
 
     def nodes(self) -> list[Address]:
         return [(one.host, one.port) for one in self.metadata().brokers]
+
+    def partition_sizes(self, topic: str | None = None) -> dict[TopicPartition, int]:
+        """Bytes of every partition, of one topic or of all: of the largest of its replicas."""
+        partitions = {one.name: len(one.partitions) for one in self.metadata().topics}
+        wanted = None
+        if topic is not None:
+            wanted = [Struct(topic=topic, partitions=list(range(partitions.get(topic, 0))))]
+        sizes: dict[TopicPartition, int] = {}
+        for node in self.nodes():
+            answer = self.ask(node, ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, topics=wanted)
+            for directory in answer.results:
+                for found in directory.topics:
+                    for one in found.partitions:
+                        where = TopicPartition(found.name, one.partition_index)
+                        sizes[where] = max(sizes.get(where, 0), one.partition_size)
+        return sizes
 
     def transaction_coordinator(self, transactional_id: str) -> Address:
         return self._coordinator(transactional_id, TRANSACTION_COORDINATOR)

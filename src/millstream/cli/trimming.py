@@ -123,10 +123,10 @@ def _commits(admin: "AdminClient", group: str, topic: str, indexes: list[int]) -
 
 
 def _estimate_bytes(bootstrap: str, topic: str, trims: list[Trim]) -> None:
-    from millstream.cli.vendor import VendorConnection
+    from millstream.cli.connection import Cluster
 
-    with VendorConnection(bootstrap) as connection:
-        sizes = connection.partition_sizes(topic, [each.partition for each in trims])
+    with Cluster(bootstrap) as cluster:
+        sizes = {where.partition: size for where, size in cluster.partition_sizes(topic).items()}
     for each in trims:
         offsets = each.end_offset - each.start_offset
         if offsets > 0:

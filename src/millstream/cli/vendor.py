@@ -19,7 +19,6 @@ _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
 # The oldest that carries a name, and the last one with the plain header.
 _VERSIONS_VERSION: Final = 3
-_LOG_DIRS_VERSION: Final = 1
 _CLIENT_ID: Final = f"millstream/{__version__}"
 
 
@@ -47,20 +46,6 @@ class VendorConnection:
         """Start compacting a topic, or only hear how that is going."""
         self._require(ApiKey.COMPACT_TOPIC)
         return self._ask(ApiKey.COMPACT_TOPIC, 0, Struct(topic=topic, is_started=is_started))
-
-    def partition_sizes(self, topic: str, indexes: list[int]) -> dict[int, int]:
-        """Kafka's DescribeLogDirs, which the client library has no call for."""
-        answer = self._ask(
-            ApiKey.DESCRIBE_LOG_DIRS,
-            _LOG_DIRS_VERSION,
-            Struct(topics=[Struct(topic=topic, partitions=indexes)]),
-        )
-        return {
-            partition.partition_index: partition.partition_size
-            for directory in answer.results
-            for each in directory.topics
-            for partition in each.partitions
-        }
 
     def _require(self, api_key: int) -> None:
         if api_key not in self._keys:
