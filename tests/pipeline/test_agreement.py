@@ -1,6 +1,7 @@
 """Windows, dead letters and tables against a plain reading of the same lines."""
 
 import time
+from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +9,20 @@ import pytest
 
 from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site
+from millstream.pipeline import outputs
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.spec import Spec
 from millstream.testing import Broker
-from tests.pipeline.agreement import SPEC, check_agreement, last_line, send
+from tests.pipeline.agreement import (
+    SPEC,
+    check_agreement,
+    check_windows,
+    last_line,
+    newest,
+    send,
+)
 from tests.pipeline.conftest import MakeSpec
+from tests.pipeline.plain_reading import PlainResults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +39,18 @@ def run_once(spark: "SparkSession", spec: Spec) -> None:
     finally:
         running.stop()
     assert [query.dropped for query in status.queries] == [0] * len(status.queries)
+
+
+def check_rebuilt(spark: "SparkSession", spec: Spec, plain: PlainResults) -> None:
+    """From the table come the same windows under the same keys, and the one still open."""
+    from millstream.pipeline.rebuild import rebuild
+
+    before = newest(spec, outputs.FINAL)
+    count = rebuild(spark, spec, "windows", date(2020, 1, 1))
+    after = newest(spec, outputs.FINAL)
+    assert count == len(after)
+    assert set(before) < set(after)
+    check_windows([after[key] for key in before], plain, is_final=True)
 
 
 def test_real_time_warehouse_and_a_plain_reading_agree(
@@ -51,5 +73,6 @@ def test_real_time_warehouse_and_a_plain_reading_agree(
     run_once(spark, spec)
     plain = check_agreement(spec, lines)
     assert set(plain.dead) == {"unparsable", "ahead", "late"}
+    check_rebuilt(spark, spec, plain)
     events = read_table(spark, table_path(spec, "events"))
     assert events.where("problem IS NULL").count() == plain.good + 1

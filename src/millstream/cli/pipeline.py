@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -199,6 +200,33 @@ def run_pipeline(
             running.stop()
         session.stop()
     _say_summary(spec, last)
+
+
+@pipeline.command("rebuild")
+@click.argument("output", type=click.Choice(["windows", "sessions"]))
+@_file_argument
+@click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
+    """Make results again from the table of events, and replace what is in their topic."""
+    spec = _load(file)
+    try:
+        day = date.fromisoformat(first_day)
+    except ValueError:
+        raise click.UsageError(f"--from takes YYYY-MM-DD, not {first_day!r}") from None
+    check_reachable(spec.bootstrap)
+    check_installed()
+    spec.home.mkdir(parents=True, exist_ok=True)
+    with _stderr_into(spec.home / _SPARK_LOG):
+        from millstream.pipeline.rebuild import rebuild as rebuild_output
+        from millstream.pipeline.session import open_session
+
+        session = open_session(spec, master=master)
+    try:
+        count = rebuild_output(session, spec, output, day)
+    finally:
+        session.stop()
+    click.echo(f"wrote {counted(count, 'result')} of {output} again", err=True)
 
 
 def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":

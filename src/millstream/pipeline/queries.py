@@ -90,11 +90,11 @@ def read_lines(spark: SparkSession, spec: Spec, query_name: str) -> DataFrame:
     )
 
 
-def _write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
+def write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
     return {"kafka.bootstrap.servers": spec.bootstrap, "topic": output.topic(spec)}
 
 
-def _as_records(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def as_records(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return rows.select(
         F.to_json(F.struct(*key)).alias("key"), F.to_json(F.struct(*rows.columns)).alias("value")
     )
@@ -103,9 +103,9 @@ def _as_records(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
 def _append(
     rows: DataFrame, key: tuple[str, ...], spec: Spec, output: outputs.Output
 ) -> DataStreamWriter:
-    records = _as_records(rows, key)
+    records = as_records(rows, key)
     stream = records.writeStream.outputMode("append").format("millstream")
-    return stream.options(**_write_options(spec, output))
+    return stream.options(**write_options(spec, output))
 
 
 # -- one function for each query -------------------------------------------------------------
@@ -120,7 +120,7 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
             (
                 dead_letters(batch)
                 .write.format("millstream")
-                .options(**_write_options(spec, outputs.DEAD))
+                .options(**write_options(spec, outputs.DEAD))
                 .option("includeHeaders", "true")
                 .option("semantics", "exactly-once")
                 .option("batchId", number)
@@ -160,10 +160,10 @@ def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
 
 def _live(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
     write_windows = upserts(
-        {**_write_options(spec, outputs.LIVE), "sinkName": "live"}, key=list(windows.KEY)
+        {**write_options(spec, outputs.LIVE), "sinkName": "live"}, key=list(windows.KEY)
     )
     write_alerts = upserts(
-        {**_write_options(spec, outputs.ALERTS), "sinkName": "alerts"},
+        {**write_options(spec, outputs.ALERTS), "sinkName": "alerts"},
         key=list(windows.ALERT_KEY),
     )
 
