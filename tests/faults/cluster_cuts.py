@@ -94,6 +94,56 @@ def cluster_cut_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
             yield _round(cluster, network, seed)
 
 
+def zookeeper_outage_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    """ZooKeeper says nothing for more than a session: acks=all goes on, acks=1 does not."""
+    with millstream_cluster(
+        folder, "--set", f"zookeeper.session.timeout.ms={SESSION_MS}"
+    ) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        cluster.create_topic(_ALONE_TOPIC, PARTITIONS)
+        for seed in seeds:
+            yield _outage(cluster, seed)
+
+
+def _outage(cluster: MillstreamCluster, seed: int) -> Round:
+    chance = random.Random(seed)
+    bootstrap = cluster.bootstrap
+    history = History(first_offsets=end_offsets(bootstrap))
+    writers = [Writer(bootstrap, history, seed)]
+    reader = Reader(bootstrap, history)
+    leader = cluster.leaders(_ALONE_TOPIC)[0]
+    one_ack = OneAck(cluster.nodes[leader].bootstrap, 0)
+    wait_until_acknowledged(writers, BEFORE_FAULT)
+    frozen_at = time.monotonic()
+    cluster.freeze_zookeeper()
+    try:
+        time.sleep(SESSION_MS / 1000 + chance.random() * 3)
+        # Committed without it, by every partition.
+        wait_until_acknowledged(writers, AFTER_FAULT)
+        thawed_at = time.monotonic()
+    finally:
+        cluster.thaw_zookeeper()
+    last_seconds = one_ack.last_before(thawed_at) - frozen_at
+    wait_until_acknowledged(writers, AFTER_FAULT)
+    for writer in writers:
+        writer.stop()
+    one_ack.stop()
+    cluster.wait_until_in_sync(TOPIC)
+    read_final(bootstrap, history)
+    reader.stop()
+    problems = [str(anomaly) for anomaly in anomalies(history)]
+    problems += [error for writer in writers for error in writer.errors] + reader.errors
+    if last_seconds > _LEASE_SECONDS + _GRACE_SECONDS:
+        problems.append(f"acks=1 was answered {last_seconds:.1f} s after ZooKeeper fell silent")
+    return Round(
+        seed=seed,
+        acknowledged=sum(writer.acknowledged for writer in writers),
+        fault=f"ZooKeeper was silent for {thawed_at - frozen_at:.1f} s; last acks=1 answer"
+        f" {last_seconds:.1f} s after it fell silent",
+        problems=problems[:50],
+    )
+
+
 def _round(cluster: MillstreamCluster, network: Network, seed: int) -> Round:
     chance = random.Random(seed)
     bootstrap = cluster.bootstrap

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.faults.cluster_copies import cluster_copy_passes
-from tests.faults.cluster_cuts import cluster_cut_rounds
+from tests.faults.cluster_cuts import cluster_cut_rounds, zookeeper_outage_rounds
 from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
@@ -50,6 +50,7 @@ SOAKS = {
     "cluster_kills": Soak(300, cluster_kill_rounds, 10_000),
     "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),
     "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
+    "zookeeper_outages": Soak(20, zookeeper_outage_rounds, 15_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
     "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
     "spark_standalone": Soak(1, standalone_rounds, 9_000),

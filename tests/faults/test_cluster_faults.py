@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cluster_copies import cluster_copy_passes
-from tests.faults.cluster_cuts import cluster_cut_rounds
+from tests.faults.cluster_cuts import cluster_cut_rounds, zookeeper_outage_rounds
 from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
@@ -50,3 +50,8 @@ def test_a_copy_in_transactions_is_exactly_once_while_nodes_are_killed(tmp_path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to make network namespaces")
 def test_a_leader_cut_from_zookeeper_or_its_followers_loses_nothing(tmp_path: Path) -> None:
     check(list(cluster_cut_rounds(tmp_path, [0, 1])), 2)
+
+
+@pytest.mark.timeout(300)
+def test_without_zookeeper_acks_all_goes_on_and_nothing_is_lost(tmp_path: Path) -> None:
+    check(list(zookeeper_outage_rounds(tmp_path, [0])), 1)

@@ -1,6 +1,8 @@
 """Three Millstream nodes as users start them, with a real ZooKeeper beside them."""
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +22,9 @@ _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms"
 class MillstreamCluster:
     """`nodes` by their ids, which count from 1."""
 
-    def __init__(self, nodes: dict[int, MillstreamNode]) -> None:
+    def __init__(self, nodes: dict[int, MillstreamNode], zookeeper_pid: int) -> None:
         self.nodes = nodes
+        self._zookeeper_pid = zookeeper_pid
         self.bootstrap = ""
         self._admin: AdminClient | None = None
 
@@ -69,6 +72,13 @@ class MillstreamCluster:
             )
 
         wait_until(is_so, f"all replicas of {topic} are in sync")
+
+    def freeze_zookeeper(self) -> None:
+        """It is there and says nothing."""
+        os.kill(self._zookeeper_pid, signal.SIGSTOP)
+
+    def thaw_zookeeper(self) -> None:
+        os.kill(self._zookeeper_pid, signal.SIGCONT)
 
     def kill_all(self) -> None:
         for node in self.nodes.values():
@@ -118,7 +128,7 @@ def millstream_cluster(
             nodes[node_id].keep_log_in(logs)
             if network is not None:
                 nodes[node_id].run_inside(network.inside(node_id), network.address(node_id))
-        cluster = MillstreamCluster(nodes)
+        cluster = MillstreamCluster(nodes, zookeeper.process.pid)
         try:
             cluster.start()
             yield cluster
