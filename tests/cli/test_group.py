@@ -100,7 +100,7 @@ def test_a_live_group_is_shown_and_let_alone(broker: Broker, topic: str, protoco
     refused = run(broker, "reset", group, "--to", "beginning")
     assert refused.exit_code == 1
     assert f"group {group} has 1 member; stop its consumers first" in refused.errors
-    refused = run(broker, "delete", group)
+    refused = run(broker, "delete", group, "-y")
     assert refused.exit_code == 1
     assert f"group {group} has members; stop its consumers first" in refused.errors
     told = json.loads(run(broker, "describe", group, "--json").output)
@@ -162,7 +162,7 @@ def test_a_group_that_is_not_there_yet_is_given_a_place_to_begin(
         (["reset", "g", "--to", "end", "-t", "TOPIC:9"], 1, "there is no partition 9"),
         (["reset", "g", "--to", "end", "-t", "TOPIC:x"], 2, "is not TOPIC or TOPIC:PARTITION"),
         (["describe", "nobody"], 1, "there is no group nobody"),
-        (["delete", "nobody"], 1, "there is no group nobody"),
+        (["delete", "nobody", "-y"], 1, "there is no group nobody"),
         (["lag", "nobody"], 1, "there is no group nobody"),
     ],
 )
@@ -185,7 +185,7 @@ def test_groups_that_are_too_far_behind_fail_the_command(broker: Broker, topic: 
 
 def test_a_deleted_group_is_gone_with_its_commits(broker: Broker, topic: str) -> None:
     commit(broker, "old", topic, 1)
-    ran = run(broker, "delete", "old", "nobody")
+    ran = run(broker, "delete", "old", "nobody", "-y")
     assert ran.exit_code == 1
     assert ran.errors.startswith("deleted group old\n")
     assert "old" not in run(broker, "list").output.split()

@@ -2,6 +2,7 @@
 
 import click
 
+from millstream.cli.asking import ask_before_deleting
 from millstream.cli.cluster import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
@@ -150,9 +151,12 @@ def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstra
 
 @group.command()
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
-def delete(group_ids: tuple[str, ...], bootstrap: str) -> None:
+def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete groups that have no members, with everything they committed."""
+    if not yes:
+        ask_before_deleting("groups", group_ids, "what they committed")
     failures = []
     with Cluster(bootstrap) as cluster:
         for name in group_ids:
