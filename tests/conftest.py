@@ -1,11 +1,15 @@
 """Options and fixtures that all tests share."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.node import MillstreamNode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,3 +32,13 @@ def bootstrap(
     else:
         with MillstreamNode(data_dir, "--dev") as node:
             yield node.bootstrap
+
+
+@pytest.fixture(scope="session")
+def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """Spark, started once. Each package of tests takes a session of its own from it."""
+    from tests.support.spark_session import start_spark
+
+    session = start_spark(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()

@@ -1,7 +1,7 @@
-"""One Spark session for the tests of the pipeline, set up as the pipeline sets up its own."""
+"""A Spark session for the tests of the pipeline, set up as the pipeline sets up its own."""
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,25 +30,14 @@ def make_spec(tmp_path: Path) -> MakeSpec:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    from millstream.pipeline.session import open_session
-
-    spec = parse_spec("", folder=tmp_path_factory.mktemp("shared-pipeline"))
-    # Short lives: the best compiler's work would never pay.
-    session = open_session(
-        spec,
-        master="local[2]",
-        settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+def pipeline_spark(shared_spark: "SparkSession") -> "SparkSession":
+    return shared_spark.newSession()
 
 
 @pytest.fixture
-def spark(shared_spark: "SparkSession", make_spec: MakeSpec) -> "SparkSession":
-    """The shared session with the settings of a plain spec, whatever a test before changed."""
+def spark(pipeline_spark: "SparkSession", make_spec: MakeSpec) -> "SparkSession":
+    """The session with the settings of a plain spec, whatever a test before changed."""
     from millstream.pipeline.session import prepare
 
-    prepare(shared_spark, make_spec())
-    return shared_spark
+    prepare(pipeline_spark, make_spec())
+    return pipeline_spark

@@ -1,9 +1,7 @@
-"""One Spark session for all tests that need one, and small helpers around a broker."""
+"""A Spark session, and small helpers around a broker."""
 
 import importlib.util
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,56 +18,11 @@ if importlib.util.find_spec("pyspark") is None:
 
 Produce = Callable[..., None]
 
-# Another data source on the path, found by the same search as ours.
-NEIGHBOUR = """
-from pyspark.sql.datasource import DataSource, DataSourceReader
-
-class Reader(DataSourceReader):
-    def read(self, partition):
-        yield (7,)
-
-class DefaultSource(DataSource):
-    @classmethod
-    def name(cls):
-        return "neighbour"
-    def schema(self):
-        return "number int"
-    def reader(self, schema):
-        return Reader()
-"""
-
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    # Spark takes python3 from the PATH for its workers, which need not be this one.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    neighbours = tmp_path_factory.mktemp("neighbours")
-    (neighbours / "pyspark_neighbour.py").write_text(NEIGHBOUR)
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(neighbours), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    from pyspark.sql import SparkSession
-
-    from tests.support.spark_connector import connector_jars
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        # Short lives: the best compiler's work would never pay.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.log.level", "OFF")
-        # Spark's own Kafka connector, which must work against us as well.
-        .config("spark.jars", connector_jars())
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+def spark(shared_spark: "SparkSession") -> "SparkSession":
+    """Settings and registered sources of its own, in the one JVM that there is."""
+    return shared_spark.newSession()
 
 
 @pytest.fixture
