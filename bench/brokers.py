@@ -66,6 +66,10 @@ class Broker(ABC):
         assert self._process is not None, f"{self.name} is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def start(self) -> float:
         """Start; the seconds until the first answer to Metadata."""
         began = time.perf_counter()

@@ -45,7 +45,7 @@ class Cluster(ABC):
             list(pool.map(lambda node: node.stop(), self.nodes.values()))
 
     def cpu_seconds(self) -> float:
-        return sum(node.cpu_seconds() for node in self.nodes.values())
+        return sum(node.cpu_seconds() for node in self.nodes.values() if node.is_running)
 
     def nodes_memory_bytes(self) -> int:
         return sum(node.memory_bytes() for node in self.nodes.values())

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench import frames
 from bench.bench import Bench, Compared
-from bench.clusters import Cluster, KafkaCluster, MillstreamCluster
+from bench.clusters import Cluster, KafkaCluster, MillstreamCluster, wait_until
 from bench.loads import ACKS_ALL, LIBRDKAFKA_BATCH_BYTES, ONE_RECORD, ProduceShape
 from bench.replay import Replayed, replay, write_frames
 from bench.rows import Row, at_least, at_most
@@ -26,6 +26,7 @@ from bench.rows import Row, at_least, at_most
 PART = "cluster"
 T = TypeVar("T")
 _PARTITIONS: Final = 3
+_AWAY: Final = 3
 _AWAY_BYTES: Final = 1_000_000_000
 _RATE: Final = 1000
 _RATE_P99_MS_MAX: Final = 50.0
@@ -241,8 +242,9 @@ def _away_row(bench: Bench, clusters: Pair) -> Row:
 
     def measure(cluster: Cluster) -> float:
         with _topic(cluster) as topic:
-            node = cluster.nodes[3]
+            node = cluster.nodes[_AWAY]
             node.stop()
+            wait_until(lambda: _AWAY not in cluster.leaders(topic).values(), "others lead")
             _send(bench, cluster, topic, _LARGE, options)
             os.sync()
             began = time.perf_counter()

@@ -1,12 +1,12 @@
 """`millstream topic`: create, list, describe, delete, trim."""
 
-import sys
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.asking import ask_before_deleting
 from millstream.cli.cluster import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
@@ -16,7 +16,6 @@ from millstream.cli.cluster import (
     json_option,
     wait_for,
 )
-from millstream.cli.failure import CommandFailed
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, print_json, print_table
 from millstream.cli.trimming import trim
@@ -24,7 +23,17 @@ from millstream.cli.trimming import trim
 if TYPE_CHECKING:
     from collections.abc import ValuesView
 
-    from confluent_kafka.admin import AdminClient, PartitionMetadata, TopicDescription
+    from confluent_kafka import TopicPartitionInfo
+    from confluent_kafka.admin import (
+        AdminClient,
+        ListOffsetsResultInfo,
+        OffsetSpec,
+        PartitionMetadata,
+        TopicDescription,
+    )
+
+# A leader that is away is not waited for as long as an answer that has to come.
+_OFFSET_SECONDS_MAX = 5.0
 
 
 @click.group(cls=AliasGroup)
@@ -121,12 +130,19 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     click.echo(f"topic     {name}\nid        {_id_text(description.topic_id)}")
     for key, value in configs.items():
         click.echo(f"config    {key}={value}")
-    click.echo(f"records   {sum(row.record_count for row in partitions)}\n")
+    click.echo(f"records   {_records_text(partitions)}\n")
     print_table(
         ["PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "LOG-START-OFFSET", "LOG-END-OFFSET"],
         [
-            (r.id, r.leader, _ids(r.replicas), _ids(r.in_sync), r.start_offset, r.end_offset)
-            for r in partitions
+            (
+                row.id,
+                "none" if row.leader < 0 else row.leader,
+                _ids(row.replicas),
+                _ids(row.in_sync) or "none",
+                _offset_text(row.start_offset),
+                _offset_text(row.end_offset),
+            )
+            for row in partitions
         ],
     )
 
@@ -138,7 +154,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics with all their records."""
     if not yes:
-        _ask_before_deleting(names)
+        ask_before_deleting("topics", names, "all records")
     admin = connect_admin(bootstrap)
     answers = admin.delete_topics(list(names), request_timeout=REQUEST_SECONDS_MAX)
     for name, future in answers.items():
@@ -152,36 +168,69 @@ class PartitionRow:
     leader: int
     replicas: list[int]
     in_sync: list[int]
-    start_offset: int
-    end_offset: int
+    # None where nobody answers: the partition has no leader, or one that is away.
+    start_offset: int | None
+    end_offset: int | None
 
     @property
-    def record_count(self) -> int:
+    def record_count(self) -> int | None:
         """Offsets, to be exact: compaction and transactions leave gaps."""
+        if self.start_offset is None or self.end_offset is None:
+            return None
         return self.end_offset - self.start_offset
 
 
 def _partition_rows(admin: "AdminClient", description: "TopicDescription") -> list[PartitionRow]:
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    name = description.name
-    partitions = [TopicPartition(name, partition.id) for partition in description.partitions]
-    starts = admin.list_offsets({each: OffsetSpec.earliest() for each in partitions})
-    ends = admin.list_offsets({each: OffsetSpec.latest() for each in partitions})
-    start_of = {each.partition: wait_for(f, f"topic {name}").offset for each, f in starts.items()}
-    end_of = {each.partition: wait_for(f, f"topic {name}").offset for each, f in ends.items()}
+    starts = _ask_offsets(admin, description, OffsetSpec.earliest())
+    ends = _ask_offsets(admin, description, OffsetSpec.latest())
     return [
         PartitionRow(
             id=partition.id,
-            leader=partition.leader.id if partition.leader is not None else -1,
+            leader=_leader_of(partition),
             replicas=[node.id for node in partition.replicas],
             in_sync=[node.id for node in partition.isr],
-            start_offset=start_of[partition.id],
-            end_offset=end_of[partition.id],
+            start_offset=_offset_of(starts.get(partition.id)),
+            end_offset=_offset_of(ends.get(partition.id)),
         )
         for partition in description.partitions
     ]
+
+
+def _ask_offsets(
+    admin: "AdminClient", description: "TopicDescription", which: "OffsetSpec"
+) -> "dict[int, Future[ListOffsetsResultInfo]]":
+    """By partition; one call for each leader, so that one that is away holds up no other's."""
+    from confluent_kafka import TopicPartition
+
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for partition in description.partitions:
+        if (leader := _leader_of(partition)) >= 0:
+            where = TopicPartition(description.name, partition.id)
+            by_leader.setdefault(leader, []).append(where)
+    answers: dict[int, Future[ListOffsetsResultInfo]] = {}
+    for asked in by_leader.values():
+        futures = admin.list_offsets(
+            dict.fromkeys(asked, which), request_timeout=_OFFSET_SECONDS_MAX
+        )
+        answers.update({where.partition: future for where, future in futures.items()})
+    return answers
+
+
+def _offset_of(answer: "Future[ListOffsetsResultInfo] | None") -> int | None:
+    from confluent_kafka import KafkaException
+
+    if answer is None:
+        return None
+    try:
+        return int(answer.result(_OFFSET_SECONDS_MAX + 1).offset)
+    except (KafkaException, TimeoutError):
+        return None
+
+
+def _leader_of(partition: "TopicPartitionInfo") -> int:
+    return partition.leader.id if partition.leader is not None else -1
 
 
 def _changed_configs(admin: "AdminClient", name: str) -> dict[str, str]:
@@ -231,15 +280,19 @@ def _replica_count(partitions: "ValuesView[PartitionMetadata]") -> int:
     return max((len(partition.replicas) for partition in partitions), default=0)
 
 
+def _offset_text(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)
+
+
+def _records_text(partitions: list[PartitionRow]) -> str:
+    counts = [row.record_count for row in partitions]
+    known = sum(count for count in counts if count is not None)
+    unknown = counts.count(None)
+    return str(known) if not unknown else f"{known}, and those of {unknown} without an answer"
+
+
 def _ids(ids: list[int]) -> str:
     return ",".join(str(each) for each in ids)
-
-
-def _ask_before_deleting(names: tuple[str, ...]) -> None:
-    if not sys.stdin.isatty():
-        raise CommandFailed("deleting topics needs -y where nobody can be asked")
-    listed = ", ".join(names)
-    click.confirm(f"Delete {listed} with all records?", abort=True, err=True)
 
 
 def _id_text(topic_id: object) -> str:
