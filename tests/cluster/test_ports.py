@@ -60,6 +60,52 @@ def test_a_dead_process_is_told_with_the_epoch_it_had():
     asyncio.run(scenario())
 
 
+async def watched_until_it_died(peer):
+    """A watch that has just told of a dead process, and its image."""
+    told = asyncio.Event()
+
+    async def refused(*what):
+        told.set()
+
+    await peer.start()
+    image, watch = watch_of(peer, refused)
+    watch.start()
+    await peer.connected.wait()
+    assert not watch.is_suspect(2)
+    await peer.die()
+    async with asyncio.timeout(10):
+        await told.wait()
+    return image, watch
+
+
+def test_a_node_whose_port_refuses_is_suspect_until_it_is_out_of_the_cluster():
+    async def scenario():
+        image, watch = await watched_until_it_died(Peer())
+        assert watch.is_suspect(2)
+        del image.brokers[2]
+        watch.image_changed(ImageChange(brokers=(2,)))
+        assert not watch.is_suspect(2)
+        await watch.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_is_back_at_its_port_is_not_suspect():
+    async def scenario():
+        peer = Peer()
+        _, watch = await watched_until_it_died(peer)
+        again = Peer()
+        await again.start(peer.port)
+        async with asyncio.timeout(10):
+            await again.connected.wait()
+            while watch.is_suspect(2):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await watch.stop()
+        await again.die()
+
+    asyncio.run(scenario())
+
+
 def test_a_connection_that_is_only_closed_is_made_again():
     async def scenario():
         peer, told = Peer(), []

@@ -76,7 +76,7 @@ def partition(broker: "Broker", topic: TopicState, index: int) -> Struct:
 
 def _in_cluster(broker: "Broker", state: PartitionState, index: int) -> Struct:
     live = broker.image.brokers
-    has_leader = state.leader in live
+    has_leader = state.leader in live and not _is_suspect(broker, state.leader)
     return Struct(
         error_code=KafkaCode.NONE if has_leader else KafkaCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
@@ -88,6 +88,12 @@ def _in_cluster(broker: "Broker", state: PartitionState, index: int) -> Struct:
         last_known_elr=list(state.last_known_elr),
         offline_replicas=[replica for replica in state.replicas if replica not in live],
     )
+
+
+def _is_suspect(broker: "Broker", node_id: int) -> bool:
+    # A client that is told of a leader which has just died asks again only much later.
+    membership = broker.membership
+    return membership is not None and membership.is_suspect(node_id)
 
 
 def controller_id(broker: "Broker") -> int:

@@ -103,7 +103,7 @@ class Membership:
         self._store: Session
         self._observer: Observer
         self._supervisor: Supervisor
-        self._ports: PortWatch
+        self._ports: PortWatch | None = None
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -120,6 +120,10 @@ class Membership:
     @property
     def is_controller(self) -> bool:
         return self._supervisor.is_controller
+
+    def is_suspect(self, broker_id: int) -> bool:
+        """A node that is still in the image, and seems to have died a moment ago."""
+        return self._ports is not None and self._ports.is_suspect(broker_id)
 
     def guards(self) -> list[Operation]:
         """What every write of this node checks: that it is still itself, and alive."""
@@ -201,12 +205,12 @@ class Membership:
         # No await from here on: either all of it, or the session ends before or after.
         self.broker_epoch = self._epoch
         self.is_fenced = False
-        self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
-        self._ending.push_async_callback(self._ports.stop)
+        ports = self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
+        self._ending.push_async_callback(ports.stop)
         beating = asyncio.get_running_loop().create_task(self._keep_lease())
         self._ending.push_async_callback(_cancel, beating)
-        self._observer.listeners.append(self._ports.image_changed)
-        self._ports.start()
+        self._observer.listeners.append(ports.image_changed)
+        ports.start()
         log.info("node %d is registered, epoch=%d", self._broker_id, self._epoch)
         for listener in self._listeners:
             listener.active(self._epoch)

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 PROBES: Final = 2
 _PROBE_PAUSE_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
+# How long a refused port is enough to call a node suspect. By then it is out of the cluster,
+# or this node alone cannot reach it.
+SUSPECT_SECONDS_MAX: Final = 2.0
 
 # Called with the node's id, its epoch, and the version of the controller epoch from before
 # the port was tried.
@@ -44,6 +47,16 @@ class PortWatch:
         self._retry_seconds = retry_seconds
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watched: dict[int, BrokerState] = {}
+        # When a connection was last lost, and whose port has refused since.
+        self._lost_at: dict[int, float] = {}
+        self._refusing: set[int] = set()
+
+    def is_suspect(self, broker_id: int) -> bool:
+        """Just lost, and its port refuses: whoever is sent there now comes in vain."""
+        if broker_id not in self._refusing:
+            return False
+        now = asyncio.get_running_loop().time()
+        return now - self._lost_at[broker_id] < SUSPECT_SECONDS_MAX
 
     def start(self) -> None:
         self._follow_image()
@@ -52,6 +65,8 @@ class PortWatch:
         tasks = list(self._tasks.values())
         self._tasks.clear()
         self._watched.clear()
+        self._lost_at.clear()
+        self._refusing.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -68,6 +83,7 @@ class PortWatch:
         }
         for broker_id in [i for i, b in self._watched.items() if wanted.get(i) != b]:
             del self._watched[broker_id]
+            self._refusing.discard(broker_id)
             self._tasks.pop(broker_id).cancel()
         for broker_id, broker in wanted.items():
             if broker_id not in self._watched:
@@ -79,6 +95,8 @@ class PortWatch:
         is_dead = False
         while True:
             was_open = await self._until_closed(broker)
+            if was_open:
+                self._lost_at[broker.id] = asyncio.get_running_loop().time()
             if was_open or is_dead:
                 version = self._image.controller_epoch_version
                 is_dead = await self._refuses(broker)
@@ -96,6 +114,7 @@ class PortWatch:
             reader, writer = await self._connect(broker)
         except OSError:
             return False
+        self._refusing.discard(broker.id)
         try:
             with contextlib.suppress(OSError):
                 # A node sends nothing that was not asked for: this ends with the connection.
@@ -112,10 +131,12 @@ class PortWatch:
             try:
                 _, writer = await self._connect(broker)
             except ConnectionRefusedError:
+                self._refusing.add(broker.id)
                 continue
             except OSError:
                 return False
             writer.close()
+            self._refusing.discard(broker.id)
             return False
         return True
 
