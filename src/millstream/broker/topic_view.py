@@ -1,8 +1,9 @@
 """Topics, partitions and brokers as Metadata and its relatives show them."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from millstream.cluster.state import PartitionState, TopicState
+from millstream.cluster.state import BrokerState, PartitionState, TopicState
 from millstream.errors import KafkaCode
 from millstream.model import TopicId
 from millstream.wire.messages import Struct
@@ -18,18 +19,7 @@ def brokers(broker: "Broker", listener: str) -> list[Struct]:
     """The brokers at the addresses of the listener that was asked; whoever has none by that
     name is not shown there."""
     if broker.replicas is not None:
-        return [
-            Struct(
-                node_id=one.id,
-                broker_id=one.id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=one.rack,
-                is_fenced=False,
-            )
-            for one in broker.image.brokers.values()
-            if (endpoint := one.endpoint(listener)) is not None
-        ]
+        return _at_listener(broker.image.brokers.values(), listener)
     host, port = broker.advertised(listener)
     rack = broker.config.optional_string("broker.rack")
     return [
@@ -41,6 +31,27 @@ def brokers(broker: "Broker", listener: str) -> list[Struct]:
             rack=rack,
             is_fenced=False,
         )
+    ]
+
+
+def departed(broker: "Broker", listener: str) -> list[Struct]:
+    """Those that died a moment ago: clients do better if nodes go after their leaderships."""
+    membership = broker.membership
+    return [] if membership is None else _at_listener(membership.departed(), listener)
+
+
+def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[Struct]:
+    return [
+        Struct(
+            node_id=one.id,
+            broker_id=one.id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=one.rack,
+            is_fenced=False,
+        )
+        for one in nodes
+        if (endpoint := one.endpoint(listener)) is not None
     ]
 
 

@@ -37,13 +37,13 @@ class PlacedPartition:
 def describe_cluster(as_json: bool, bootstrap: str) -> None:
     """Show the nodes of a cluster, and the partitions that are not as they should be."""
     with Cluster(bootstrap) as cluster:
-        metadata = cluster.metadata()
+        metadata, nodes = cluster.metadata(), cluster.live_nodes()
     partitions = list(placed_partitions(metadata))
     if as_json:
-        print_json(_as_json(metadata, partitions))
+        print_json(_as_json(metadata, nodes, partitions))
         return
     click.echo(f"cluster     {metadata.cluster_id}\ncontroller  {metadata.controller_id}\n")
-    print_table(["NODE", "ADDRESS", "RACK", "LEADS", "REPLICAS"], _node_rows(metadata, partitions))
+    print_table(["NODE", "ADDRESS", "RACK", "LEADS", "REPLICAS"], _node_rows(nodes, partitions))
     wrong = [one for one in partitions if one.problem is not None]
     click.echo(
         f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be"
@@ -79,29 +79,31 @@ def placed_partitions(metadata: Struct) -> Iterable[PlacedPartition]:
 
 
 def _node_rows(
-    metadata: Struct, partitions: Sequence[PlacedPartition]
+    nodes: Sequence[Struct], partitions: Sequence[PlacedPartition]
 ) -> list[tuple[int, str, str, int, int]]:
     led = Counter(one.leader for one in partitions)
     held = Counter(node for one in partitions for node in one.replicas)
     return [
         (
-            node.node_id,
+            node.broker_id,
             f"{node.host}:{node.port}",
             node.rack or "-",
-            led[node.node_id],
-            held[node.node_id],
+            led[node.broker_id],
+            held[node.broker_id],
         )
-        for node in sorted(metadata.brokers, key=lambda one: one.node_id)
+        for node in nodes
     ]
 
 
-def _as_json(metadata: Struct, partitions: Sequence[PlacedPartition]) -> JsonValue:
+def _as_json(
+    metadata: Struct, nodes: Sequence[Struct], partitions: Sequence[PlacedPartition]
+) -> JsonValue:
     return {
         "cluster_id": metadata.cluster_id,
         "controller_id": metadata.controller_id,
         "nodes": [
             {"id": number, "address": address, "rack": rack, "leads": led, "replicas": held}
-            for number, address, rack, led, held in _node_rows(metadata, partitions)
+            for number, address, rack, led, held in _node_rows(nodes, partitions)
         ],
         "partitions": len(partitions),
         "problems": [

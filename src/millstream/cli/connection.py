@@ -60,8 +60,16 @@ class Cluster:
             include_topic_authorized_operations=False,
         )
 
+    def live_nodes(self) -> list[Struct]:
+        """Not those of `metadata`, which may for a moment have one that died."""
+        answer = self.ask(
+            self._first, ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False
+        )
+        check(answer.error_code, "cluster", answer.error_message)
+        return sorted(answer.brokers, key=lambda one: int(one.broker_id))
+
     def nodes(self) -> list[Address]:
-        return [(one.host, one.port) for one in self.metadata().brokers]
+        return [(one.host, one.port) for one in self.live_nodes()]
 
     def partition_sizes(self, topic: str | None = None) -> dict[TopicPartition, int]:
         """Bytes of every partition, of one topic or of all: of the largest of its replicas."""

@@ -125,6 +125,10 @@ class Membership:
         """A node that is still in the image, and seems to have died a moment ago."""
         return self._ports is not None and self._ports.is_suspect(broker_id)
 
+    def departed(self) -> list[BrokerState]:
+        """Nodes that died a moment ago and are in the image no more."""
+        return [] if self._ports is None else self._ports.departed()
+
     def guards(self) -> list[Operation]:
         """What every write of this node checks: that it is still itself, and alive."""
         return [

@@ -72,6 +72,7 @@ def _one(broker: "Broker", wanted: Struct) -> Struct:
 def _answer(broker: "Broker", request: Request, topics: list[Struct]) -> Struct:
     try:
         brokers = topic_view.brokers(broker, request.listener)
+        brokers += topic_view.departed(broker, request.listener)
     except KafkaError as error:
         return Struct(
             brokers=[],

@@ -1,0 +1,61 @@
+"""What clients are told of a node that dies."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from millstream.broker.broker import Broker
+from millstream.errors import KafkaCode
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.replication.nodes import ask, cluster_of, until
+
+pytestmark = pytest.mark.slow
+
+
+async def metadata(node: Broker) -> Struct:
+    return await ask(
+        node,
+        ApiKey.METADATA,
+        9,
+        topics=[Struct(name="t")],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+async def live_nodes(node: Broker) -> list[int]:
+    answer = await ask(
+        node, ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False
+    )
+    return sorted(one.broker_id for one in answer.brokers)
+
+
+def test_a_leader_that_seems_dead_is_none_and_a_dead_node_goes_after_its_leaderships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = (await cluster.led()).node_id
+            other = next(node for node in cluster.nodes.values() if node.node_id != leader)
+            assert other.membership is not None
+            with monkeypatch.context() as patched:
+                patched.setattr(other.membership, "is_suspect", lambda node: node == leader)
+                partition = (await metadata(other)).topics[0].partitions[0]
+                assert partition.error_code == KafkaCode.LEADER_NOT_AVAILABLE
+                assert partition.leader_id == -1
+            answer = await metadata(other)
+            assert answer.topics[0].partitions[0].leader_id == leader
+            dead = other.image.brokers[leader]
+            await cluster.kill(leader)
+            await until(lambda: leader not in other.image.brokers, "the node is out")
+            monkeypatch.setattr(other.membership, "departed", lambda: [dead])
+            answer = await metadata(other)
+            assert sorted(one.node_id for one in answer.brokers) == [1, 2, 3]
+            assert answer.topics[0].partitions[0].leader_id != leader
+            assert await live_nodes(other) == sorted({1, 2, 3} - {leader})
+
+    asyncio.run(scenario())
