@@ -12,7 +12,9 @@ import datetime
 import importlib
 import shutil
 import subprocess
+import sys
 import tempfile
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -54,29 +56,39 @@ def main() -> None:
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(known)}")
     parts = arguments.parts or PARTS
-    rows = run(parts, is_quick=arguments.quick)
+    rows, failed = run(parts, is_quick=arguments.quick)
     print(text_table(rows))
     print(report.summary(rows))
     page = arguments.write or (None if arguments.parts else _DOCUMENT)
     if page is not None:
         write_page(rows, page, is_quick=arguments.quick)
         print(f"written: {page}")
+    if failed:
+        sys.exit(f"no figures of: {', '.join(failed)}; their errors are above")
 
 
-def run(parts: list[str], *, is_quick: bool) -> list[Row]:
+def run(parts: list[str], *, is_quick: bool) -> tuple[list[Row], list[str]]:
+    """The rows, and the parts that failed. One of those does not cost the others their time."""
     folder = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
     bench = Bench(folder, is_quick=is_quick)
     rows: list[Row] = []
+    failed: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.callback(bench.stop)
         for part in parts:
-            found = _module(part).run(bench)
+            try:
+                found = _module(part).run(bench)
+            except Exception:
+                bench.say(f"{part} failed")
+                traceback.print_exc()
+                failed.append(part)
+                continue
             rows += found
             # A run that is stopped half-way has still said something.
             print(text_table(found), flush=True)
             print(flush=True)
-    return rows
+    return rows, failed
 
 
 def _module(part: str) -> ModuleType:
