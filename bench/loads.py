@@ -15,6 +15,9 @@ from millstream.model import Codec
 JAVA_BATCH_BYTES: Final = 16_384
 LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 IN_FLIGHT: Final = 8
+# Kafka answers a fetch from one segment only, so frames that are built beforehand would miss
+# records behind its end. This much fits into one.
+SEGMENT_BYTES_MAX: Final = 950_000_000
 ACKS_ALL: Final = -1
 
 

@@ -6,16 +6,22 @@ from pathlib import Path
 from bench import clients, machine
 from bench.bench import Bench
 from bench.brokers import Broker
-from bench.loads import Consumed, Filled, ProduceShape, consume, fill, log_files
+from bench.loads import (
+    SEGMENT_BYTES_MAX,
+    Consumed,
+    Filled,
+    ProduceShape,
+    consume,
+    fill,
+    log_files,
+)
 from bench.rows import Row, Target, at_least, at_most
 
 PART = "consume"
 
 
 def run(bench: Bench) -> list[Row]:
-    # Within one segment: Kafka answers a fetch from one only, so the frames, which are built
-    # beforehand, would not fit behind its end.
-    size_bytes = 500_000_000 if bench.is_quick else 950_000_000
+    size_bytes = 500_000_000 if bench.is_quick else SEGMENT_BYTES_MAX
     limit = [machine.sendfile_rate(bench.folder) / 1e6 for _ in range(3)]
     rows: list[Row] = []
     for record_bytes, name, target in (

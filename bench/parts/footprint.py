@@ -5,7 +5,7 @@ import time
 
 from bench.bench import Bench
 from bench.brokers import Broker, Kafka, Millstream, ask_metadata
-from bench.loads import ProduceShape, consume, fill
+from bench.loads import SEGMENT_BYTES_MAX, ProduceShape, consume, fill
 from bench.rows import Row, at_most
 
 PART = "footprint"
@@ -64,7 +64,8 @@ def _loaded_row(bench: Bench) -> Row:
 
     def measure(broker: Broker) -> float:
         with bench.topic(broker) as topic:
-            filled = fill(bench, broker, topic, ProduceShape(), bench.round_bytes_max)
+            size_bytes = min(bench.round_bytes_max, SEGMENT_BYTES_MAX)
+            filled = fill(bench, broker, topic, ProduceShape(), size_bytes)
             consume(bench, broker, filled)
             return broker.memory_bytes() / 1e6
 
