@@ -307,11 +307,7 @@ class Log:
 
         The range may end inside a batch where `max_bytes` does, but never inside the first.
         """
-        if offset < self.log_start_offset or offset > self.next_offset:
-            raise KafkaError(
-                KafkaCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
-            )
+        self._check_inside(offset)
         upto_offset = min(upto_offset, self.next_offset)
         if offset >= upto_offset:
             return None
@@ -330,11 +326,7 @@ class Log:
 
     def read_for_replica(self, offset: int, *, max_bytes: int) -> FileRange | None:
         """Every batch from `offset` on, committed or not; the first one whole."""
-        if offset < self.log_start_offset or offset > self.next_offset:
-            raise KafkaError(
-                KafkaCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
-            )
+        self._check_inside(offset)
         if offset == self.next_offset:
             return None
         number = self._run.number_of(offset)
@@ -344,6 +336,13 @@ class Log:
             )
         except OSError as error:
             raise storage_failure(error, self.directory) from error
+
+    def _check_inside(self, offset: int) -> None:
+        if offset < self.log_start_offset or offset > self.next_offset:
+            raise KafkaError(
+                KafkaCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
+            )
 
     def aborted_in(
         self, offset: int, found: FileRange, *, upto_offset: int
