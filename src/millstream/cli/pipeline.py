@@ -196,9 +196,11 @@ def run_pipeline(
         raise CommandFailed(f"{failed}. More is in {log_path}") from None
     finally:
         screen.close()
-        if running is not None:
-            running.stop()
-        session.stop()
+        # While Java goes, Spark's threads in this process complain of connections it closed.
+        with _stderr_into(log_path):
+            if running is not None:
+                running.stop()
+            session.stop()
     _say_summary(spec, last)
 
 
@@ -225,7 +227,8 @@ def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
     try:
         count = rebuild_output(session, spec, output, day)
     finally:
-        session.stop()
+        with _stderr_into(spec.home / _SPARK_LOG):
+            session.stop()
     click.echo(f"wrote {counted(count, 'result')} of {output} again", err=True)
 
 
