@@ -504,6 +504,24 @@ def test_an_unknown_topic_is_created_when_allowed_and_at_once_usable(client: Raw
     assert produce(client, name, batch(b"a")).error_code == 0
 
 
+def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(
+    client: RawClient,
+) -> None:
+    names = ["__consumer_offsets", "__transaction_state"]
+    client.ask(ApiKey.METADATA, 1, topics=[Struct(name=name) for name in names])
+    described = client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[
+            Struct(resource_type=2, resource_name=name, configuration_keys=["cleanup.policy"])
+            for name in names
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    assert [each.configs[0].value for each in described.results] == ["compact", "compact"]
+
+
 def test_list_offsets_by_ends_and_by_time(client: RawClient, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     for age_ms in (3000, 2000, 1000):

@@ -202,7 +202,8 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str
         "cluster", "adopt", "--data-dir", str(data), "--zookeeper", where, "--apply"
     )
     assert done.exit_code == 0, done.errors
-    with MillstreamNode(data, "--dev", "--set", f"zookeeper.connect={where}") as node:
+    small = ["--set", "offsets.topic.replication.factor=1"]
+    with MillstreamNode(data, "--dev", "--set", f"zookeeper.connect={where}", *small) as node:
         assert consume(node.bootstrap, "kept", 3) == {b"one", b"two", b"three"}
         produce(node.bootstrap, "kept", [b"four"])
     alone = run_millstream("broker", "--data-dir", str(data))

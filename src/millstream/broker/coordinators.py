@@ -30,6 +30,8 @@ GroupDecide = Decide[ShardState, Env, R, Change]
 
 
 class GroupCoordinators:
+    topic_name: Final = OFFSETS_TOPIC
+
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._mirror = _mirror_if_wanted(broker)

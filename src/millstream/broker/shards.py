@@ -67,12 +67,11 @@ def partition_for(name: str, partitions: int) -> int:
 
 
 def internal_replicas(broker: "Broker", wanted: int) -> int:
-    """Replicas of an internal topic: as many as are wanted, or as the cluster has nodes.
+    """Replicas of an internal topic: in a cluster as many as are wanted, never fewer.
 
-    Nodes that are away count: with fewer replicas than nodes the topic would stay at risk
-    for ever, so it is not made before they are there."""
-    nodes = len(broker.image.incarnations) if broker.replicas is not None else 1
-    return min(wanted, max(nodes, 1))
+    With fewer the first failover would lose what groups have committed, so the topic is not
+    made before enough nodes are there. Alone there is nobody else."""
+    return wanted if broker.replicas is not None else 1
 
 
 class PartitionPort:
@@ -183,6 +182,8 @@ class Shards(Generic[S, C, E]):
         self._timers: dict[Shard[S, C, E], tuple[float, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._creating = asyncio.Lock()
+        # Why the topic cannot be made, once told: clients ask many times a second.
+        self._told = ""
         self.on_committed: Callable[[Shard[S, C, E], str], None] = lambda shard, name: None
 
     # -- start and stop ---------------------------------------------------------------
@@ -297,8 +298,11 @@ class Shards(Generic[S, C, E]):
             wanted = self._topic()
             [result] = await self._broker.topics.create([wanted], validate_only=False)
             if result.error is not None and wanted.name not in self._broker.image.topics:
-                log.error("cannot create %s: %s", wanted.name, result.error)
-                raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(result.error))
+                problem = f"cannot create {wanted.name} yet: {result.error}"
+                if problem != self._told:
+                    log.warning("%s", problem)
+                    self._told = problem
+                raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, problem)
             if not self.all:
                 self._open()
             if self._broker.replicas is None:

@@ -57,9 +57,23 @@ class Topics:
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Create topics that a client named; what could not be created, and why."""
-        wanted = [NewTopic(name=n, partitions=-1, replication_factor=-1) for n in names]
-        results = await self.create(wanted, validate_only=False)
-        return {result.name: result.error for result in results if result.error is not None}
+        wanted = [
+            NewTopic(name=name, partitions=-1, replication_factor=-1)
+            for name in names
+            if name not in INTERNAL_TOPICS
+        ]
+        results = await self.create(wanted, validate_only=False) if wanted else []
+        failed = {result.name: result.error for result in results if result.error is not None}
+        for coordinator in (self._broker.coordinators, self._broker.transactions):
+            if coordinator.topic_name not in names:
+                continue
+            # With the options that its coordinator needs, not with those of any topic.
+            try:
+                await coordinator.ensure_topic()
+            except KafkaError as error:
+                code = KafkaCode.LEADER_NOT_AVAILABLE
+                failed[coordinator.topic_name] = KafkaError(code, error.message)
+        return failed
 
     async def delete(self, name: str) -> None:
         if name in INTERNAL_TOPICS:

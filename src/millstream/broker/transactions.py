@@ -49,6 +49,8 @@ MARKER_RETRY_SECONDS: Final = 1.0
 
 
 class TransactionCoordinator:
+    topic_name: Final = TRANSACTIONS_TOPIC
+
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)
@@ -81,6 +83,7 @@ class TransactionCoordinator:
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
                 "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
             },
         )

@@ -17,6 +17,7 @@ from millstream.cli.node_process import NodeProcess
 from millstream.cli.zookeeper import ZooKeeperServer, class_path
 
 _REPLICAS_MAX: Final = 3
+_MIN_ISR_MAX: Final = 2
 
 
 @click.group()
@@ -43,8 +44,9 @@ def start(
     """Run ZooKeeper and some nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
     Prints `bootstrap HOST:PORT,...` when clients can connect. New topics get three replicas,
-    or one for each node where there are fewer. ZooKeeper needs Java, and PySpark
-    (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
+    or one for each node where there are fewer; so do those of groups and
+    transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
+    Debian's package zookeeper.
     """
     stopped = threading.Event()
 
@@ -58,7 +60,7 @@ def start(
             zookeeper = running.enter_context(_zookeeper(data_dir / "zookeeper"))
         options = [
             *("--set", f"zookeeper.connect={zookeeper}"),
-            *("--set", f"default.replication.factor={min(nodes, _REPLICAS_MAX)}"),
+            *_replica_options(nodes),
             *(word for each in sets for word in ("--set", each)),
             *(["--dev"] if dev else []),
         ]
@@ -68,6 +70,17 @@ def start(
             node.start()
         click.echo(f"bootstrap {','.join(node.wait() for node in started)}")
         stopped.wait()
+
+
+def _replica_options(nodes: int) -> list[str]:
+    replicas = min(nodes, _REPLICAS_MAX)
+    settings = {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(replicas, _MIN_ISR_MAX),
+    }
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
 
 @contextlib.contextmanager

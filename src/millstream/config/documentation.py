@@ -36,7 +36,7 @@ What differs from Kafka on purpose:
 - `node.id` is 1 and `process.roles` is `broker`; neither has to be set.
 - `queued.max.request.bytes` is 256 MiB, so that large requests cannot take all memory.
 - `segment.bytes` and `log.segment.bytes` may be as small as in Kafka 3 (14 bytes; Kafka 4: 1 MiB).
-- Replication factors of internal topics are never more than there are nodes.
+- A node without `zookeeper.connect` makes internal topics with one replica, whatever is set.
 - acks=all on one replica waits for the disk; `--dev` turns that off.
 
 The column *run time* says whether the option can be changed while the node runs.
