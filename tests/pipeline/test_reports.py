@@ -18,8 +18,10 @@ from millstream.pipeline.reports import (
     reported_days,
 )
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.warehouse import Batch, commit_files, open_table, write_files
+from millstream.pipeline.table_files import Batch
+from millstream.pipeline.warehouse import commit_files, open_table
 from tests.pipeline.conftest import MakeSpec
+from tests.pipeline.table_cases import write_table_rows
 
 SCHEMA = pa.schema(
     [
@@ -79,8 +81,8 @@ def spec(make_spec: MakeSpec) -> Spec:
         {**view(start, "x", "/late"), "problem": "late"},
     ]
     path = table_path(found, "events")
-    files = write_files(iter([pa.RecordBatch.from_pylist(rows, schema=SCHEMA)]), path)
-    commit_files(open_table(path, SCHEMA), Batch("q", 0), files)
+    files = write_table_rows(path, rows, SCHEMA, "delta")
+    commit_files(open_table(path, SCHEMA, "delta"), Batch("q", 0), files)
     return found
 
 

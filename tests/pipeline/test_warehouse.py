@@ -1,35 +1,23 @@
 """Tables: a batch once, whoever else commits; the same rows after everything tables go through."""
 
+import multiprocessing
+import os
 from datetime import date
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from millstream.pipeline.warehouse import (
-    Batch,
-    WrittenFile,
-    commit_files,
-    open_table,
-    tidy,
-    write_files,
-)
+from millstream.pipeline import parquet_table
+from millstream.pipeline.parquet_table import load_parquet
+from millstream.pipeline.table_files import Batch, Table, TableChanged, WrittenFile
+from millstream.pipeline.warehouse import commit_files, find_table, open_table, tidy
+from millstream.spark.snapshots import current_snapshot, snapshot_paths
+from tests.pipeline.table_cases import SCHEMA, append, lines_of, write, write_table_rows
 
-SCHEMA = pa.schema(
-    [("line", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("date", pa.string())]
-)
-
-
-def write(path: Path, lines: list[str], *, day: str = "2026-09-21") -> list[WrittenFile]:
-    rows = [{"line": line, "at": 0, "date": day} for line in lines]
-    return write_files(iter([pa.RecordBatch.from_pylist(rows, schema=SCHEMA)]), path)
-
-
-def lines_of(path: Path) -> list[str]:
-    found: list[str] = DeltaTable(str(path)).to_pyarrow_table()["line"].to_pylist()
-    return sorted(found)
+FORMATS = ("delta", "parquet")
 
 
 @pytest.fixture
@@ -37,64 +25,204 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events"
 
 
-def test_a_batch_is_in_the_table_once_however_often_it_is_committed(path: Path) -> None:
-    batch = Batch("query-1", 0)
-    assert commit_files(open_table(path, SCHEMA), batch, write(path, ["a", "b"]))
-    assert not commit_files(open_table(path, SCHEMA), batch, write(path, ["a", "b"]))
-    assert commit_files(open_table(path, SCHEMA), Batch("query-1", 1), write(path, ["c"]))
+@pytest.fixture(params=FORMATS)
+def table_format(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def test_a_batch_is_in_the_table_once_however_often_it_is_committed(
+    path: Path, table_format: str
+) -> None:
+    assert append(path, Batch("query-1", 0), ["a", "b"], table_format)
+    assert not append(path, Batch("query-1", 0), ["a", "b"], table_format)
+    assert append(path, Batch("query-1", 1), ["c"], table_format)
     assert lines_of(path) == ["a", "b", "c"]
 
 
-def test_another_query_has_numbers_of_its_own(path: Path) -> None:
-    commit_files(open_table(path, SCHEMA), Batch("query-1", 5), write(path, ["a"]))
-    assert commit_files(open_table(path, SCHEMA), Batch("query-2", 0), write(path, ["b"]))
+def test_another_query_has_numbers_of_its_own(path: Path, table_format: str) -> None:
+    append(path, Batch("query-1", 5), ["a"], table_format)
+    assert append(path, Batch("query-2", 0), ["b"], table_format)
     assert lines_of(path) == ["a", "b"]
 
 
-def test_a_driver_that_paused_between_check_and_commit_is_refused(path: Path) -> None:
-    commit_files(open_table(path, SCHEMA), Batch("query-1", 0), write(path, ["a"]))
-    paused, other = open_table(path, SCHEMA), open_table(path, SCHEMA)
-    batch = Batch("query-1", 1)
-    assert commit_files(other, batch, write(path, ["b"]))
-    with pytest.raises(DeltaError):
-        commit_files(paused, batch, write(path, ["b"]))
+class PausedBeforeCommit:
+    """A table whose driver stands still between its check and its commit."""
+
+    def __init__(self, table: Table, checked: Event, may_go_on: Event) -> None:
+        self._table = table
+        self._checked = checked
+        self._may_go_on = may_go_on
+
+    def last_batch(self, query_id: str) -> int | None:
+        return self._table.last_batch(query_id)
+
+    def append(self, batch: Batch, files: list[WrittenFile]) -> None:
+        self._checked.set()
+        assert self._may_go_on.wait(60)
+        self._table.append(batch, files)
+
+
+def paused_driver(path: Path, table_format: str, checked: Event, may_go_on: Event) -> None:
+    """A process of its own: commits batch 1, with a pause; its exit code says how that went."""
+    files = write(path, ["b"], table_format)
+    table = PausedBeforeCommit(open_table(path, SCHEMA, table_format), checked, may_go_on)
+    try:
+        commit_files(table, Batch("query-1", 1), files)  # type: ignore[arg-type]
+    except TableChanged:
+        os._exit(3)
+    os._exit(0)
+
+
+def test_of_two_live_drivers_the_one_that_paused_is_refused(path: Path, table_format: str) -> None:
+    append(path, Batch("query-1", 0), ["a"], table_format)
+    context = multiprocessing.get_context("spawn")
+    checked, may_go_on = context.Event(), context.Event()
+    driver = context.Process(target=paused_driver, args=(path, table_format, checked, may_go_on))
+    driver.start()
+    try:
+        assert checked.wait(60)
+        assert append(path, Batch("query-1", 1), ["b"], table_format)
+        may_go_on.set()
+        driver.join(60)
+    finally:
+        driver.kill()
+    assert driver.exitcode == 3
     assert lines_of(path) == ["a", "b"]
-    assert not commit_files(open_table(path, SCHEMA), batch, write(path, ["b"]))
+    # It loads the table and asks again: the batch is there.
+    assert not append(path, Batch("query-1", 1), ["b"], table_format)
 
 
-def test_rows_of_several_days_go_to_files_of_their_own(path: Path) -> None:
-    rows = [{"line": day, "at": 0, "date": day} for day in ("2026-09-21", "2026-09-22")]
-    files = write_files(iter([pa.RecordBatch.from_pylist(rows, schema=SCHEMA)]), path)
-    assert {file.date: file.rows for file in files} == {"2026-09-21": 1, "2026-09-22": 1}
-    commit_files(open_table(path, SCHEMA), Batch("q", 0), files)
-    assert lines_of(path) == ["2026-09-21", "2026-09-22"]
-
-
-def test_files_without_a_commit_are_no_part_of_the_table(path: Path) -> None:
-    commit_files(open_table(path, SCHEMA), Batch("q", 0), write(path, ["a"]))
-    write(path, ["crashed"])
+def test_a_table_made_by_two_at_once_has_the_batch_once(path: Path, table_format: str) -> None:
+    first, second = (open_table(path, SCHEMA, table_format) for _ in range(2))
+    assert commit_files(first, Batch("q", 0), write(path, ["a"], table_format))
+    with pytest.raises(TableChanged):
+        commit_files(second, Batch("q", 0), write(path, ["a"], table_format))
     assert lines_of(path) == ["a"]
 
 
-def test_joining_files_and_adding_a_column_change_no_row(path: Path) -> None:
+def test_rows_of_several_days_go_to_files_of_their_own(path: Path, table_format: str) -> None:
+    rows: list[dict[str, object]] = [
+        {"line": day, "at": 0, "date": day} for day in ("2026-09-21", "2026-09-22")
+    ]
+    files = write_table_rows(path, rows, SCHEMA, table_format)
+    assert {file.date: file.rows for file in files} == {"2026-09-21": 1, "2026-09-22": 1}
+    commit_files(open_table(path, SCHEMA, table_format), Batch("q", 0), files)
+    assert lines_of(path) == ["2026-09-21", "2026-09-22"]
+    table = find_table(path)
+    assert table is not None
+    assert table.days() == ["2026-09-21", "2026-09-22"]
+    one_day = table.dataset().to_table(filter=ds.field("date") == "2026-09-22")
+    assert one_day["line"].to_pylist() == ["2026-09-22"]
+
+
+def test_files_without_a_commit_are_no_part_of_the_table(path: Path, table_format: str) -> None:
+    append(path, Batch("q", 0), ["a"], table_format)
+    write(path, ["crashed"], table_format)
+    assert lines_of(path) == ["a"]
+
+
+def test_joining_files_and_adding_a_column_change_no_row(path: Path, table_format: str) -> None:
     for number in range(5):
-        commit_files(open_table(path, SCHEMA), Batch("q", number), write(path, [str(number)]))
+        append(path, Batch("q", number), [str(number)], table_format)
     tidy(path, keep_days=0, today=date(2026, 9, 21))
-    assert len(DeltaTable(str(path)).file_uris()) == 1
+    assert file_count(path) == 1
     wider = SCHEMA.append(pa.field("host", pa.string()))
-    row = [{"line": "5", "at": 0, "date": "2026-09-21", "host": "web-1"}]
-    files = write_files(iter([pa.RecordBatch.from_pylist(row, schema=wider)]), path)
-    commit_files(open_table(path, wider), Batch("q", 5), files)
+    row: list[dict[str, object]] = [{"line": "5", "at": 0, "date": "2026-09-21", "host": "web-1"}]
+    files = write_table_rows(path, row, wider, table_format)
+    commit_files(open_table(path, wider, table_format), Batch("q", 5), files)
     assert lines_of(path) == ["0", "1", "2", "3", "4", "5"]
-    hosts = DeltaTable(str(path)).to_pyarrow_table()["host"].to_pylist()
+    table = find_table(path)
+    assert table is not None
+    hosts = table.dataset().to_table()["host"].to_pylist()
     assert sorted(hosts, key=str) == [None] * 5 + ["web-1"]
-    # The number of the last batch is still known after all that.
-    assert not commit_files(open_table(path, wider), Batch("q", 5), files)
+    # The number of the last batch is still known after all that; so is the new column.
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    assert not commit_files(open_table(path, SCHEMA, table_format), Batch("q", 5), files)
+    assert lines_of(path) == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_days_that_are_too_old_are_removed(path: Path) -> None:
-    table = open_table(path, SCHEMA)
-    files = [*write(path, ["old"], day="2026-01-01"), *write(path, ["new"])]
-    commit_files(table, Batch("q", 0), files)
+def file_count(path: Path) -> int:
+    table = find_table(path)
+    assert table is not None
+    return len(table.dataset().files)
+
+
+def test_days_that_are_too_old_are_removed(path: Path, table_format: str) -> None:
+    old = write(path, ["old"], table_format, day="2026-01-01")
+    files = [*old, *write(path, ["new"], table_format)]
+    commit_files(open_table(path, SCHEMA, table_format), Batch("q", 0), files)
     tidy(path, keep_days=30, today=date(2026, 9, 21))
     assert lines_of(path) == ["new"]
+
+
+def test_days_are_replaced_as_a_whole(path: Path, table_format: str) -> None:
+    for number, day in enumerate(("2026-09-20", "2026-09-21", "2026-09-22")):
+        append(path, Batch("q", number), [f"old-{day}"], table_format, day=day)
+    table = find_table(path)
+    assert table is not None
+    table.replace_days("2026-09-21", write(path, ["new"], table_format))
+    assert lines_of(path) == ["new", "old-2026-09-20"]
+    assert not append(path, Batch("q", 2), ["again"], table_format)
+
+
+def test_days_are_not_replaced_when_a_batch_came_meanwhile(path: Path, table_format: str) -> None:
+    append(path, Batch("q", 0), ["a"], table_format)
+    table = find_table(path)
+    assert table is not None
+    append(path, Batch("q", 1), ["b"], table_format)
+    with pytest.raises(TableChanged):
+        table.replace_days("2026-09-21", write(path, ["made from a alone"], table_format))
+    assert lines_of(path) == ["a", "b"]
+
+
+# -- plain Parquet ---------------------------------------------------------------------------
+
+
+def test_old_versions_and_files_of_no_version_are_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        append(path, Batch("q", number), [str(number)], "parquet")
+    write(path, ["crashed"], "parquet")
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    # Young ones may be in somebody's hands.
+    assert len(snapshot_paths(path)) == 4
+    assert len(list(path.glob("date=*/*.parquet"))) == 5
+    monkeypatch.setattr(parquet_table, "_KEEP_SNAPSHOTS_SECONDS", -1)
+    monkeypatch.setattr(parquet_table, "_KEEP_FILES_SECONDS", -1)
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    assert [each.stem[-1] for each in snapshot_paths(path)] == ["4"]
+    assert len(list(path.glob("date=*/*.parquet"))) == 1
+    assert lines_of(path) == ["0", "1", "2"]
+
+
+def test_a_driver_that_slept_until_its_version_was_removed_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(path, Batch("q", 0), ["a"], "parquet")
+    asleep = load_parquet(path)
+    for number in range(1, 4):
+        append(path, Batch("q", number), [str(number)], "parquet")
+    monkeypatch.setattr(parquet_table, "_KEEP_SNAPSHOTS_SECONDS", -1)
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    with pytest.raises(TableChanged):
+        commit_files(asleep, Batch("q", 1), write(path, ["1"], "parquet"))
+    assert lines_of(path) == ["1", "2", "3", "a"]
+
+
+def test_a_version_that_was_not_written_whole_is_not_there(path: Path) -> None:
+    append(path, Batch("q", 0), ["a"], "parquet")
+    (path / "_snapshots" / "1234.new").write_text('{"version": 2, "fil')
+    found = current_snapshot(path)
+    assert found is not None
+    assert (found.version, found.batches) == (1, {"q": 0})
+    assert lines_of(path) == ["a"]
+
+
+def test_large_files_are_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        append(path, Batch("q", number), [str(number)], "parquet")
+    monkeypatch.setattr(parquet_table, "JOINED_BYTES", 1)
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    assert file_count(path) == 4

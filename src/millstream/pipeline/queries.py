@@ -127,7 +127,7 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
                 .mode("append")
                 .save()
             )
-            if spec.warehouse == "delta":
+            if spec.warehouse != "none":
                 _store_tables(batch, spec, number)
             found = batch.groupBy(F.coalesce("problem", F.lit("good")).alias("kind")).count()
             counts.add({row["kind"]: row["count"] for row in found.collect()})
@@ -141,6 +141,7 @@ def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
     from deltalake.exceptions import DeltaError
 
     from millstream.pipeline import warehouse
+    from millstream.pipeline.table_files import TableChanged
 
     tables = {
         outputs.RAW: warehouse.raw_rows(batch),
@@ -148,12 +149,12 @@ def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
     }
     for name, rows in tables.items():
         path = table_path(spec, name)
-        is_new = warehouse.append_batch(rows, path, number)
+        is_new = warehouse.append_batch(rows, path, number, spec.warehouse)
         if is_new and number % spec.compact_every == spec.compact_every - 1:
             today = datetime.now(ZoneInfo(spec.timezone)).date()
             try:
                 warehouse.tidy(path, keep_days=spec.keep_days, today=today)
-            except (DeltaError, OSError) as failed:
+            except (DeltaError, TableChanged, OSError) as failed:
                 # The rows are stored; files that stay small for a while are no reason to stop.
                 log.warning("could not tidy %s: %s", path, failed)
 

@@ -2,11 +2,12 @@
 
 Installed with the extra `spark`; Spark finds it through `pyspark_millstream`. Functions
 for programs are here: `lag` tells how far a streaming query is behind, `upserts` writes the
-rows of update mode from foreachBatch, and `read_table` reads a Delta table without a jar.
+rows of update mode from foreachBatch, and `read_table` and `table_dataset` read the tables of
+a pipeline without a jar.
 """
 
 from millstream.spark.progress import Lag, lag
-from millstream.spark.tables import read_table
+from millstream.spark.tables import read_table, table_dataset
 from millstream.spark.upserts import upserts
 
-__all__ = ["Lag", "lag", "read_table", "upserts"]
+__all__ = ["Lag", "lag", "read_table", "table_dataset", "upserts"]
