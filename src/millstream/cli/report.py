@@ -1,50 +1,86 @@
-"""`millstream report`: what a pipeline's tables say about a day."""
+"""`millstream report`: what a pipeline's tables say about a day, a week or a month."""
 
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
 
 from millstream.cli.failure import CommandFailed
-from millstream.pipeline.spec import SpecError, load_spec
+from millstream.pipeline.periods import Kind, Period, period_of
+from millstream.pipeline.spec import Spec, SpecError, load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_file_argument = click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml"
+)
+
+
+def _date_option(text: str) -> "Callable[[Callable[..., None]], Callable[..., None]]":
+    return click.option("--date", "day", metavar="YYYY-MM-DD", help=text)
 
 
 @click.group("report")
 def report() -> None:
-    """Reports from the tables of a pipeline, as Markdown, HTML and CSV."""
+    """Reports from the tables of a pipeline, as Markdown, HTML, CSV and Parquet."""
 
 
 @report.command("daily")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml")
-@click.option("--date", "day", metavar="YYYY-MM-DD", help="Which day.  [default: yesterday]")
+@_file_argument
+@_date_option("Which day.  [default: yesterday]")
 def daily(file: Path, day: str | None) -> None:
     """Write the report of one day of the pipeline of FILE; an older one is replaced.
 
     A day is one of the time zone that the file declares.
     """
+    _report(file, Kind.DAILY, day)
+
+
+@report.command("weekly")
+@_file_argument
+@_date_option("A day of the week.  [default: one of last week]")
+def weekly(file: Path, day: str | None) -> None:
+    """Write the report of a week, Monday to Sunday; an older one is replaced."""
+    _report(file, Kind.WEEKLY, day)
+
+
+@report.command("monthly")
+@_file_argument
+@_date_option("A day of the month.  [default: one of last month]")
+def monthly(file: Path, day: str | None) -> None:
+    """Write the report of a month; an older one is replaced."""
+    _report(file, Kind.MONTHLY, day)
+
+
+def _report(file: Path, kind: Kind, day: str | None) -> None:
     try:
         spec = load_spec(file)
     except SpecError as wrong:
         raise CommandFailed(f"{file}: {wrong}") from None
     try:
-        from millstream.pipeline.outputs import table_path
-        from millstream.pipeline.reports import make_report
+        from millstream.pipeline.reports import NoTable, make_report
     except ImportError as missing:
         raise CommandFailed(
             f"{missing.name} is not installed: pip install 'millstream[pipeline]'"
         ) from None
-    chosen = _parse_day(day, ZoneInfo(spec.timezone))
-    events = table_path(spec, "events")
-    if not (events / "_delta_log").is_dir():
-        raise CommandFailed(f"there is no table in {events}; millstream pipeline run makes it")
-    click.echo(make_report(spec, chosen, events_path=events) / "report.md")
-
-
-def _parse_day(text: str | None, zone: ZoneInfo) -> date:
-    if text is None:
-        return datetime.now(zone).date() - timedelta(days=1)
     try:
-        return date.fromisoformat(text)
+        made = make_report(spec, _chosen(spec, kind, day))
+    except NoTable as nothing:
+        raise CommandFailed(str(nothing)) from None
+    click.echo(made / "report.md")
+    click.echo(made / "report.html")
+
+
+def _chosen(spec: Spec, kind: Kind, text: str | None) -> Period:
+    """The period of a day; without one the last that is over."""
+    if text is None:
+        today = datetime.now(ZoneInfo(spec.timezone)).date()
+        begin = period_of(kind, today, spec.timezone).first
+        return period_of(kind, begin - timedelta(days=1), spec.timezone)
+    try:
+        return period_of(kind, date.fromisoformat(text), spec.timezone)
     except ValueError:
         raise click.UsageError(f"--date takes YYYY-MM-DD, not {text!r}") from None

@@ -34,6 +34,8 @@ _SETTING_OF: Final = {
     "compact_every": "warehouse.compact_every",
     "keep_days": "warehouse.keep_days",
     "daily_report": "reports.daily",
+    "weekly_report": "reports.weekly",
+    "monthly_report": "reports.monthly",
 }
 
 

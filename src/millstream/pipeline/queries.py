@@ -28,6 +28,8 @@ from millstream.spark import upserts
 
 log = logging.getLogger(__name__)
 
+# The query that writes the tables.
+STORE: Final = "store"
 _COLUMNS: Final = "key,value,topic,partition,offset,timestamp"
 
 
@@ -194,7 +196,7 @@ def _silence(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWri
 # In the order in which they are started: what people wait for comes first.
 QUERIES: Final = (
     Query("live", 1, False, _live),
-    Query("store", 0, False, _store),
+    Query(STORE, 0, False, _store),
     Query("windows", 2, False, _final),
     Query("silence", 1, True, _silence),
     Query("sessions", 1, False, _sessions),

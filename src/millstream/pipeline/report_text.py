@@ -2,91 +2,175 @@
 
 import html
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-_BAR_WIDTH: Final = 320
-_BAR_HEIGHT: Final = 14
+from millstream.pipeline.report_charts import bar, column_chart
+
+_UNITS: Final = (("_percent", " (%)"), ("_ms", " (ms)"))
+_SIZES: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    # Also of its files: NAME.csv and NAME.parquet.
     name: str
     title: str
+    # The first column names the row.
     table: pa.Table
-    # The column that is drawn as bars.
-    plot: str | None = None
+    note: str = ""
+    # The column that is drawn as a bar in each row.
+    bar: str | None = None
+    # Columns that are drawn over all rows, one chart each.
+    charts: tuple[str, ...] = ()
+    # Two rows, this period and the one before: shown as large figures.
+    is_summary: bool = False
 
 
-def as_markdown(title: str, sections: list[Section]) -> str:
-    parts = [f"# {title}"]
+def heading(column: str) -> str:
+    """`p95_ms` is `p95 (ms)`."""
+    for suffix, unit in _UNITS:
+        if column.endswith(suffix):
+            return column.removesuffix(suffix).replace("_", " ") + unit
+    return column.replace("_", " ")
+
+
+def cell(column: str, value: object) -> str:
+    if value is None:
+        return ""
+    if column.startswith("bytes") and isinstance(value, int):
+        return _size(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}" if value else "0"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _size(value: int) -> str:
+    size = float(value)
+    for unit in _SIZES:
+        if size < 1000 or unit == _SIZES[-1]:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit is large enough")
+
+
+# -- Markdown --------------------------------------------------------------------------------
+
+
+def as_markdown(title: str, note: str, sections: list[Section]) -> str:
+    parts = [f"# {title}", note]
     for section in sections:
-        names = section.table.schema.names
-        rows = [names, ["---"] * len(names), *_rows(section.table)]
-        lines = ["| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows]
-        parts.append(f"## {section.title}\n\n" + "\n".join(lines))
+        parts.append(f"## {section.title}")
+        if section.note:
+            parts.append(section.note)
+        parts.append(_markdown_table(section.table) if section.table.num_rows else "Nothing.")
     return "\n\n".join(parts) + "\n"
 
 
-def as_html(title: str, sections: list[Section]) -> str:
+def _markdown_table(table: pa.Table) -> str:
+    names = table.schema.names
+    marks = ["---:" if _is_number(table, name) else "---" for name in names]
+    rows = [[heading(name) for name in names], marks]
+    rows += [[_plain(cell(name, row[name])) for name in names] for row in table.to_pylist()]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _is_number(table: pa.Table, name: str) -> bool:
+    return bool(table.schema.field(name).type != pa.string())
+
+
+# -- HTML ------------------------------------------------------------------------------------
+
+
+def as_html(title: str, note: str, sections: list[Section]) -> str:
     body = "".join(_section_html(section) for section in sections)
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
+        "<meta name=viewport content='width=device-width'>"
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{html.escape(title)}</h1>{body}</html>\n"
+        f"<h1>{html.escape(title)}</h1><p class=note>{html.escape(note)}</p>{body}</html>\n"
     )
 
 
 def _section_html(section: Section) -> str:
-    names = section.table.schema.names
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    largest = _largest(section)
-    rows = []
-    for row in _rows(section.table):
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-        if section.plot is not None:
-            number = float(row[names.index(section.plot)].replace(",", "") or 0)
-            cells += f"<td>{_bar(number / largest if largest else 0.0)}</td>"
-        rows.append(f"<tr>{cells}</tr>")
-    head += "<th></th>" if section.plot is not None else ""
-    return f"<h2>{html.escape(section.title)}</h2><table><tr>{head}</tr>{''.join(rows)}</table>"
+    head = f"<section><h2>{html.escape(section.title)}</h2>"
+    if section.note:
+        head += f"<p class=note>{html.escape(section.note)}</p>"
+    if not section.table.num_rows:
+        return head + "<p>Nothing.</p></section>"
+    if section.is_summary:
+        return head + _figures_html(section.table) + "</section>"
+    table = _table_html(section)
+    if section.charts:
+        charts = "".join(_chart_html(section.table, name) for name in section.charts)
+        table = f"{charts}<details><summary>as a table</summary>{table}</details>"
+    return f"{head}{table}</section>"
 
 
-def _largest(section: Section) -> float:
-    if section.plot is None:
-        return 0.0
-    return max((float(each or 0) for each in section.table[section.plot].to_pylist()), default=0.0)
+def _chart_html(table: pa.Table, name: str) -> str:
+    values = [float(value or 0) for value in table[name].to_pylist()]
+    labels = [str(label) for label in table[0].to_pylist()]
+    texts = [cell(name, value) or "0" for value in table[name].to_pylist()]
+    drawn = column_chart(labels, values, texts, largest=cell(name, max(values, default=0.0)))
+    return f"<figure><figcaption>{html.escape(heading(name))}</figcaption>{drawn}</figure>"
 
 
-def _bar(share: float) -> str:
-    width = round(_BAR_WIDTH * share)
-    return (
-        f'<svg width="{_BAR_WIDTH}" height="{_BAR_HEIGHT}" role="img" '
-        f'aria-label="{share:.0%} of the largest">'
-        f'<rect width="{width}" height="{_BAR_HEIGHT}" fill="currentColor"/></svg>'
+def _figures_html(table: pa.Table) -> str:
+    now, before = table.to_pylist()
+    first, *names = table.schema.names
+    figures = "".join(
+        f"<div><span>{html.escape(heading(name))}</span><b>{cell(name, now[name]) or '–'}</b>"
+        f"<small>{html.escape(_change(name, now[name], before[name]))}</small></div>"
+        for name in names
     )
+    return f"<div class=figures>{figures}</div><p class=note>Below: {first} before.</p>"
 
 
-def _rows(table: pa.Table) -> list[list[str]]:
-    return [[_cell(value) for value in row.values()] for row in table.to_pylist()]
+def _change(name: str, now: Any, before: Any) -> str:
+    if not before:
+        return cell(name, before) or "nothing"
+    change = 100 * ((now or 0) - before) / before
+    return f"{cell(name, before)} ({change:+,.0f} %)"
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _plain(cell: str) -> str:
-    return cell.replace("|", "\\|")
+def _table_html(section: Section) -> str:
+    table, drawn = section.table, section.bar
+    names = table.schema.names
+    kinds = {name: " class=n" if _is_number(table, name) else "" for name in names}
+    head = "".join(f"<th{kinds[name]}>{html.escape(heading(name))}</th>" for name in names)
+    rows = []
+    largest = max((row or 0 for row in table[drawn].to_pylist()), default=0) if drawn else 0
+    for row in table.to_pylist():
+        cells = "".join(
+            f"<td{kinds[name]}>{html.escape(cell(name, row[name]))}</td>" for name in names
+        )
+        if drawn:
+            cells += f"<td>{bar((row[drawn] or 0) / largest if largest else 0.0)}</td>"
+        rows.append(f"<tr>{cells}</tr>")
+    head += f"<th>{html.escape(heading(drawn))}</th>" if drawn else ""
+    return f"<div class=wide><table><tr>{head}</tr>{''.join(rows)}</table></div>"
 
 
 _STYLE: Final = (
-    "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;"
-    "color-scheme:light dark}table{border-collapse:collapse}"
-    "td,th{padding:.2em .8em .2em 0;text-align:left;font-variant-numeric:tabular-nums}"
-    "svg{color:#4a7ab5;vertical-align:middle}"
+    ":root{color-scheme:light dark;--ink:#1c2733;--soft:#67727e;--line:#d9dee3;--bar:#3b76b4}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#9aa5b0;--line:#39424b;"
+    "--bar:#6fa4dc}}"
+    "body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);margin:2em auto;max-width:62em;"
+    "padding:0 1em}h1{font-size:1.6em;margin-bottom:.1em}h2{font-size:1.15em;margin:0 0 .2em}"
+    "section{border-top:1px solid var(--line);padding:1.2em 0}"
+    ".note,small,span,summary,figcaption{color:var(--soft)}.note{margin:.1em 0 .8em}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse}"
+    "td,th{padding:.25em 1.2em .25em 0;text-align:left;white-space:nowrap;"
+    "font-variant-numeric:tabular-nums}th{font-weight:600;border-bottom:1px solid var(--line)}"
+    ".n{text-align:right}"
+    ".figures{display:flex;flex-wrap:wrap;gap:.4em 2.4em}.figures div{display:grid}"
+    ".figures b{font-size:1.7em;font-variant-numeric:tabular-nums}"
+    "figure{margin:0 0 1em}svg{color:var(--bar);vertical-align:middle}"
+    "svg text{fill:var(--soft);font-size:11px}svg line{stroke:var(--line)}"
+    "figure svg{width:100%;height:auto}"
 )

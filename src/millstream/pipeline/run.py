@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.outputs import OUTPUTS
-from millstream.pipeline.queries import QUERIES, LineCounts, Query, start_query
-from millstream.pipeline.reports import make_due_reports
+from millstream.pipeline.queries import QUERIES, STORE, LineCounts, Query, start_query
+from millstream.pipeline.reports import report_on
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
     PipelineStatus,
@@ -144,11 +144,8 @@ def watch(
     is_over: Callable[[PipelineStatus], bool],
 ) -> PipelineStatus:
     """Report until all queries ended or `is_over` says so; raises when one failed."""
-    spec, next_look = running.spec, 0.0
+    next_look = 0.0
     while True:
-        if spec.daily_report and spec.warehouse != "none" and time.monotonic() >= next_look:
-            next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
-            make_due_reports(spec, datetime.now(UTC))
         running.start_next()
         status = running.status()
         write_status(running.spec.home, status)
@@ -157,7 +154,11 @@ def watch(
             if query.problem is not None:
                 raise PipelineFailed(f"query {query.name}: {query.problem}")
         is_at_work = running.waiting or any(query.is_running for query in status.queries)
-        if not is_at_work or is_over(status):
+        is_last = not is_at_work or is_over(status)
+        if is_last or time.monotonic() >= next_look:
+            next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
+            report_on(running.spec, running.queries.get(STORE))
+        if is_last:
             return status
         time.sleep(_LOOK_SECONDS)
 

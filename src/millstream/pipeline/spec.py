@@ -88,6 +88,8 @@ class Spec:
     compact_every: int
     keep_days: int
     daily_report: bool
+    weekly_report: bool
+    monthly_report: bool
 
     @property
     def watermark_delay_ms(self) -> int:
@@ -242,6 +244,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
     "reports": (
         Field("daily", True, _yes_or_no, Change.FREE,
               "A report of each day, written when nothing of it can come any more."),
+        Field("weekly", True, _yes_or_no, Change.FREE, "Of each week, Monday to Sunday."),
+        Field("monthly", True, _yes_or_no, Change.FREE, "Of each month."),
     ),
 }  # fmt: skip
 
@@ -287,6 +291,8 @@ def parse_spec(text: str, *, folder: Path) -> Spec:
         compact_every=values["warehouse.compact_every"],
         keep_days=values["warehouse.keep_days"],
         daily_report=values["reports.daily"],
+        weekly_report=values["reports.weekly"],
+        monthly_report=values["reports.monthly"],
     )
 
 
