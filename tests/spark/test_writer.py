@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from millstream.spark import exactly_once, producing
+from millstream.spark import exactly_once, partition_queue, producing
 from millstream.spark.failure import SourceError
 from millstream.spark.option_table import Use
 from millstream.spark.source import batch_writer
@@ -341,13 +341,13 @@ def test_batches_of_a_partition_have_growing_sequence_numbers(
     kafka: Broker, make_topic: MakeTopic, writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    build = producing.build_batch_of_rows
+    build = partition_queue.build_batch_of_rows
 
     def remember(records: bytes, count: int, **fields: object) -> bytearray:
         seen.append((fields["base_sequence"], count))
         return build(records, count, **fields)
 
-    monkeypatch.setattr(producing, "build_batch_of_rows", remember)
+    monkeypatch.setattr(partition_queue, "build_batch_of_rows", remember)
     topic = make_topic(configs={"max.message.bytes": "100000"})
     writer(topic=topic, **{"kafka.max.request.size": "3000"}).write(
         values(*(f"{n:0100d}" for n in range(100)))
@@ -357,11 +357,12 @@ def test_batches_of_a_partition_have_growing_sequence_numbers(
 
 
 @pytest.mark.slow
+# Every batch is taken before the next is asked for; and none before the last.
+@pytest.mark.parametrize("backlog_bytes", [0, 8 << 20])
 def test_a_node_that_is_killed_while_rows_are_written_loses_and_doubles_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backlog_bytes: int
 ) -> None:
-    # Every batch is on its way before the next is asked for.
-    monkeypatch.setattr(producing, "BACKLOG_BYTES_MAX", 0)
+    monkeypatch.setattr(producing, "BACKLOG_BYTES_MAX", backlog_bytes)
     with MillstreamNode(tmp_path / "data", "--dev") as node:
         node.fix_port()
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})

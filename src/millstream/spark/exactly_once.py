@@ -178,11 +178,10 @@ def _produce(
     )
     try:
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            for routed in router.route(batch):
-                first = first or routed.partition
-                writing.add(routed)
+            if batch.num_rows:
+                routed = list(router.route(batch))
+                first = first or routed[0].partition
+                writing.write(routed)
         writing.flush()
     finally:
         writing.close()

@@ -1,21 +1,21 @@
 """Writing to partitions: batches in order, each once, whatever happens to the brokers.
 
-Per partition one batch is on its way at a time, with the sequence number that lets the
-broker recognise a repeat. Requests to several leaders are on their way together, and
-while they are, the caller prepares more rows.
+Requests are on their way together, to several leaders and several to each; `partition_queue`
+says which batches may be. While they are, the caller prepares more rows. Answers are read
+when rows have to wait for them, the oldest first.
 """
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.clock import SystemClock
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.model import Codec, TopicPartition
-from millstream.records.rows import Producer, build_batch_of_rows
+from millstream.records.rows import Producer
 from millstream.spark.cluster import (
     PASSING_CODES,
     PAUSE_SECONDS_MAX,
@@ -24,6 +24,7 @@ from millstream.spark.cluster import (
 )
 from millstream.spark.connection import Address, Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable
+from millstream.spark.partition_queue import Batch, PartitionQueue, Verdict
 from millstream.spark.routing import Routed
 from millstream.wire import output
 from millstream.wire.apis import ApiKey
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 # Flexible, and topics by name. From 12 on a broker begins transactions by itself.
 _VERSION_MAX: Final = 11
 _VERSION_MIN: Final = 9
-# Rows held back while requests are on their way.
+# Rows that are not taken yet, on their way or not: what keeps a broker busy while more come.
 BACKLOG_BYTES_MAX: Final = 8 << 20
 REQUEST_BYTES_MAX: Final = 8 << 20
 # What batches may be at most by default on every broker, with room for the header.
@@ -50,37 +51,18 @@ class ProduceSettings:
     delivery_seconds_max: float = 120.0
 
 
-@dataclass(slots=True)
-class _Batch:
-    """A batch that is being sent: the same bytes at every try."""
-
-    header: bytes
-    records: bytes
-    count: int
-    # Behind its last row, in the rows it was made from.
-    end: int
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.header) + len(self.records)
-
-
-@dataclass(slots=True)
-class _Queue:
-    partition: TopicPartition
-    batch_bytes_max: int
-    waiting: deque[Routed] = field(default_factory=deque)
-    start: int = 0
-    batch: _Batch | None = None
-    next_sequence: int = 0
-    is_sent: bool = False
-
-
-@dataclass(slots=True)
-class _Sent:
+@dataclass(frozen=True, slots=True)
+class _Link:
     connection: Connection
     version: int
-    queues: list[_Queue]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One that has no answer yet."""
+
+    address: Address
+    queues: list[PartitionQueue]
 
 
 class BatchProducer:
@@ -101,138 +83,168 @@ class BatchProducer:
         self._producer = producer
         self._transactional_id = transactional_id
         self._join = join
-        self._queues: dict[TopicPartition, _Queue] = {}
-        self._sent: dict[Address, _Sent] = {}
-        self._backlog_bytes = 0
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # Where a partition's batches that are on their way went.
+        self._leaders: dict[TopicPartition, Address] = {}
+        self._links: dict[Address, _Link] = {}
+        self._requests: deque[_Request] = deque()
         self._progress_at = time.monotonic()
         self._pause = PAUSE_SECONDS_MIN
-        self.rows_written = 0
 
-    def add(self, routed: Routed) -> None:
-        """Take rows; waits while too many are not written yet."""
-        queue = self._queues.get(routed.partition)
-        if queue is None:
-            queue = _Queue(routed.partition, self._settings.batch_bytes_max)
-            self._queues[routed.partition] = queue
+    @property
+    def rows_written(self) -> int:
+        return sum(queue.rows_taken for queue in self._queues.values())
+
+    def write(self, rows: Iterable[Routed]) -> None:
+        """Take rows and send them; waits while too many are not written yet."""
+        for routed in rows:
+            self._queue_of(routed.partition).add(routed)
         # The time that the caller took to come with more is no stall of ours.
         self._progress_at = time.monotonic()
-        queue.waiting.append(routed)
-        self._backlog_bytes += routed.size_bytes
+        self._send_all()
         while self._backlog_bytes > BACKLOG_BYTES_MAX:
             self._go_on()
 
     def flush(self) -> None:
         """Wait until every row is written."""
         self._progress_at = time.monotonic()
-        while any(queue.waiting for queue in self._queues.values()):
+        while self._backlog_bytes:
             self._go_on()
+        assert not self._requests, "an answer is due and no row waits for it"
+        for link in self._links.values():
+            release(link.connection)
+        self._links = {}
 
     def close(self) -> None:
         """Give up what is on its way."""
-        for sent in self._sent.values():
-            sent.connection.close()
-        self._sent = {}
+        for link in self._links.values():
+            link.connection.close()
+        self._links = {}
+
+    def _queue_of(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            settings = self._settings
+            queue = PartitionQueue(
+                partition, self._producer, settings.codec, settings.batch_bytes_max
+            )
+            self._queues[partition] = queue
+        return queue
+
+    @property
+    def _backlog_bytes(self) -> int:
+        return sum(queue.held_bytes for queue in self._queues.values())
 
     # -- one round --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Take in the answers that are due, then send what can be sent."""
-        for address in list(self._sent):
-            self._receive(address)
+        """Take in the answer that is due first, then send what can be sent."""
+        if self._requests:
+            self._receive(self._requests.popleft())
+        self._send_all()
+
+    def _send_all(self) -> None:
         try:
-            self._send_all()
+            while by_leader := self._ready():
+                for address, queues in by_leader.items():
+                    self._send(address, queues)
         except (OSError, KafkaError, ProtocolError) as failed:
             self._wait(failed)
 
-    def _send_all(self) -> None:
-        by_leader: dict[Address, list[_Queue]] = {}
+    def _ready(self) -> dict[Address, list[PartitionQueue]]:
+        by_leader: dict[Address, list[PartitionQueue]] = {}
         for queue in self._queues.values():
-            if queue.waiting and not queue.is_sent:
-                leader = self._cluster.leader_of(queue.partition)
+            if not queue.can_send:
+                continue
+            leader = self._cluster.leader_of(queue.partition)
+            # What is still on its way to the leader before must not come second.
+            if not queue.is_on_its_way or self._leaders[queue.partition] == leader:
                 by_leader.setdefault(leader, []).append(queue)
         if self._join is not None:
             self._join([queue.partition for queues in by_leader.values() for queue in queues])
-        for address, queues in by_leader.items():
-            if address not in self._sent:
-                self._send(address, queues)
+        return by_leader
 
-    def _send(self, address: Address, queues: list[_Queue]) -> None:
+    def _send(self, address: Address, queues: list[PartitionQueue]) -> None:
         chosen = []
         size = 0
+        now_ms = SystemClock().now_ms()
         for queue in queues:
-            batch = queue.batch or self._encode(queue)
-            queue.batch = batch
+            batch = queue.peek(now_ms)
             size += batch.size_bytes
-            chosen.append(queue)
+            chosen.append((queue, batch))
             if size >= REQUEST_BYTES_MAX:
                 break
-        connection = connect(address, self._cluster.settings.security)
+        link = self._links.get(address) or self._connect(address)
         try:
-            version = connection.version_of(ApiKey.PRODUCE, _VERSION_MAX)
-            if version < _VERSION_MIN:
-                raise SourceError("BROKER_TOO_OLD", f"{address} is older than Kafka 2.7")
-            connection.send(ApiKey.PRODUCE, version, *self._request(chosen))
+            link.connection.send(ApiKey.PRODUCE, link.version, *self._body(chosen))
         except BaseException:
-            connection.close()
+            self._break(address)
             raise
-        for queue in chosen:
-            queue.is_sent = True
-        self._sent[address] = _Sent(connection, version, chosen)
+        for queue, _ in chosen:
+            queue.mark_sent()
+            self._leaders[queue.partition] = address
+        self._requests.append(_Request(address, [queue for queue, _ in chosen]))
 
-    def _encode(self, queue: _Queue) -> _Batch:
-        routed = queue.waiting[0]
-        records, end = routed.encoder.encode(routed.rows, queue.start, queue.batch_bytes_max)
-        is_idempotent = self._producer.producer_id >= 0
-        header, payload = build_batch_of_rows(
-            records,
-            end - queue.start,
-            timestamp_ms=SystemClock().now_ms(),
-            codec=self._settings.codec,
-            producer=self._producer,
-            base_sequence=queue.next_sequence if is_idempotent else -1,
-        )
-        return _Batch(header, payload, end - queue.start, end)
+    def _connect(self, address: Address) -> _Link:
+        connection = connect(address, self._cluster.settings.security)
+        version = connection.version_of(ApiKey.PRODUCE, _VERSION_MAX)
+        if version < _VERSION_MIN:
+            connection.close()
+            raise SourceError("BROKER_TOO_OLD", f"{address} is older than Kafka 2.7")
+        self._links[address] = link = _Link(connection, version)
+        return link
 
-    def _request(self, queues: list[_Queue]) -> list[bytes | bytearray]:
-        """The body in pieces, so that batches are not copied once more."""
+    def _break(self, address: Address) -> None:
+        """Close a connection; what was on its way there may or may not have arrived."""
+        self._links.pop(address).connection.close()
+        lost = [request for request in self._requests if request.address == address]
+        self._requests = deque(each for each in self._requests if each.address != address)
+        for request in lost:
+            for queue in request.queues:
+                queue.lose_answers()
+
+    def _body(self, chosen: list[tuple[PartitionQueue, Batch]]) -> list[bytes | bytearray]:
+        """The request in pieces, so that batches are not copied once more."""
         head = bytearray()
         output.compact_nullable_string(head, self._transactional_id)
         output.int16(head, self._settings.acks)
         output.int32(head, round(self._cluster.settings.request_seconds_max * 1000))
-        topics: dict[str, list[_Queue]] = {}
-        for queue in queues:
-            topics.setdefault(queue.partition.topic, []).append(queue)
+        topics: dict[str, list[tuple[int, Batch]]] = {}
+        for queue, batch in chosen:
+            members = topics.setdefault(queue.partition.topic, [])
+            members.append((queue.partition.partition, batch))
         output.compact_array_count(head, len(topics))
         parts: list[bytes | bytearray] = [head]
         for topic, members in topics.items():
             output.compact_string(head, topic)
             output.compact_array_count(head, len(members))
-            for queue in members:
-                assert queue.batch is not None
-                output.int32(head, queue.partition.partition)
-                output.unsigned_varint(head, queue.batch.size_bytes + 1)
+            for partition, batch in members:
+                output.int32(head, partition)
+                output.unsigned_varint(head, batch.size_bytes + 1)
                 # The partition's tags come behind its records.
                 head = bytearray(b"\0")
-                parts += [queue.batch.header, queue.batch.records, head]
+                parts += [batch.header, batch.records, head]
             head.append(0)
         head.append(0)
         return parts
 
     # -- answers ----------------------------------------------------------------------------
 
-    def _receive(self, address: Address) -> None:
-        sent = self._sent.pop(address)
-        for queue in sent.queues:
-            queue.is_sent = False
+    def _receive(self, request: _Request) -> None:
+        link = self._links[request.address]
         timeout = self._cluster.settings.request_seconds_max * 2
         try:
-            cursor = sent.connection.receive(ApiKey.PRODUCE, sent.version, timeout)
-            answer = response_reader(ApiKey.PRODUCE, sent.version)(cursor)
+            cursor = link.connection.receive(ApiKey.PRODUCE, link.version, timeout)
+            answer = response_reader(ApiKey.PRODUCE, link.version)(cursor)
+            if sum(len(topic.partition_responses) for topic in answer.responses) != len(
+                request.queues
+            ):
+                raise ProtocolError(f"{request.address} left partitions out of an answer")
         except (OSError, ProtocolError) as failed:
-            sent.connection.close()
+            self._requests.appendleft(request)
+            self._break(request.address)
             self._wait(failed)
             return
-        release(sent.connection)
         problem: KafkaError | None = None
         for topic in answer.responses:
             for row in topic.partition_responses:
@@ -243,42 +255,26 @@ class BatchProducer:
             self._wait(problem)
 
     def _take_answer(
-        self, queue: _Queue, code: KafkaCode, message: str | None
+        self, queue: PartitionQueue, code: KafkaCode, message: str | None
     ) -> KafkaError | None:
         """Move on behind a batch that was taken; the error if it shall be sent again."""
-        if code in (KafkaCode.NONE, KafkaCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._move_on(queue)
-            return None
-        assert queue.batch is not None
-        if code in (KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE):
-            if queue.batch.count == 1:
-                raise SourceError(
-                    "RECORD_TOO_LARGE",
-                    f"A row for {queue.partition} makes a batch of {queue.batch.size_bytes} bytes, "
-                    "more than the topic's max.message.bytes. Raise that, or leave the row out",
-                )
-            # The topic allows less than usual; the same rows go in two or more batches.
-            queue.batch_bytes_max = max(1, queue.batch.size_bytes // 2)
-            queue.batch = None
-            return None
-        if code in PASSING_CODES:
-            return KafkaError(code, f"{queue.partition}: {code.name}")
-        raise SourceError(
-            "WRITE_REFUSED", f"{queue.partition}: {message or code.name} ({code.name})"
-        )
-
-    def _move_on(self, queue: _Queue) -> None:
-        batch = queue.batch
-        assert batch is not None
-        queue.batch = None
-        self.rows_written += batch.count
-        queue.next_sequence = (queue.next_sequence + batch.count) & 0x7FFFFFFF
-        queue.start = batch.end
-        if queue.start == len(queue.waiting[0].rows):
-            self._backlog_bytes -= queue.waiting.popleft().size_bytes
-            queue.start = 0
-        self._progress_at = time.monotonic()
-        self._pause = PAUSE_SECONDS_MIN
+        verdict = queue.take(code)
+        if verdict is Verdict.TAKEN:
+            self._progress_at = time.monotonic()
+            self._pause = PAUSE_SECONDS_MIN
+        elif verdict is Verdict.ROW_TOO_LARGE:
+            raise SourceError(
+                "RECORD_TOO_LARGE",
+                f"A row for {queue.partition} makes a batch of {queue.oldest.size_bytes} bytes, "
+                "more than the topic's max.message.bytes. Raise that, or leave the row out",
+            )
+        elif verdict is Verdict.FAILED:
+            if code in PASSING_CODES:
+                return KafkaError(code, f"{queue.partition}: {code.name}")
+            raise SourceError(
+                "WRITE_REFUSED", f"{queue.partition}: {message or code.name} ({code.name})"
+            )
+        return None
 
     def _wait(self, problem: Exception) -> None:
         """Pause after a failure that may pass; raise when it lasts too long."""

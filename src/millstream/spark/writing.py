@@ -70,8 +70,7 @@ def write_at_least_once(
     try:
         for batch in batches:
             if batch.num_rows:
-                for routed in router.route(batch):
-                    writing.add(routed)
+                writing.write(router.route(batch))
         writing.flush()
     finally:
         writing.close()
