@@ -9,7 +9,10 @@ from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.spec import (
     Change,
     SpecError,
+    cores,
+    example_python,
     example_spec,
+    load_spec,
     parse_duration,
     parse_spec,
 )
@@ -18,6 +21,37 @@ from tests.pipeline.conftest import MakeSpec
 
 def test_the_file_that_init_writes_is_the_same_as_an_empty_one(tmp_path: Path) -> None:
     assert parse_spec(example_spec(), folder=tmp_path) == parse_spec("", folder=tmp_path)
+
+
+def test_a_python_file_says_the_same_as_a_toml_file(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.py"
+    path.write_text(example_python())
+    assert load_spec(path) == parse_spec("", folder=tmp_path)
+    path.write_text(
+        "import datetime\nHOURS = 2\n_topic = 'a'\n"
+        "parse = {'late': f'{HOURS} hours', 'sources': [{'match': 'x', 'format': 'json'}]}\n"
+        "input = {'topics': (_topic, 'b')}\n"
+    )
+    spec = load_spec(path)
+    assert (spec.late_ms, spec.topics) == (7_200_000, ("a", "b"))
+    assert spec.sources[0].format == "json"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("nmae = 'x'", "nmae is no setting; do you mean 'name'?"), ("1 / 0", "ZeroDivisionError")],
+)
+def test_what_is_wrong_in_a_python_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "pipeline.py"
+    path.write_text(text)
+    with pytest.raises(SpecError) as failed:
+        load_spec(path)
+    assert said in str(failed.value)
+
+
+def test_state_has_a_part_for_every_core_unless_said_otherwise(make_spec: MakeSpec) -> None:
+    assert make_spec().state_partitions == cores()
+    assert make_spec("state_partitions = 7").state_partitions == 7
 
 
 def test_settings_are_read(make_spec: MakeSpec) -> None:
@@ -88,7 +122,7 @@ def test_a_change_is_told_with_what_it_means(make_spec: MakeSpec) -> None:
     spec = make_spec()
     keep(spec)
     assert differences(spec) == []
-    changed = replace(spec, state_partitions=5, late_ms=1, trigger_ms=9)
+    changed = replace(spec, state_partitions=500, late_ms=1, trigger_ms=9)
     assert {each.setting: each.change for each in differences(changed)} == {
         "state_partitions": Change.STATE,
         "parse.late": Change.RESULTS,
@@ -107,7 +141,7 @@ def test_a_change_that_the_state_cannot_follow_is_refused_with_the_remedy(
 ) -> None:
     from millstream.pipeline.run import check_differences
 
-    spec = make_spec()
+    spec = make_spec("state_partitions = 2")
     keep(spec)
     check_differences(replace(spec, late_ms=1))
     with pytest.raises(SpecError) as refused:

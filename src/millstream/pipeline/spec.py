@@ -6,7 +6,9 @@ and the documentation come from it. No Spark here.
 """
 
 import difflib
+import os
 import re
+import runpy
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -148,7 +150,7 @@ def _yes_or_no(value: object) -> bool:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"{value!r} is not a list of texts")
     return tuple(value)
 
@@ -190,6 +192,13 @@ def _duration(value: object) -> int:
     return found
 
 
+def cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 2
+
+
 FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
     "": (
         Field("name", "site", _name, Change.STATE, "Topics of results are named after it."),
@@ -199,8 +208,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
         Field("timezone", "UTC", _zone, Change.RESULTS,
               "Rules days of tables and reports, and times that name no zone."),
         Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch begins."),
-        Field("state_partitions", 2, _whole(1), Change.STATE,
-              "Into how many parts the state of each query is divided."),
+        Field("state_partitions", cores(), _whole(1), Change.STATE,
+              "Into how many parts the state of each query is divided: the number of cores."),
     ),
     "input": (
         Field("topics", ["logs"], _topics, Change.STATE,
@@ -255,7 +264,23 @@ def load_spec(path: Path) -> Spec:
         text = path.read_text()
     except OSError as failed:
         raise SpecError(f"{path}: {failed.strerror}. `pipeline init` writes one") from None
+    if path.suffix == ".py":
+        return _read_spec(_python_settings(path), folder=path.parent)
     return parse_spec(text, folder=path.parent)
+
+
+def _python_settings(path: Path) -> dict[str, Any]:
+    """What the file assigns; names in capitals or with an underscore are its own affair."""
+    try:
+        names = runpy.run_path(str(path))
+    except Exception as failed:  # the user's code may raise anything
+        raise SpecError(f"{type(failed).__name__}: {failed}") from None
+    values = (str, int, float, list, tuple, dict)
+    return {
+        name: value
+        for name, value in names.items()
+        if isinstance(value, values) and not name.startswith("_") and not name.isupper()
+    }
 
 
 def parse_spec(text: str, *, folder: Path) -> Spec:
@@ -263,6 +288,10 @@ def parse_spec(text: str, *, folder: Path) -> Spec:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
         raise SpecError(f"not TOML: {wrong}") from None
+    return _read_spec(raw, folder=folder)
+
+
+def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
     rules = raw.get("parse", {}).pop("sources", []) if isinstance(raw.get("parse"), dict) else []
     values = _read_all(raw)
     return Spec(
@@ -358,6 +387,25 @@ def example_spec(**changed: object) -> str:
         "# [[parse.sources]]",
         "# match = 'nginx/*'",
         "# format = 'access'          # or: function = 'my_module:parse'",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def example_python(**changed: object) -> str:
+    """The same as Python: a table is a dictionary, and a value may be computed."""
+    lines = ["# A Millstream pipeline. Every setting is here with its default.", ""]
+    for section, fields in FIELDS.items():
+        lines += [f"{section} = {{"] if section else []
+        for field in fields:
+            value = changed.get(_full(section, field.name), field.default)
+            text = [f"# {field.text}", f"{field.name} = {value!r}"]
+            if section:
+                text = [f"    # {field.text}", f"    {field.name!r}: {value!r},"]
+            lines += text
+        lines += ["}", ""] if section else [""]
+    lines += [
+        "# Formats are told from the lines. To fix one, or to parse by a function of your own:",
+        "# parse['sources'] = [{'match': 'nginx/*', 'format': 'access'}]",
     ]
     return "\n".join(lines) + "\n"
 
