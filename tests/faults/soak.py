@@ -3,6 +3,7 @@
 Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the seed, how many
 records (of `group_kills`: commits) were acknowledged, the fault that hit, and what was wrong.
 A round with fewer than 2,000 of them does not count. Run again, it goes on where it stopped.
+At the end it prints how long partitions were without a leader, where that was measured.
 """
 
 import json
@@ -22,9 +23,11 @@ from tests.faults.cluster_faults import (
 )
 from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
+from tests.faults.gaps import summary
 from tests.faults.group_kills import group_kill_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
+from tests.pipeline.kills import pipeline_kill_rounds
 from tests.spark.kills import spark_kill_rounds, spark_zombie_rounds
 from tests.spark.standalone import standalone_rounds
 
@@ -51,6 +54,7 @@ SOAKS = {
     "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),
     "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
     "zookeeper_outages": Soak(20, zookeeper_outage_rounds, 15_000),
+    "pipeline_kills": Soak(20, pipeline_kill_rounds, 16_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
     "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
     "spark_standalone": Soak(1, standalone_rounds, 9_000),
@@ -65,7 +69,19 @@ def main(name: str) -> int:
         print(f"no soak named {name!r}; there are: {', '.join(SOAKS)}", file=sys.stderr)
         return 2
     path = RESULTS / f"{name}.jsonl"
-    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    code = _run(name, soak, path)
+    for line in summary(_rows(path)):
+        print(line)
+    return code
+
+
+def _rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _run(name: str, soak: Soak, path: Path) -> int:
+    """The rounds that are missing."""
+    done = _rows(path)
     good = [row for row in done if row["counts"]]
     next_seed = soak.seed_base + len(done)
     missing = soak.rounds - len(good)
