@@ -30,7 +30,7 @@ def test_the_file_is_written_once_and_then_kept(tmp_path: Path) -> None:
 def spec(kafka: Broker, tmp_path: Path, make_topic: Callable[..., str]) -> Spec:
     name = make_topic()[-20:]
     found = parse_spec(f'name = "{name}"\nbootstrap = "{kafka.bootstrap}"', folder=tmp_path)
-    for output in (outputs.LIVE, outputs.ALERTS):
+    for output in (outputs.LIVE, outputs.ALERTS, outputs.VISITS, outputs.FUNNELS):
         kafka.create_topic(output.topic(found), partitions=2)
     return found
 
@@ -56,18 +56,27 @@ def test_the_newest_window_and_the_last_alerts_are_shown(spec: Spec) -> None:
     rows = [window("14:00:00", "cart", 5), window("14:00:10", "cart", 2)]
     rows += [window("14:00:10", "cart", 3), window("14:00:00", "search", 9)]
 
+    funnel = {"visits": 3, "steps": [{"step": "/cart", "visits": 2}]}
+    funnels = [{"window_start": start, **funnel} for start in ("14:00", "14:01", "14:01")]
+
     def is_there() -> bool:
         # The consumer begins at the end, wherever that is when it first asks; so again.
         for row in rows:
             producer.produce(outputs.LIVE.topic(spec), json.dumps(row), partition=0)
         producer.produce(outputs.ALERTS.topic(spec), json.dumps(alert), partition=1)
+        for row in funnels:
+            producer.produce(outputs.FUNNELS.topic(spec), json.dumps(row), partition=0)
+        for visitor, value in (("a", "{}"), ("b", "{}"), ("a", None)):
+            producer.produce(outputs.VISITS.topic(spec), value, key=visitor, partition=0)
         producer.flush(10)
         results.read()
-        return results.window_count == 2 and bool(results.alerts)
+        is_all = results.alerts and results.funnel() and results.open_visit_count == 1
+        return results.window_count == 2 and bool(is_all)
 
     wait_until(is_there, "windows and alerts are read")
     try:
         assert [(row.name, row.count) for row in results.rows()] == [("cart", 3)]
+        assert results.funnel() == [("visits", 6), ("/cart", 4)]
         assert list(results.alerts) == ["14:00:10 errors: cart x"]
         is_over = first_window_deadline(results, 0.000001)
         wait_until(lambda: is_over(STATUS), "the time after the first window is over")

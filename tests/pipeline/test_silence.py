@@ -1,51 +1,7 @@
 """The watch over one host, with its state and its timers as plain values."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import pandas as pd
-import pyarrow as pa
-
-from millstream.pipeline.silence import HostWatch, _distinct_hosts
-
-
-class FakeState:
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def get(self) -> Any:
-        return self.value
-
-    def update(self, value: Any) -> None:
-        self.value = value
-
-
-class FakeHandle:
-    """What Spark gives a processor: a state and timers."""
-
-    def __init__(self) -> None:
-        self.state = FakeState()
-        self.timers: set[int] = set()
-
-    def getValueState(self, name: str, schema: str) -> FakeState:
-        return self.state
-
-    def listTimers(self) -> Iterator[int]:
-        return iter(sorted(self.timers))
-
-    def registerTimer(self, at_ms: int) -> None:
-        self.timers.add(at_ms)
-
-    def deleteTimer(self, at_ms: int) -> None:
-        self.timers.remove(at_ms)
-
-
-class Now:
-    def __init__(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-
-    def getCurrentProcessingTimeInMs(self) -> int:
-        return self._now_ms
+from millstream.pipeline.silence import HostWatch
+from tests.pipeline.processors import FakeHandle
 
 
 class Host:
@@ -53,23 +9,14 @@ class Host:
 
     def __init__(self) -> None:
         self.handle = FakeHandle()
-        self._watch = HostWatch(silent_after_ms=20_000)
-        self._watch.init(self.handle)
+        self._watch = HostWatch(self.handle, silent_after_ms=20_000)  # type: ignore[arg-type]
 
     def speaks(self, now_ms: int) -> list[str]:
-        rows = iter([pd.DataFrame({"host": ["web-1"]})])
-        return kinds(self._watch.handleInputRows(("web-1",), rows, Now(now_ms)))
+        return [alert.kind for alert in self._watch.hear(now_ms)]
 
     def passes(self, now_ms: int) -> list[str]:
-        found = []
-        for at_ms in [each for each in self.handle.timers if each <= now_ms]:
-            self.handle.deleteTimer(at_ms)
-            found += kinds(self._watch.handleExpiredTimer(("web-1",), Now(now_ms), None))
-        return found
-
-
-def kinds(alerts: Iterator[pd.DataFrame]) -> list[str]:
-    return [row["kind"] for alert in alerts for _, row in alert.iterrows()]
+        expired = self.handle.take_expired(now_ms)
+        return [alert.kind for _ in expired for alert in self._watch.wake()]
 
 
 def test_a_host_that_goes_on_speaking_gives_no_alert() -> None:
@@ -89,9 +36,3 @@ def test_silence_is_told_once_and_so_is_its_end() -> None:
     assert host.speaks(95_000) == ["back"]
     assert host.speaks(96_000) == []
     assert host.passes(116_000) == ["silent"]
-
-
-def test_each_host_of_a_batch_is_carried_once() -> None:
-    batch = pa.RecordBatch.from_pydict({"host": ["a", "b", "a", "a"]})
-    [found] = _distinct_hosts(iter([batch]))
-    assert found.to_pydict() == {"host": ["a", "b"]}

@@ -87,7 +87,24 @@ def _window_line(results: Results) -> str:
         return "no window yet"
     parts = [f"{row.output} {row.name} {row.count:,}/{row.errors}" for row in results.rows()]
     alerts = f"; last alert {results.alerts[-1]}" if results.alerts else ""
-    return f"window {results.window_start[11:19]} (lines/errors): {', '.join(parts)}{alerts}"
+    window = f"window {results.window_start[11:19]} (lines/errors): {', '.join(parts)}"
+    return "; ".join([window, *_bounds(results), *_visits(results)]) + alerts
+
+
+def _visits(results: Results) -> list[str]:
+    funnel = results.funnel()
+    if not funnel:
+        return []
+    steps = ", ".join(f"{step} {visits:,}" for step, visits in funnel)
+    return [f"{results.open_visit_count:,} open visits; funnel so far: {steps}"]
+
+
+def _bounds(results: Results) -> list[str]:
+    """How far estimates may be off, as the results themselves say."""
+    ranks = {row.rank_error for row in results.rows() if row.rank_error}
+    deviations = {row.visitors_sd for row in results.rows() if row.visitors_sd}
+    found = [f"p95 within {100 * each:g} % of its rank" for each in sorted(ranks)]
+    return found + [f"visitors \u00b1{100 * each:g} % (one sd)" for each in sorted(deviations)]
 
 
 class LiveScreen:
@@ -135,6 +152,8 @@ class LiveScreen:
             visitors = "" if row.visitors is None else f"~{row.visitors:,}"
             table.add_row(row.output, row.name, f"{row.count:,}", f"{row.errors:,}", p95, visitors)
         yield table
+        yield from _bounds(results)
+        yield from _visits(results)
         if results.top_pages:
             yield f"\ntop pages: {', '.join(results.top_pages)}"
         if results.alerts:

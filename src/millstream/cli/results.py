@@ -25,7 +25,11 @@ class WindowRow:
     count: int
     errors: int
     p95_ms: float | None
+    # Of the percentile's rank, as a share.
+    rank_error: float | None
     visitors: int | None
+    # One standard deviation of the estimate of visitors, as a share.
+    visitors_sd: float | None
 
 
 class Results:
@@ -40,6 +44,8 @@ class Results:
         self.top_pages: list[str] = []
         self.alerts: deque[str] = deque(maxlen=_ALERTS_SHOWN)
         self.alert_count = 0
+        self._open_visits: set[bytes] = set()
+        self._funnels: dict[str, list[tuple[str, int]]] = {}
 
     @property
     def window_count(self) -> int:
@@ -52,16 +58,40 @@ class Results:
     def rows(self) -> list[WindowRow]:
         return [self._rows[key] for key in sorted(self._rows)]
 
+    @property
+    def open_visit_count(self) -> int:
+        """Of those that changed since this began to read."""
+        return len(self._open_visits)
+
+    def funnel(self) -> list[tuple[str, int]]:
+        """Visits, then those that came to each step: of all windows that were read."""
+        totals: dict[str, int] = {}
+        for steps in self._funnels.values():
+            for step, visits in steps:
+                totals[step] = totals.get(step, 0) + visits
+        return list(totals.items())
+
     def read(self) -> None:
         consumer = self._consumer or self._connect()
         for message in consumer.consume(_RECORDS_AT_ONCE, timeout=0):
-            value = message.value()
-            if message.error() or value is None:
-                continue
-            if message.topic() == outputs.ALERTS.topic(self._spec):
-                self._take_alert(value)
+            if not message.error():
+                self._take(message.topic(), message.key(), message.value())
+
+    def _take(self, topic: str | None, key: bytes | None, value: bytes | None) -> None:
+        spec = self._spec
+        if topic == outputs.VISITS.topic(spec) and key is not None:
+            if value is None:
+                self._open_visits.discard(key)
             else:
-                self._take_window(value)
+                self._open_visits.add(key)
+        elif value is None:
+            return
+        elif topic == outputs.ALERTS.topic(spec):
+            self._take_alert(value)
+        elif topic == outputs.FUNNELS.topic(spec):
+            self._take_funnel(value)
+        else:
+            self._take_window(value)
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -81,7 +111,7 @@ class Results:
             }
         )
         partitions = []
-        for output in (outputs.LIVE, outputs.ALERTS):
+        for output in (outputs.LIVE, outputs.ALERTS, outputs.VISITS, outputs.FUNNELS):
             topic = output.topic(self._spec)
             known = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS_MAX).topics[topic]
             partitions += [TopicPartition(topic, each, OFFSET_END) for each in known.partitions]
@@ -103,10 +133,17 @@ class Results:
             row["count"],
             row["errors"],
             row.get("duration_ms_p95"),
+            row.get("percentile_rank_error"),
             row.get("visitors"),
+            row.get("visitors_relative_sd"),
         )
         if row.get("top_pages"):
             self.top_pages = [f"{each['path']} {each['count']}" for each in row["top_pages"][:5]]
+
+    def _take_funnel(self, value: bytes) -> None:
+        row = json.loads(value)
+        steps = [(each["step"], each["visits"]) for each in row["steps"]]
+        self._funnels[row["window_start"]] = [("visits", row["visits"]), *steps]
 
     def _take_alert(self, value: bytes) -> None:
         row = json.loads(value)

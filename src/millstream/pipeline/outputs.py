@@ -1,5 +1,6 @@
 """What a pipeline writes: its topics and tables, by name, and how they are kept."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,20 +13,32 @@ class Output:
     """A topic of results, and what its records are."""
 
     suffix: str
-    is_compacted: bool
+    configs: Mapping[str, str]
     text: str
 
     def topic(self, spec: Spec) -> str:
         return f"{spec.name}.{self.suffix}"
 
 
-LIVE: Final = Output("live", True, "windows while they are open: the newest value of a key counts")
-FINAL: Final = Output("windows", True, "windows that are closed: exact counts, written once")
-SESSIONS: Final = Output("sessions", True, "visits that ended, with the step of the funnel reached")
-ALERTS: Final = Output("alerts", True, "bursts of errors, and hosts that fell silent or came back")
-DEAD: Final = Output("dead", False, "lines that do not count, with the reason in their headers")
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+# A line that is too long for anything else must be kept here, whatever the input topic takes.
+_LARGE: Final = {"max.message.bytes": str(100 * 1024 * 1024)}
 
-OUTPUTS: Final = (LIVE, FINAL, SESSIONS, ALERTS, DEAD)
+LIVE: Final = Output(
+    "live", _COMPACTED, "windows while they are open: the newest value of a key counts"
+)
+FINAL: Final = Output("windows", _COMPACTED, "windows that are closed: exact counts, written once")
+SESSIONS: Final = Output(
+    "sessions", _COMPACTED, "visits that ended, with the step of the funnel reached"
+)
+VISITS: Final = Output("visits", _COMPACTED, "visits while they last; removed when they are over")
+FUNNELS: Final = Output("funnels", _COMPACTED, "how far the visits of a window have come so far")
+ALERTS: Final = Output(
+    "alerts", _COMPACTED, "bursts of errors, and hosts that fell silent or came back"
+)
+DEAD: Final = Output("dead", _LARGE, "lines that do not count, with the reason in their headers")
+
+OUTPUTS: Final = (LIVE, FINAL, SESSIONS, VISITS, FUNNELS, ALERTS, DEAD)
 
 RAW: Final = "raw"
 EVENTS: Final = "events"

@@ -19,10 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from millstream.pipeline import outputs, sessions, windows
+from millstream.pipeline import outputs, sessions, watching, windows
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import dead_letters, parse_events
-from millstream.pipeline.silence import silent_hosts
 from millstream.pipeline.spec import Spec
 from millstream.spark import upserts
 
@@ -189,8 +188,18 @@ def _sessions(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWr
     return _append(sessions.sessions(events, spec), sessions.KEY, spec, outputs.SESSIONS)
 
 
-def _silence(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    return _append(silent_hosts(events, spec), windows.ALERT_KEY, spec, outputs.ALERTS)
+def _watch(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    def sink(output: outputs.Output, name: str, key: tuple[str, ...] | None) -> watching.Write:
+        options = {**write_options(spec, output), "sinkName": name}
+        return upserts(options, key=None if key is None else list(key))
+
+    write = watching.writer(
+        spec,
+        write_alerts=sink(outputs.ALERTS, "alerts", windows.ALERT_KEY),
+        write_visits=sink(outputs.VISITS, "visits", None),
+        write_funnels=sink(outputs.FUNNELS, "funnels", watching.FUNNEL_KEY),
+    )
+    return watching.watch(events, spec).writeStream.outputMode("append").foreachBatch(write)
 
 
 # In the order in which they are started: what people wait for comes first.
@@ -198,6 +207,6 @@ QUERIES: Final = (
     Query("live", 1, False, _live),
     Query(STORE, 0, False, _store),
     Query("windows", 2, False, _final),
-    Query("silence", 1, True, _silence),
+    Query("watch", 2, True, _watch),
     Query("sessions", 1, False, _sessions),
 )

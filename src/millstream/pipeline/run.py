@@ -55,8 +55,9 @@ def create_topics(spec: Spec) -> list[str]:
         NewTopic(
             output.topic(spec),
             num_partitions=spec.state_partitions,
-            replication_factor=1,
-            config={"cleanup.policy": "compact"} if output.is_compacted else {},
+            # As many as the cluster gives by default.
+            replication_factor=-1,
+            config=dict(output.configs),
         )
         for output in OUTPUTS
         if output.topic(spec) not in known
@@ -101,6 +102,7 @@ class Running:
             name=self.spec.name,
             written_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stateful_operators=sum(query.stateful for query in QUERIES),
+            stateful_queries=sum(query.stateful > 0 for query in QUERIES),
             queries=[self._query_status(name, each) for name, each in self.queries.items()],
             lines=self.counts.snapshot(),
         )

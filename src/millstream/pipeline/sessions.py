@@ -22,7 +22,7 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
     is_never = F.col("event_time") < F.lit("1000-01-01").cast("timestamp")
     is_view = is_page_view() & F.col("visitor").isNotNull()
     views = countable(events, spec).where(is_view | is_never)
-    step = _step(spec.funnel)
+    step = funnel_step(spec.funnel)
     # The record's place orders views of the same millisecond, the same way every time.
     seen = F.when(step > 0, F.struct("event_time", "partition", "offset", step.alias("step")))
     session = F.session_window("event_time", f"{spec.session_gap_ms} milliseconds")
@@ -44,7 +44,7 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
     )
 
 
-def _step(funnel: tuple[str, ...]) -> Column:
+def funnel_step(funnel: tuple[str, ...]) -> Column:
     """1 for the first step, and so on; 0 for a page that is none."""
     found: Column | None = None
     for number, glob in enumerate(funnel, start=1):

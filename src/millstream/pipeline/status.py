@@ -34,6 +34,8 @@ class PipelineStatus:
     queries: list[QueryStatus] = field(default_factory=list)
     # Lines since the run began: good, unparsable, ahead, late.
     lines: Mapping[str, int] = field(default_factory=dict)
+    # Of the queries, so many keep state.
+    stateful_queries: int = 0
 
 
 class Totals:

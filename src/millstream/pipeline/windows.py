@@ -36,11 +36,11 @@ ALL: Final = "all"
 
 def countable(events: DataFrame, spec: Spec) -> DataFrame:
     """Events that count, with the watermark; it is wide enough never to drop one of them."""
-    good = events.where("problem IS NULL").withColumn("is_error", _is_error())
+    good = events.where("problem IS NULL").withColumn("is_error", is_error())
     return good.withWatermark("event_time", f"{spec.watermark_delay_ms} milliseconds")
 
 
-def _is_error() -> Column:
+def is_error() -> Column:
     by_status = F.coalesce(F.col("status") >= 500, F.lit(False))
     return by_status | F.coalesce(F.col("level").isin(*_ERROR_LEVELS), F.lit(False))
 

@@ -1,0 +1,127 @@
+"""`millstream pipeline check`: which lines of files a pipeline would read, and which not."""
+
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.cluster import json_option
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.spark_process import check_installed, spark_session
+from millstream.ingest.lines import LineSplitter
+from millstream.pipeline.spec import Spec, SpecError, load_spec, parse_spec
+
+if TYPE_CHECKING:
+    from millstream.pipeline.checking import Checked, Sample
+
+_READ_BYTES: Final = 1 << 20
+# As `ship` cuts them.
+_LINE_BYTES_MAX: Final = 900_000
+
+
+@click.command("check")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+)
+@click.option(
+    "--lines",
+    "lines_max",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    help="At most so many lines of each file, from its start.",
+)
+@click.option(
+    "--failed",
+    "failed_shown",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="So many lines of each file that cannot be read are shown.",
+)
+@click.option(
+    "--pipeline",
+    "pipeline_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Read as this pipeline does: its formats, functions and time zone.",
+)
+@json_option
+def check(
+    files: tuple[Path, ...],
+    lines_max: int,
+    failed_shown: int,
+    pipeline_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Try the parser on FILES: formats, the share of lines it reads, and the first it cannot.
+
+    Nothing is sent and nothing is kept. Needs Spark, but no broker.
+    """
+    check_installed()
+    with tempfile.TemporaryDirectory(prefix="millstream-check-") as folder:
+        spec = _spec(pipeline_file, Path(folder))
+        samples = [_sample(path, lines_max) for path in files]
+        with spark_session(spec, master="local[*]") as session:
+            from millstream.pipeline.checking import check_samples
+
+            found = check_samples(session, spec, samples, failed_shown=failed_shown)
+    if as_json:
+        print_json([asdict(each) for each in found])
+    else:
+        _print(found)
+
+
+def _spec(pipeline_file: Path | None, home: Path) -> Spec:
+    from dataclasses import replace
+
+    if pipeline_file is None:
+        return parse_spec("", folder=home)
+    try:
+        return replace(load_spec(pipeline_file), home=home, mask=())
+    except SpecError as wrong:
+        raise CommandFailed(f"{pipeline_file}: {wrong}") from None
+
+
+def _sample(path: Path, lines_max: int) -> "Sample":
+    from millstream.pipeline.checking import Sample
+
+    splitter = LineSplitter(position=0, line_bytes_max=_LINE_BYTES_MAX)
+    lines: list[bytes] = []
+    with path.open("rb") as file:
+        while len(lines) < lines_max:
+            data = file.read(_READ_BYTES)
+            found = splitter.split(data) if data else splitter.flush()
+            # `ship` sends no empty lines either.
+            lines += [line.data for line in found if line.data]
+            if not data:
+                break
+    time_ms = path.stat().st_mtime_ns // 1_000_000
+    # Two files may have one name; a source of the pipeline has the host in front.
+    return Sample(f"{os.uname().nodename}/{path}", time_ms, lines[:lines_max])
+
+
+def _print(found: "list[Checked]") -> None:
+    rows = [
+        (
+            each.source.partition("/")[2],
+            each.lines,
+            f"{100 * each.read / each.lines:.2f}%" if each.lines else "-",
+            ", ".join(f"{name} {count:,}" for name, count in each.formats.items()) or "-",
+        )
+        for each in found
+    ]
+    print_table(["FILE", "LINES", "READ", "FORMATS"], rows)
+    for each in found:
+        for failed in each.failed:
+            name = each.source.partition("/")[2]
+            click.echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
+    lines, read = sum(each.lines for each in found), sum(each.read for each in found)
+    share = 100 * (lines - read) / lines if lines else 0.0
+    click.echo(f"{counted(lines, 'line')}, {lines - read:,} not read ({share:.2f} %)", err=True)

@@ -1,0 +1,60 @@
+"""Spark inside a command: its session, with what Java says in a file and not on the screen."""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from millstream.cli.failure import CommandFailed
+from millstream.pipeline.spec import Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_LOG: Final = "spark.log"
+
+
+def check_installed() -> None:
+    missing = [name for name in ("pyspark", "deltalake") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"{' and '.join(missing)} not installed: pip install 'millstream[pipeline]'"
+        )
+
+
+@contextmanager
+def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]":
+    """A session for the block; its log is in the home of the pipeline."""
+    spec.home.mkdir(parents=True, exist_ok=True)
+    log_path = spec.home / SPARK_LOG
+    with stderr_into(log_path):
+        from millstream.pipeline.session import open_session
+
+        session = open_session(spec, master=master)
+    try:
+        yield session
+    finally:
+        # While Java goes, Spark's threads in this process complain of connections it closed.
+        with stderr_into(log_path):
+            session.stop()
+
+
+@contextmanager
+def stderr_into(path: Path) -> Iterator[None]:
+    """What Java and Spark's workers write, now and later, goes to a file, not to the screen.
+
+    They inherit the descriptor when they start; ours is put back afterwards.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
