@@ -135,6 +135,35 @@ GOOD = {
         "message": "ready",
     },
     "[2026-09-21 15:59:58 +0200] plain": {"format": "text", "message": "plain"},
+    "260921 135958 214 WARN dfs.DataNode$DataXceiver: a block went away": {
+        "format": "text",
+        "level": "warn",
+        "program": "dfs.DataNode$DataXceiver",
+        "message": "a block went away",
+    },
+    "26/09/21 13:59:58 INFO executor.Executor: Finished task 3.0": {
+        "format": "text",
+        "level": "info",
+        "program": "executor.Executor",
+        "message": "Finished task 3.0",
+    },
+    "nova-api.log.1.2026-09-21_14:00:01 2026-09-21 13:59:58.000 2931 ERROR nova.manager [-] x": {
+        "format": "text",
+        "level": "error",
+        "message": "nova.manager [-] x",
+    },
+    "- 1789999198 2026.09.21 R02-M1 2026-09-21-06.59.58.363779 R02-M1 RAS KERNEL FATAL it broke": {
+        "format": "text",
+        "host": "R02-M1",
+        "level": "fatal",
+        "message": "it broke",
+    },
+    "ECC 1789999198 2026.09.21 dn228 Sep 21 06:59:58 dn228/dn228 crond(pam)[29]: opened": {
+        "format": "text",
+        "host": "dn228",
+        "program": "crond(pam)",
+        "message": "opened",
+    },
 }
 
 
@@ -167,6 +196,9 @@ BAD = {
     b"<34>1 - - - - - -": "no time as rfc5424",
     b"a=1 b=2": "no time as logfmt",
     b"2026-13-77 99:99:99 nothing": "no time as text",
+    b"269921 995958 1 INFO x": "no time as text",
+    b".log" * 16_000: "no known format",
+    b"- 1789999198 2026.09.21 " + b"a" * 60_000: "no time as text",
     b'k="' + b"\\x" * 30_000: "no time as logfmt",
     b'1.2.3.4 - - [21/Sep/2026:15:59:58 +0200] "' + b'\\"' * 30_000: "no time as access",
     b"{" * 60_000: "no time as json",
@@ -232,6 +264,29 @@ def test_a_format_that_is_given_is_used_for_its_sources_only(
     assert (row.problem, row.detail) == ("unparsable", "no time as access")
     [row] = parse(spark, spec, [line], source="other/1")
     assert row.problem is None
+
+
+def test_a_source_said_to_be_text_may_be_any_kind_of_text(
+    spark: "SparkSession", make_spec: MakeSpec
+) -> None:
+    spec = make_spec("[[parse.sources]]\nmatch = '*'\nformat = 'text'")
+    rows = parse(
+        spark,
+        spec,
+        ["26/09/21 13:59:58 INFO x", "2026-09-21T13:59:58Z x", '{"ts":"2026-09-21T13:59:58Z"}'],
+    )
+    assert [row.problem for row in rows] == [None, None, "unparsable"]
+
+
+def test_a_log_that_changes_its_format_is_read_on(
+    spark: "SparkSession", make_spec: MakeSpec
+) -> None:
+    lines: list[str | bytes] = ["2026-09-21T13:59:58Z INFO as text"] * 3
+    lines += [b"\x00\x01\x02 half a line", '{"ts":"2026-09-21T13:59:58Z","level":"info"}']
+    lines += ["<34>Sep 21 13:59:58 db-1 su[77]: and as syslog"]
+    rows = parse(spark, make_spec(), lines)
+    assert [row.format for row in rows] == ["text"] * 3 + ["unknown", "json", "rfc3164"]
+    assert [row.problem for row in rows] == [None] * 3 + ["unparsable", None, None]
 
 
 def test_a_function_of_the_user_parses_its_sources(

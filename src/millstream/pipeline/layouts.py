@@ -13,6 +13,8 @@ _QUOTED: Final = r'[^"\\]*(?:\\.[^"\\]*){0,200}'
 _LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL"
 _ISO: Final = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d\d))?"
 
+_FILE: Final = r"\S{1,100}\.log\S{0,60} "
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -60,11 +62,29 @@ LAYOUTS: Final = {
         r"^\[[A-Z][a-z]{2} (?<month>[A-Z][a-z]{2}) (?<day>\d\d) (?<clock>\d\d:\d\d:\d\d)"
         r"(?:\.\d+)? (?<year>\d{4})\] (?:\[(?:\w*:)?(?<level>\w+)\] )?(?<message>.*)$",
     ),
+    # Years of two digits: `081109 203615 148 INFO ...` of HDFS, `17/06/09 20:10:40 INFO` of Spark.
+    "shortdate": _layout(
+        r"^(?:\d{6} \d{6}|\d\d/\d\d/\d\d \d\d:\d\d:\d\d) ",
+        r"^(?<short>\d{6} \d{6}|\d\d/\d\d/\d\d \d\d:\d\d:\d\d) +(?:\d{1,10} +)?"
+        rf"(?:(?<level>(?i:{_LEVELS}))[ :]+)?(?:(?<program>[\w.$*-]{{1,200}}): )?(?<message>.*)$",
+    ),
+    # What collectors of large machines write before a line: a label, the second, the day, the host.
+    "labelled": _layout(
+        r"^\S{1,100} \d{9,10} \d{4}\.\d\d\.\d\d ",
+        r"^\S+ (?<time>\d{9,10}) \d{4}\.\d\d\.\d\d (?<host>\S+) "
+        r"(?:[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \S+ "
+        r"(?:(?<program>[^\s:\[]{1,200})(?:\[(?<process>[^\]]*)\])?: ?)?"
+        r"|\d{4}-\d\d-\d\d-[\d.]+ \S+ \S+ \S+ (?<level>[A-Z]+) )?(?<message>.*)$",
+    ),
+    # A file's name may stand before the time, a process number after it, as OpenStack has both.
     "text": _layout(
-        rf"^\[?{_ISO}",
-        rf"^\[?(?<time>{_ISO})\]?[ ,:|-]*(?:\[?(?<level>(?i:{_LEVELS}))\]?[ :|]+)?(?<message>.*)$",
+        rf"^(?:{_FILE})?\[?{_ISO}",
+        rf"^(?:{_FILE})?\[?(?<time>{_ISO})\]?[ ,:|-]*"
+        rf"(?:(?:\d{{1,10}} +)?\[?(?<level>(?i:{_LEVELS}))\]?[ :|]+)?(?<message>.*)$",
     ),
 }
+# Variants of text: told from each line, also where a source is said to be text.
+TEXTS: Final = ("errorlog", "shortdate", "labelled")
 
 JSON_BEGINS: Final = r"^\s*\{"
 LOGFMT_BEGINS: Final = r"^[\w.@/-]+=\S"

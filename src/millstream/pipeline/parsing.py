@@ -18,6 +18,7 @@ from millstream.pipeline.layouts import (
     LAYOUTS,
     LOGFMT_BEGINS,
     LOGFMT_PAIR,
+    TEXTS,
 )
 from millstream.pipeline.spec import SourceRule, Spec
 
@@ -91,6 +92,8 @@ def _format(rules: tuple[SourceRule, ...]) -> Column:
     for rule in given:
         is_match = F.col("source").rlike(glob_pattern(rule.match))
         value = F.lit(CUSTOM if rule.function else rule.format)
+        if rule.format == "text" and not rule.function:
+            value = F.when(detected.isin(*TEXTS), detected).otherwise(value)
         chosen = F.when(is_match, value) if chosen is None else chosen.when(is_match, value)
     assert chosen is not None
     return chosen.otherwise(detected)
@@ -181,7 +184,7 @@ def _columns(texts: DataFrame, spec: Spec) -> DataFrame:
         F.when(is_access & (F.col("access_agent") == ""), "common")
         .when(is_access & (F.col("access_agent") != ""), "combined")
         .when(F.col("format") == "isosyslog", "syslog")
-        .when(F.col("format") == "errorlog", "text")
+        .when(F.col("format").isin(*TEXTS), "text")
         .otherwise(F.col("format"))
         .alias("format"),
         F.when(F.col("not_text").isNull(), _event_time()).alias("event_time"),
@@ -212,6 +215,10 @@ def _event_time() -> Column:
     return (
         F.when(F.col("format") == "access", access)
         .when(F.col("format").isin("rfc3164", "errorlog"), _time_of_words())
+        .when(
+            F.col("format") == "shortdate",
+            F.try_to_timestamp(F.translate(_text("short"), "/: ", ""), F.lit("yyMMddHHmmss")),
+        )
         .otherwise(_numeric_or_iso_time(text))
     )
 
