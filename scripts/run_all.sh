@@ -25,10 +25,10 @@ trap 'exit 143' TERM
 while ! grep -q '^listening on ' "$node_log.out"; do
     if ! kill -0 "$node" 2>/dev/null; then
         cat "$node_log" >&2
-        if command -v ss >/dev/null; then
-            ss -ltnp "sport = :${listen##*:}" >&2 || true
+        if grep -q 'port is in use' "$node_log"; then
+            "$bin/python" -m millstream.cli.port_holder "${listen##*:}" >&2
+            echo "Stop it, or take another port: make run LISTEN=127.0.0.1:9093" >&2
         fi
-        echo "the node did not start. Another port: make run LISTEN=127.0.0.1:9093" >&2
         exit 1
     fi
     sleep 0.1

@@ -8,14 +8,61 @@ import pytest
 from confluent_kafka import Producer
 
 from millstream.cli.demo import first_window_deadline, prepare_file
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.results import Results
 from millstream.pipeline import outputs
 from millstream.pipeline.spec import Spec, parse_spec
-from millstream.pipeline.status import PipelineStatus
+from millstream.pipeline.status import PipelineStatus, QueryStatus
 from millstream.testing import Broker
 from tests.support.waiting import wait_until
 
 STATUS = PipelineStatus("demo", "now", 5)
+
+
+def going_on() -> int | None:
+    return None
+
+
+def query(name: str, *, batch: int, rows: int) -> QueryStatus:
+    return QueryStatus(name, True, batch, rows, 0.0, 0, 0, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("queries", "said"),
+    [
+        ([], "not started"),
+        ([query("live", batch=-1, rows=0)], "not finished the first batch"),
+        ([query("live", batch=4, rows=0)], "no line came in 5 batches"),
+        ([query("live", batch=4, rows=70)], "70 lines were read (70 late), and none counted"),
+    ],
+)
+def test_no_window_in_time_is_a_failure_with_its_reason(
+    spec_without_node: Spec,
+    monkeypatch: pytest.MonkeyPatch,
+    queries: list[QueryStatus],
+    said: str,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("millstream.cli.demo.time.monotonic", lambda: now[0])
+    is_over = first_window_deadline(Results(spec_without_node), 20, load_ended=going_on)
+    status = PipelineStatus("demo", "now", 5, queries, {"late": 70})
+    assert not is_over(status)
+    now[0] = 300.5
+    with pytest.raises(CommandFailed) as failed:
+        is_over(status)
+    assert said in str(failed.value)
+    assert failed.value.exit_code == ExitCode.TIMEOUT
+
+
+def test_traffic_that_ends_is_a_failure(spec_without_node: Spec) -> None:
+    is_over = first_window_deadline(Results(spec_without_node), 20, load_ended=lambda: 4)
+    with pytest.raises(CommandFailed, match="code 4"):
+        is_over(STATUS)
+
+
+@pytest.fixture
+def spec_without_node(tmp_path: Path) -> Spec:
+    return parse_spec("", folder=tmp_path)
 
 
 def test_the_file_is_written_once_and_then_kept(tmp_path: Path) -> None:
@@ -50,7 +97,7 @@ def window(start: str, name: str, count: int) -> dict[str, object]:
 def test_the_newest_window_and_the_last_alerts_are_shown(spec: Spec) -> None:
     results = Results(spec)
     results.read()
-    assert not first_window_deadline(results, 0.001)(STATUS)
+    assert not first_window_deadline(results, 0.001, load_ended=going_on)(STATUS)
     producer = Producer({"bootstrap.servers": spec.bootstrap})
     alert = {"kind": "errors", "subject": "cart", "since": "2026-09-21T14:00:10Z", "text": "x"}
     rows = [window("14:00:00", "cart", 5), window("14:00:10", "cart", 2)]
@@ -78,7 +125,7 @@ def test_the_newest_window_and_the_last_alerts_are_shown(spec: Spec) -> None:
         assert [(row.name, row.count) for row in results.rows()] == [("cart", 3)]
         assert results.funnel() == [("visits", 6), ("/cart", 4)]
         assert list(results.alerts) == ["14:00:10 errors: cart x"]
-        is_over = first_window_deadline(results, 0.000001)
+        is_over = first_window_deadline(results, 0.000001, load_ended=going_on)
         wait_until(lambda: is_over(STATUS), "the time after the first window is over")
     finally:
         results.close()

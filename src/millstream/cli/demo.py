@@ -66,13 +66,13 @@ def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None
         f"{spec.name}.sessions, {spec.name}.alerts, {spec.name}.dead; tables and reports to {home}",
         err=True,
     )
-    with traffic(bootstrap, rate):
+    with traffic(bootstrap, rate) as load:
         run_pipeline(
             spec,
             master="local[*]",
             once=False,
             screen=make_screen(spec, results),
-            is_over=first_window_deadline(results, seconds),
+            is_over=first_window_deadline(results, seconds, load_ended=load.poll),
         )
     click.echo(
         f"{results.window_count} windows, {results.alert_count} alerts. Again: make run, or "
@@ -86,7 +86,9 @@ def create_input(bootstrap: str) -> None:
 
     admin = connect_admin(bootstrap)
     if _TOPIC not in admin.list_topics(timeout=10).topics:
-        [answer] = admin.create_topics([NewTopic(_TOPIC, 2, 1)]).values()
+        # The node's own clock: that of a producer could be wrong, and event times are judged by it.
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        [answer] = admin.create_topics([NewTopic(_TOPIC, 2, config=configs)]).values()
         wait_for(answer, f"topic {_TOPIC}")
 
 
@@ -100,7 +102,7 @@ def prepare_file(home: Path, bootstrap: str) -> Spec:
 
 
 @contextmanager
-def traffic(bootstrap: str, rate: float) -> Iterator[None]:
+def traffic(bootstrap: str, rate: float) -> "Iterator[subprocess.Popen[bytes]]":
     # Another seed each time: the same visitors at another time would be no news.
     seed = str(time.time_ns() % 1_000_000)
     command = ["loadgen", "--topic", _TOPIC, "--rate", str(rate), "--seed", seed, "--bad", "0.002"]
@@ -110,14 +112,14 @@ def traffic(bootstrap: str, rate: float) -> Iterator[None]:
         start_new_session=True,
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()
 
 
 def first_window_deadline(
-    results: Results, seconds: float | None
+    results: Results, seconds: float | None, *, load_ended: Callable[[], int | None]
 ) -> "Callable[[PipelineStatus], bool]":
     """`seconds` count from the first window; without one in time the run has failed."""
     started = time.monotonic()
@@ -128,12 +130,25 @@ def first_window_deadline(
         if not first and results.window_count:
             first.append(now)
             click.echo(f"the first window came after {now - started:.0f} s", err=True)
+        if (code := load_ended()) is not None:
+            raise CommandFailed(f"the traffic ended by itself, with code {code}: see above")
         if not first and now - started > _FIRST_WINDOW_SECONDS_MAX:
-            states = ", ".join(f"{each.name} batch {each.batch}" for each in status.queries)
             raise CommandFailed(
-                f"no window within {_FIRST_WINDOW_SECONDS_MAX:.0f} s ({states})",
+                f"no window within {_FIRST_WINDOW_SECONDS_MAX:.0f} s: {_why_no_window(status)}",
                 exit_code=ExitCode.TIMEOUT,
             )
         return bool(first) and seconds is not None and now - first[0] >= seconds
 
     return is_over
+
+
+def _why_no_window(status: "PipelineStatus") -> str:
+    live = next((query for query in status.queries if query.name == "live"), None)
+    if live is None:
+        return "the query of windows was not started"
+    if live.batch < 0:
+        return "Spark has not finished the first batch; is the machine busy?"
+    if not live.rows:
+        return f"no line came in {live.batch + 1} batches"
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(status.lines.items()))
+    return f"{live.rows:,} lines were read ({lines or 'none stored yet'}), and none counted"
