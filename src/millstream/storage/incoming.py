@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TimestampType
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
 from millstream.records.builder import recompress
 from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_produced
-from millstream.storage.values import LogConfig
+from millstream.storage.producers import ProducedBatch
+from millstream.storage.values import Appended, LogConfig
 
 
 def batch_rules(config: LogConfig) -> BatchRules:
@@ -18,6 +20,14 @@ def batch_rules(config: LogConfig) -> BatchRules:
         timestamp_after_max_ms=config.timestamp_after_max_ms,
         is_key_required=config.is_compacted,
     )
+
+
+def answered_again(known: ProducedBatch, config: LogConfig, log_start_offset: int) -> Appended:
+    """What a retry is told of a batch that is in the log already."""
+    is_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time_ms = known.timestamp_ms if is_append_time else -1
+    next_offset = known.last_offset + 1
+    return Appended(known.base_offset, next_offset, append_time_ms, log_start_offset, True)
 
 
 def recompression_of(

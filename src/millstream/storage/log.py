@@ -21,14 +21,15 @@ from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.checkpoints import format_epochs, format_partition_metadata
 from millstream.storage.epochs import EpochCache
-from millstream.storage.files import DescriptorCache, LogFile, write_file
+from millstream.storage.files import DescriptorCache, LogFile
 from millstream.storage.incoming import (
+    answered_again,
     batch_rules,
     recompressed,
     recompression_of,
     replicated_batches,
 )
-from millstream.storage.producers import ProducedBatch, ProducerStates
+from millstream.storage.producers import ProducerStates
 from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
 from millstream.storage.segment_run import SegmentRun
@@ -137,7 +138,7 @@ class Log:
         if batch.producer_id >= 0:
             known = self.producers.check(batch)
             if known is not None:
-                return self._answer_again(known)
+                return answered_again(known, self.config, self.log_start_offset)
         return self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def recompression_of(self, data: memoryview, *, now_ms: int) -> Callable[[], memoryview] | None:
@@ -250,12 +251,6 @@ class Log:
             self.save_epochs()
         return Appended(first, next_offset, -1, self.log_start_offset, False)
 
-    def _answer_again(self, known: ProducedBatch) -> Appended:
-        is_append_time = self.config.timestamp_type is _LOG_APPEND_TIME
-        append_time_ms = known.timestamp_ms if is_append_time else -1
-        next_offset = known.last_offset + 1
-        return Appended(known.base_offset, next_offset, append_time_ms, self.log_start_offset, True)
-
     def _note_produced(self, batch: BatchView) -> None:
         aborted = self.producers.update(batch)
         if aborted is not None:
@@ -263,7 +258,8 @@ class Log:
 
     def save_epochs(self) -> None:
         """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
-        self._write_small(layout.EPOCHS_FILE, format_epochs(self.epochs.entries))
+        data = format_epochs(self.epochs.entries)
+        self._unsynced.write_small(self.directory, layout.EPOCHS_FILE, data)
         self.epochs.is_changed = False
 
     # Segments
@@ -469,25 +465,13 @@ class Log:
 
     def give_topic_id(self, topic_id: TopicId) -> None:
         """Write down whose log this is, where the directory does not say."""
-        self._write_small(layout.PARTITION_METADATA_FILE, format_partition_metadata(topic_id))
+        data = format_partition_metadata(topic_id)
+        self._unsynced.write_small(self.directory, layout.PARTITION_METADATA_FILE, data)
         self.topic_id = topic_id
-
-    def _write_small(self, name: str, data: bytes) -> None:
-        """Replace a small file of the partition; the next sync takes it along."""
-        path = f"{self.directory}/{name}"
-        try:
-            write_file(self.cache.file_system, path, data, is_synced=False)
-        except OSError as error:
-            raise storage_failure(error, self.directory) from error
-        self._unsynced.paths[path] = None
-        self._unsynced.directories[self.directory] = None
 
     def mark_created(self, parent: str) -> None:
         """The directory is new: it and its name in `parent` have to be synced."""
-        self._unsynced.files[self._run.active.file] = None
-        self._unsynced.paths[f"{self.directory}/{layout.PARTITION_METADATA_FILE}"] = None
-        self._unsynced.directories[self.directory] = None
-        self._unsynced.directories[parent] = None
+        self._unsynced.note_created(self.directory, parent, self._run.active.file)
 
     def unsynced_state(self) -> UnsyncedState | None:
         """What a sync of the whole file system, begun now, would bring to the disk."""

@@ -13,11 +13,6 @@ from pathlib import Path
 from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
-from millstream.storage.aborted import count_aborted
-from millstream.storage.checkpoints import (
-    read_offsets,
-    write_offsets,
-)
 from millstream.storage.confirming import Confirmation
 from millstream.storage.directories import PartitionDirectories, make_with_parents
 from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
@@ -27,6 +22,7 @@ from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
 from millstream.storage.recovery import Circumstances, recover_log
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
+from millstream.storage.store_checkpoints import StoreCheckpoints
 from millstream.storage.syncing import sync
 from millstream.storage.values import LogConfig, storage_failure
 
@@ -64,12 +60,7 @@ class LogStore:
         self._clock_now_ms = clock_now_ms
         self._report = report
         self._directories = PartitionDirectories(file_system)
-        # Recovery points as the file on the disk has them, and limits for the next ones.
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._recovery_limits: dict[TopicPartition, int] = {}
-        # Partitions that the checkpoint files on disk speak of.
-        self._checkpointed: set[TopicPartition] = set()
-        self._checkpoints = 0
+        self._checkpoints = StoreCheckpoints(file_system, directory, self.logs, self.offline)
 
     @classmethod
     def open(
@@ -210,13 +201,12 @@ class LogStore:
             self._file_system.sync_directory(self.directory)
 
     def _load(self, names: list[str], configs: Callable[[str], LogConfig]) -> None:
-        recovery_points = self._read_checkpoint(layout.RECOVERY_POINTS_FILE)
-        log_starts = self._read_checkpoint(layout.LOG_STARTS_FILE)
+        recovery_points = self._checkpoints.read(layout.RECOVERY_POINTS_FILE)
+        log_starts = self._checkpoints.read(layout.LOG_STARTS_FILE)
         # After a crash they may be of another time.
         is_counted = self.was_stopped_cleanly
-        aborted = self._read_checkpoint(layout.ABORTED_COUNTS_FILE) if is_counted else {}
-        self._recovery_points = dict(recovery_points)
-        self._checkpointed = set(recovery_points) | set(log_starts)
+        aborted = self._checkpoints.read(layout.ABORTED_COUNTS_FILE) if is_counted else {}
+        self._checkpoints.found(recovery_points, log_starts)
         now_ms = self._clock_now_ms()
         for name in sorted(names):
             if layout.is_deleted_directory(name):
@@ -255,9 +245,6 @@ class LogStore:
             # Damage, or a file that cannot be read: this partition's trouble alone.
             self.offline[partition] = str(error)
             self._report(f"{partition} is offline: {error}")
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        return read_offsets(self._file_system, self._path(name)) or {}
 
     def confirm_recovery(self) -> None:
         """All steps of a `Confirmation`, one after the other."""
@@ -321,10 +308,7 @@ class LogStore:
 
         `sibling` is a log of the same topic that was created before.
         """
-        if partition in self._checkpointed:
-            # An older partition of this name: its offsets must not be taken for ours.
-            self.write_checkpoints()
-            self._checkpointed.discard(partition)
+        self._checkpoints.forget(partition)
         path = self._path(layout.directory_name(partition))
         now_ms = self._clock_now_ms()
         self._directories.make(path)
@@ -400,76 +384,23 @@ class LogStore:
     # Checkpoints and stopping
 
     def may_cut(self, partition: TopicPartition, offset: int) -> bool:
-        """Does no file on the disk say that the log goes beyond `offset`?
-
-        If one does, the next start would take a log that was cut for a damaged one. The next
-        checkpoint then says less, and after that the log may be cut; `was_cut` is to follow.
-        """
-        if self._recovery_points.get(partition, 0) <= offset:
-            return True
-        self._recovery_limits[partition] = offset
-        return False
+        """Does no file on the disk say that the log goes beyond `offset`?"""
+        return self._checkpoints.may_cut(partition, offset)
 
     def was_cut(self, partition: TopicPartition) -> None:
-        self._recovery_limits.pop(partition, None)
+        self._checkpoints.was_cut(partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """As they were last written down: hints, they may be older than the logs."""
-        return self._read_checkpoint(layout.HIGH_WATERMARKS_FILE)
+        return self._checkpoints.read(layout.HIGH_WATERMARKS_FILE)
 
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts. Raises LogDirFailed or NoSpace."""
         self.checkpoints()()
 
     def checkpoints(self) -> Callable[[], None]:
-        """The state of this moment, and what writes it: that may run in a thread.
-
-        Files that a later call has written meanwhile are not replaced by older ones.
-        """
-        self._checkpoints += 1
-        number = self._checkpoints
-        logs = self.logs.items()
-        limits = self._recovery_limits
-        recovery_points = {
-            where: min(log.synced_offset, limits.get(where, log.synced_offset))
-            for where, log in logs
-        }
-        high_watermarks = {where: log.high_watermark for where, log in logs}
-        log_starts = {
-            where: log.log_start_offset
-            for where, log in logs
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        self._keep_offline(recovery_points, layout.RECOVERY_POINTS_FILE)
-        self._keep_offline(high_watermarks, layout.HIGH_WATERMARKS_FILE)
-        self._keep_offline(log_starts, layout.LOG_STARTS_FILE)
-        files = (
-            (layout.RECOVERY_POINTS_FILE, recovery_points),
-            (layout.HIGH_WATERMARKS_FILE, high_watermarks),
-            (layout.LOG_STARTS_FILE, log_starts),
-        )
-        named = set(recovery_points) | set(log_starts)
-        self._checkpointed |= named
-
-        def write() -> None:
-            try:
-                for name, offsets in files:
-                    if number == self._checkpoints:
-                        path = self._path(name)
-                        write_offsets(self._file_system, path, offsets, number=number)
-            except OSError as error:
-                raise storage_failure(error, f"checkpoints in {self.directory}") from error
-            if number == self._checkpoints:
-                self._checkpointed = named
-                self._recovery_points = recovery_points
-
-        return write
-
-    def _keep_offline(self, offsets: dict[TopicPartition, int], name: str) -> None:
-        """What is known of partitions that could not be opened must not be forgotten."""
-        if self.offline:
-            old = self._read_checkpoint(name)
-            offsets |= {where: old[where] for where in self.offline if where in old}
+        """The state of this moment, and what writes it: that may run in a thread."""
+        return self._checkpoints.take()
 
     def close(self, *, clean: bool) -> None:
         """Give the directory back; `clean` also leaves it so that the next start trusts it."""
@@ -481,20 +412,13 @@ class LogStore:
                 log.close()
             self._file_system.close(self._lock)
 
-    def _write_aborted_counts(self) -> None:
-        counts = {where: count_aborted(log.segments) for where, log in self.logs.items()}
-        self._keep_offline(counts, layout.ABORTED_COUNTS_FILE)
-        path = self._path(layout.ABORTED_COUNTS_FILE)
-        some = {where: count for where, count in counts.items() if count}
-        write_offsets(self._file_system, path, some)
-
     def _finish(self) -> None:
         for log in self.logs.values():
             log.finish()
         try:
             self._sync_everything()
             self.write_checkpoints()
-            self._write_aborted_counts()
+            self._checkpoints.write_aborted_counts()
             # Last: while this file exists, everything else is on the disk.
             marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
             path = self._path(layout.CLEAN_STOP_FILE)

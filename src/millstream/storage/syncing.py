@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.storage.files import FileSystem, LogFile
+from millstream.storage import layout
+from millstream.storage.files import FileSystem, LogFile, write_file
+from millstream.storage.values import storage_failure
 
 # Beyond a few files one sync of the whole file system is faster: 64 files took 34 ms one by
 # one and 2.7 ms together.
@@ -69,6 +71,23 @@ class Unsynced:
 
     def __bool__(self) -> bool:
         return bool(self.files or self.paths or self.directories)
+
+    def note_created(self, directory: str, parent: str, file: LogFile) -> None:
+        """The partition's directory is new: so are its name and what is in it."""
+        self.files[file] = None
+        self.paths[f"{directory}/{layout.PARTITION_METADATA_FILE}"] = None
+        self.directories[directory] = None
+        self.directories[parent] = None
+
+    def write_small(self, directory: str, name: str, data: bytes) -> None:
+        """Replace a small file of the partition; the next sync takes it along."""
+        path = f"{directory}/{name}"
+        try:
+            write_file(self._file_system, path, data, is_synced=False)
+        except OSError as error:
+            raise storage_failure(error, directory) from error
+        self.paths[path] = None
+        self.directories[directory] = None
 
     def state(self) -> UnsyncedState:
         """Equal to an earlier one if nothing was written since."""
