@@ -183,6 +183,32 @@ def test_the_initial_delay_is_not_extended_beyond_its_limit() -> None:
     assert world.joined(first).code is KafkaCode.NONE
 
 
+def test_where_a_second_member_came_in_time_further_ones_are_waited_for_longer() -> None:
+    world = World()
+    world.settings = replace(
+        world.settings, initial_rebalance_delay_ms=20, initial_rebalance_extension_ms=100
+    )
+    first = world.join()
+    world.pass_time(10)
+    world.join()
+    world.pass_time(90)
+    late = world.join()
+    world.pass_time(119)
+    assert late not in world.replies
+    world.pass_time(2)
+    assert world.joined(first).generation == world.joined(late).generation == 1
+
+
+def test_a_member_alone_does_not_wait_for_the_extension() -> None:
+    world = World()
+    world.settings = replace(
+        world.settings, initial_rebalance_delay_ms=20, initial_rebalance_extension_ms=100
+    )
+    alone = world.join()
+    world.pass_time(20)
+    assert world.joined(alone).generation == 1
+
+
 def test_after_a_restart_a_stable_group_goes_on_in_its_generation() -> None:
     world = World()
     leader, follower = world.stable_group(2)

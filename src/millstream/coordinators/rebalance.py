@@ -138,7 +138,10 @@ def join_time_is_up(group: ClassicGroup, env: Env) -> Decision[None]:
     left_ms = group.initial_wait_left_ms
     if left_ms and group.has_member_come:
         # Members keep coming: wait once more, but not beyond the rebalance timeout.
-        delay_ms = min(env.settings.initial_rebalance_delay_ms, left_ms)
+        extension_ms = env.settings.initial_rebalance_extension_ms
+        if extension_ms is None:
+            extension_ms = env.settings.initial_rebalance_delay_ms
+        delay_ms = min(extension_ms, left_ms)
         group.initial_wait_left_ms = left_ms - delay_ms
         group.has_member_come = False
         _set_phase_end(group, DeadlineKind.JOIN, env.uptime_ms + delay_ms, decision)

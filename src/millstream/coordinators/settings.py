@@ -9,13 +9,18 @@ from millstream.config import BrokerConfig
 # short for anyone to see, long enough for consumers that are started together. Without it
 # the first would be alone in its generation, and the others would wait for its heartbeat.
 GATHER_MS: Final = 20
+# Where a second one came in that time, more are on their way, and a busy machine may keep
+# them longer: who comes too late waits for a heartbeat of the others, seconds.
+GATHER_MORE_MS: Final = 100
 GATHER_MAX_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     initial_rebalance_delay_ms: int = 0
-    # It is extended while members keep coming, up to this and to the rebalance timeout.
+    # It is extended by this while members keep coming (None: by the same again), in all not
+    # beyond the maximum and the rebalance timeout.
+    initial_rebalance_extension_ms: int | None = None
     initial_rebalance_wait_max_ms: int = 2**31 - 1
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
@@ -39,6 +44,7 @@ def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
     policy = config.string("group.consumer.migration.policy").lower()
     return GroupSettings(
         initial_rebalance_delay_ms=config.int(delay) if waits_as_configured else GATHER_MS,
+        initial_rebalance_extension_ms=None if waits_as_configured else GATHER_MORE_MS,
         initial_rebalance_wait_max_ms=2**31 - 1 if waits_as_configured else GATHER_MAX_MS,
         session_timeout_min_ms=config.int("group.min.session.timeout.ms"),
         session_timeout_max_ms=config.int("group.max.session.timeout.ms"),
