@@ -1,10 +1,12 @@
 """Batches as Kafka's own producer writes them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import BatchView
-from millstream.records.builder import build_batch, recompress
+from millstream.records.builder import build_batch, build_key_values, recompress
 from millstream.records.records import Record, read_records
 
 
@@ -95,3 +97,33 @@ def test_recompression_changes_the_codec_and_nothing_else(codec: Codec) -> None:
 def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(ValueError):
         build_batch([], base_offset=0)
+
+
+@given(
+    pairs=st.lists(
+        st.tuples(st.binary(max_size=2_000), st.none() | st.binary(max_size=2_000)),
+        min_size=1,
+        max_size=5,
+    ),
+    timestamp_ms=st.integers(0, 1 << 45),
+    is_transactional=st.booleans(),
+)
+def test_keys_and_values_become_the_batch_that_their_records_would(
+    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, is_transactional: bool
+) -> None:
+    producer_id, producer_epoch = (77, 3) if is_transactional else (-1, -1)
+    expected = build_batch(
+        [Record(i, timestamp_ms, key, value) for i, (key, value) in enumerate(pairs)],
+        base_offset=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+    )
+    built = build_key_values(
+        pairs,
+        timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+    )
+    assert built == expected

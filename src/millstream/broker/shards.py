@@ -23,9 +23,9 @@ from millstream.coordinators.journal import (
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import HEADER_BYTES, BatchView
-from millstream.records.builder import build_batch
+from millstream.records.builder import build_key_values
 from millstream.records.control import EndTransactionMarker, read_end_marker
-from millstream.records.records import Record, iterate_records
+from millstream.records.records import iterate_records
 from millstream.replication.partition import Partition
 from millstream.wire.messages import Struct
 
@@ -90,9 +90,9 @@ class PartitionPort:
             self._partition.require_acks(is_acks_all=True)
         now_ms = self._broker.clock.now_ms()
         producer = transaction or _NO_PRODUCER
-        batch = build_batch(
-            [Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)],
-            base_offset=0,
+        batch = build_key_values(
+            records,
+            timestamp_ms=now_ms,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             is_transactional=transaction is not None,

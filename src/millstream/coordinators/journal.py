@@ -325,9 +325,9 @@ class Shard(Generic[S, C, E]):
 
     def _act_when_committed(self) -> None:
         """Pass on what decisions left to be done, in a turn of its own or after the sync."""
-        due, self._due_when_committed = self._due_when_committed, []
-        if not due:
+        if not self._due_when_committed:
             return
+        due, self._due_when_committed = self._due_when_committed, []
         wait = self._port.wait_committed(self._end)
         if wait is None:
             self._act(due)

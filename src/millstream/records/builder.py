@@ -4,6 +4,7 @@ Used where the broker itself writes records: recompression, coordinators, transa
 markers, tests. Batches from clients are stored as they came.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,6 +29,9 @@ _UNCOMPRESSED: Final = Codec.NONE
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 _CRC_POSITION: Final = 17
+# The header's two halves; the checksum between them is of the second one.
+_UNTIL_CRC: Final = struct.Struct(">qiibI")
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
 _KEEP_ON_REWRITE_MASK: Final = 0xFFF8
 
 
@@ -78,6 +82,51 @@ def build_batch(
     )
     batch += payload
     _seal(batch)
+    return batch
+
+
+def build_key_values(
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    *,
+    timestamp_ms: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
+) -> bytearray:
+    """What `build_batch` makes of records without headers that are all of one time.
+
+    For the coordinators, which write thousands of small batches a second.
+    """
+    parts: list[bytes] = [b""]
+    for offset_delta, (key, value) in enumerate(pairs):
+        body = b"".join(
+            (
+                b"\0\0",
+                _varint(offset_delta),
+                _varint(len(key)),
+                key,
+                _NULL_LENGTH if value is None else _varint(len(value)),
+                value or b"",
+                b"\0",
+            )
+        )
+        parts.append(_varint(len(body)))
+        parts.append(body)
+    count = len(pairs)
+    parts[0] = _AFTER_CRC.pack(
+        TRANSACTIONAL_MASK if is_transactional else 0,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        -1,
+        count,
+    )
+    checked = b"".join(parts)
+    length = CRC_START - LENGTH_FIELD_END + len(checked)
+    batch = bytearray(_UNTIL_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc32c(checked)))
+    batch += checked
     return batch
 
 

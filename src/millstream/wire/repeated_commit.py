@@ -24,7 +24,7 @@ _AFTER_CORRELATION: Final = 8
 
 
 class RepeatedCommit:
-    __slots__ = ("_answer", "_body", "_frame_bytes", "_parts", "all_good", "header")
+    __slots__ = ("_answer", "_frame_bytes", "_parts", "all_good", "body", "header")
 
     def __init__(self, header: RequestHeader, body: OffsetCommitRequest, frame: bytes) -> None:
         self.header = header
@@ -32,8 +32,9 @@ class RepeatedCommit:
         self.all_good = [[KafkaCode.NONE] * len(topic.partitions) for topic in body.topics]
         out = response_header(header)
         write_offset_commit_response(out, header.version, body.topics, self.all_good)
-        self._answer = bytes(finish_frame(out))
-        self._body = body
+        answer = bytes(finish_frame(out))
+        self._answer = answer[:SIZE_BYTES], answer[SIZE_BYTES + _INT32.size :]
+        self.body = body
         self._frame_bytes = len(frame)
         # Where the bytes that stay begin, and what they are.
         starts = [_AFTER_CORRELATION, *(at + _OFFSET_AND_EPOCH.size for at in body.offsets_at)]
@@ -41,37 +42,38 @@ class RepeatedCommit:
         self._parts = [(0, frame[:_CORRELATION_AT])]
         self._parts += [(at, frame[at:end]) for at, end in zip(starts, ends, strict=True)]
 
-    def body_of(self, frame: memoryview) -> OffsetCommitRequest | None:
-        """The request, if the frame is this one with other offsets."""
+    def topics_of(self, frame: memoryview) -> list[OffsetCommitTopic] | None:
+        """What is to be committed, if the frame is this request with other offsets."""
         if len(frame) != self._frame_bytes:
             return None
         data = frame.tobytes()
         for at, part in self._parts:
             if not data.startswith(part, at):
                 return None
-        known = self._body
-        offsets_at = iter(known.offsets_at)
+        offsets_at = iter(self.body.offsets_at)
         topics = []
-        for topic in known.topics:
+        for topic in self.body.topics:
             partitions = []
             for one in topic.partitions:
                 offset, leader_epoch = _OFFSET_AND_EPOCH.unpack_from(data, next(offsets_at))
                 partitions.append(OffsetToCommit(one.partition, offset, leader_epoch, one.metadata))
             topics.append(OffsetCommitTopic(topic.name, topic.topic_id, partitions))
-        return OffsetCommitRequest(
-            known.group_id, known.generation, known.member_id, known.instance_id, -1, topics
-        )
+        return topics
 
     def header_of(self, frame: memoryview) -> RequestHeader:
         known = self.header
-        (correlation_id,) = _INT32.unpack_from(frame, _CORRELATION_AT)
+        correlation_id = self.correlation_of(frame)
         return RequestHeader(known.api_key, known.version, correlation_id, known.client_id)
+
+    @staticmethod
+    def correlation_of(frame: memoryview) -> int:
+        correlation_id: int = _INT32.unpack_from(frame, _CORRELATION_AT)[0]
+        return correlation_id
 
     def answer(self, correlation_id: int) -> bytes:
         """The whole frame that says that all is well."""
-        answer = self._answer
-        after = SIZE_BYTES + _INT32.size
-        return answer[:SIZE_BYTES] + _INT32.pack(correlation_id) + answer[after:]
+        before, after = self._answer
+        return before + _INT32.pack(correlation_id) + after
 
 
 def repeated_commit(

@@ -38,10 +38,11 @@ OFFSET_COMMIT: Final = int(ApiKey.OFFSET_COMMIT)
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_offset_commit_request(cursor, request.header.version)
     _learn(broker, request, body, cursor.data)
-    codes = _commit(broker, body, request.header.version)
+    commit = _commit_request(body, request.header.version)
+    codes = _commit(broker, commit, body.topics, request.header.version)
     if isinstance(codes, asyncio.Future):
-        return Pending(codes, finish=partial(_answer_later, request, body))
-    return _answer(request, body, codes)
+        return Pending(codes, finish=partial(_answer_later, request, body.topics))
+    return _answer(request, body.topics, codes)
 
 
 def _learn(
@@ -54,47 +55,60 @@ def _learn(
         connection.last_request = committer
         return
     repeated = repeated_commit(frame, request.header, body)
-    connection.shortcut = None if repeated is None else partial(_commit_again, broker, repeated)
+    if repeated is None:
+        connection.shortcut = None
+        return
+    commit = _commit_request(body, request.header.version)
+    connection.shortcut = partial(_commit_again, broker, repeated, commit)
 
 
 def _commit_again(
-    broker: "Broker", repeated: RepeatedCommit, connection: Connection, frame: memoryview
+    broker: "Broker",
+    repeated: RepeatedCommit,
+    commit: CommitRequest,
+    connection: Connection,
+    frame: memoryview,
 ) -> Pieces | Pending | None:
     """A commit of the same partitions as before; None for any other request."""
-    body = repeated.body_of(frame)
-    if body is None:
+    topics = repeated.topics_of(frame)
+    if topics is None:
         return None
     broker.requests[OFFSET_COMMIT] += 1
-    header = repeated.header_of(frame)
-    codes = _commit(broker, body, header.version)
+    codes = _commit(broker, commit, topics, repeated.header.version)
     if codes == repeated.all_good:
-        return [repeated.answer(header.correlation_id)]
-    request = Request(header, connection)
+        return [repeated.answer(repeated.correlation_of(frame))]
+    request = Request(repeated.header_of(frame), connection)
     if isinstance(codes, asyncio.Future):
-        return Pending(codes, finish=partial(_answer_later, request, body))
-    return _answer(request, body, codes)
+        return Pending(codes, finish=partial(_answer_later, request, topics))
+    return _answer(request, topics, codes)
 
 
-def _commit(
-    broker: "Broker", body: OffsetCommitRequest, version: int
-) -> "CommitReply | asyncio.Future[CommitReply]":
-    for topic in body.topics:
-        _find_topic(broker, topic, version)
-    commit = CommitRequest(
+def _commit_request(body: OffsetCommitRequest, version: int) -> CommitRequest:
+    """Who commits; what, is filled in by `_commit`."""
+    return CommitRequest(
         body.group_id,
         body.member_id,
         body.instance_id,
         body.generation,
-        [(topic.name, topic.partitions) for topic in body.topics],
+        [],
         body.retention_ms,
         version >= KNOWS_MEMBER_EPOCHS_FROM,
     )
+
+
+def _commit(
+    broker: "Broker", commit: CommitRequest, topics: list[OffsetCommitTopic], version: int
+) -> "CommitReply | asyncio.Future[CommitReply]":
+    for topic in topics:
+        _find_topic(broker, topic, version)
+    # A decision is made before `submit` returns, so the next commit may use it again.
+    commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
         return broker.coordinators.submit(
-            body.group_id, lambda state, env: offsets.commit(state, commit, env)
+            commit.group_id, lambda state, env: offsets.commit(state, commit, env)
         )
     except KafkaError as error:
-        return _refused(body, error)
+        return _refused(topics, error)
 
 
 def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> None:
@@ -114,21 +128,21 @@ def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> Non
             one.code = unknown
 
 
-def _refused(body: OffsetCommitRequest, error: KafkaError) -> CommitReply:
-    return [[error.code] * len(topic.partitions) for topic in body.topics]
+def _refused(topics: list[OffsetCommitTopic], error: KafkaError) -> CommitReply:
+    return [[error.code] * len(topic.partitions) for topic in topics]
 
 
-def _answer(request: Request, body: OffsetCommitRequest, codes: CommitReply) -> Pieces:
+def _answer(request: Request, topics: list[OffsetCommitTopic], codes: CommitReply) -> Pieces:
     out = response_header(request.header)
-    write_offset_commit_response(out, request.header.version, body.topics, codes)
+    write_offset_commit_response(out, request.header.version, topics, codes)
     return [finish_frame(out)]
 
 
 def _answer_later(
-    request: Request, body: OffsetCommitRequest, done: "asyncio.Future[CommitReply]"
+    request: Request, topics: list[OffsetCommitTopic], done: "asyncio.Future[CommitReply]"
 ) -> Pieces:
     try:
         codes = done.result()
     except KafkaError as error:
-        codes = _refused(body, error)
-    return _answer(request, body, codes)
+        codes = _refused(topics, error)
+    return _answer(request, topics, codes)

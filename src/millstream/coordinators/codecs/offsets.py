@@ -5,6 +5,7 @@ which adds the topic's id; tools from before it know up to 3 and skip what is ne
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from millstream.coordinators.codecs.changes import CommittedOffset, RecordKind
@@ -18,11 +19,14 @@ _PARTITION: Final = struct.Struct(">i")
 # Version 3: the version, the offset, the leader epoch, and the length of the metadata.
 _VALUE_HEAD: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
+# The same with the timestamp, where there is no metadata.
+_PLAIN_VALUE: Final = struct.Struct(">hqihq")
 
 
+@lru_cache(maxsize=10_000)
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Raises ValueError for a name that is longer than a record can hold."""
-    # By hand: a commit is the one record that comes thousands of times a second.
+    # By hand, and kept: a commit is the one record that comes thousands of times a second.
     group, name = group_id.encode(), topic.encode()
     try:
         head = _KEY_HEAD.pack(_OFFSET_KIND, len(group))
@@ -37,9 +41,12 @@ def decode_offset_key(reader: Reader) -> tuple[str, str, int]:
 
 def encode_offset_value(value: CommittedOffset) -> bytes:
     if value.expire_timestamp_ms < 0:
+        offset, leader_epoch, time_ms = value.offset, value.leader_epoch, value.commit_timestamp_ms
+        if not value.metadata:
+            return _PLAIN_VALUE.pack(3, offset, leader_epoch, 0, time_ms)
         metadata = value.metadata.encode()
-        head = _VALUE_HEAD.pack(3, value.offset, value.leader_epoch, len(metadata))
-        return b"".join((head, metadata, _TIMESTAMP.pack(value.commit_timestamp_ms)))
+        head = _VALUE_HEAD.pack(3, offset, leader_epoch, len(metadata))
+        return b"".join((head, metadata, _TIMESTAMP.pack(time_ms)))
     writer = Writer()
     writer.int16(1)
     writer.int64(value.offset)
