@@ -4,12 +4,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.node import MillstreamNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A deadline asserts time: on a busy machine it fails tests that are right.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
