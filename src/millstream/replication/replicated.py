@@ -36,6 +36,7 @@ from millstream.replication.leadership import Leadership, find_divergence
 from millstream.replication.partition import Partition
 from millstream.replication.role import Role
 from millstream.replication.taking import do_step
+from millstream.replication.waiting import OffsetWaits
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, CorruptLog, FileRange, Log
 from millstream.wire.fetch import FetchPartition, FetchResult
@@ -64,7 +65,7 @@ class Node:
 class ReplicatedPartition(Partition):
     is_replicated = True
 
-    __slots__ = ("_node", "_uncommitted", "_waiting", "leadership", "role")
+    __slots__ = ("_deleting", "_node", "_uncommitted", "_waiting", "leadership", "role")
 
     def __init__(
         self,
@@ -90,6 +91,8 @@ class ReplicatedPartition(Partition):
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         # Ends and sizes of batches that are written and not committed, for fetches that wait.
         self._uncommitted: deque[tuple[int, int]] = deque()
+        # Deletions that not every follower has heard of.
+        self._deleting = OffsetWaits()
         partition_log.is_sole_replica = False
         # A hint from the last run; nothing is ever cut by it.
         hinted = max(high_watermark, partition_log.log_start_offset)
@@ -122,6 +125,7 @@ class ReplicatedPartition(Partition):
             )
             self._refuse_if_too_few()
             self.advance()
+            self._release_deletions(leadership)
             return
         self._stop(role)
         # Before the first fetch is answered: followers compare their logs with it.
@@ -160,7 +164,7 @@ class ReplicatedPartition(Partition):
         self.leader_id, self.leader_epoch = role.leader_id, role.leader_epoch
         self.leadership = None
         self._uncommitted.clear()
-        self._fail_waiting(KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))
+        self._fail_all(KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_fetches()
 
     @property
@@ -357,13 +361,33 @@ class ReplicatedPartition(Partition):
         for _, future in waiting:
             _fail(future, error)
 
+    def _fail_all(self, error: KafkaError) -> None:
+        self._fail_waiting(error)
+        self._deleting.fail(error)
+
     def go_offline(self, reason: str) -> None:
         super().go_offline(reason)
-        self._fail_waiting(KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason))
+        self._fail_all(KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason))
 
     def go_away(self) -> None:
         super().go_away()
-        self._fail_waiting(KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
+        self._fail_all(KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    def wait_deleted(self, offset: int) -> "asyncio.Future[None] | None":
+        leadership = self.leadership
+        if leadership is None:
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        if leadership.low_watermark(self.log.log_start_offset) >= offset:
+            return None
+        for wait in tuple(self._fetch_waits or ()):
+            if wait.is_replica:
+                # The answer tells the follower; its next fetch tells that it has done it.
+                wait.wake()
+        return self._deleting.add(offset)
+
+    def _release_deletions(self, leadership: Leadership) -> None:
+        if not self._deleting.is_empty:
+            self._deleting.reached(leadership.low_watermark(self.log.log_start_offset))
 
     # -- leading: followers' fetches --------------------------------------------------
 
@@ -411,6 +435,7 @@ class ReplicatedPartition(Partition):
             now_ms=now_ms,
         )
         self.advance()
+        self._release_deletions(leadership)
         result.high_watermark = partition_log.high_watermark
         result.records = found
 

@@ -1,4 +1,4 @@
-"""Requests that wait for a partition: fetches for bytes, produces for durability."""
+"""Requests that wait for a partition: fetches for bytes, deletions for the followers."""
 
 import asyncio
 
@@ -27,3 +27,35 @@ class FetchWait:
         """Look again now: enough has come, or something else changed."""
         if not self.future.done():
             self.future.set_result(None)
+
+
+class OffsetWaits:
+    """Requests that wait until something has reached an offset. They are few."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
+    def add(self, offset: int) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, future))
+        return future
+
+    def reached(self, offset: int) -> None:
+        for wanted, future in self._waiting:
+            if wanted <= offset and not future.done():
+                future.set_result(None)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+
+    def fail(self, error: BaseException) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                # The client may have gone; then nobody asks, and that is no news.
+                future.exception()

@@ -1,10 +1,17 @@
-"""DeleteRecords (21), versions 0-2: moves the start of a log."""
+"""DeleteRecords (21), versions 0-2: moves the start of a log.
 
-from typing import TYPE_CHECKING, Final
+The answer comes when every replica in sync has moved its own start, so that a new leader
+does not bring back what was deleted.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.request import Request
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
+from millstream.replication.partition import Partition
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
@@ -12,37 +19,59 @@ if TYPE_CHECKING:
 
 TO_HIGH_WATERMARK: Final = -1
 
+# What is answered for a partition, and the wait for its followers, if there is one.
+Deletion = tuple[Struct, "asyncio.Future[None] | None"]
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    answer = Struct(
-        topics=[
-            Struct(
-                name=topic.name,
-                partitions=[_delete(broker, topic.name, wanted) for wanted in topic.partitions],
-            )
-            for topic in body.topics
-        ]
-    )
+
+def handle(broker: "Broker", request: Request, body: Struct) -> Coroutine[Any, Any, Struct]:
+    deletions: list[Deletion] = []
+    answer = Struct(topics=[])
+    for topic in body.topics:
+        done = [_delete(broker, topic.name, wanted) for wanted in topic.partitions]
+        deletions += done
+        answer.topics.append(Struct(name=topic.name, partitions=[each for each, _ in done]))
+    return _answer_later(broker, answer, deletions, body.timeout_ms)
+
+
+async def _answer_later(
+    broker: "Broker", answer: Struct, deletions: list[Deletion], timeout_ms: int
+) -> Struct:
+    waits = [wait for _, wait in deletions if wait is not None]
+    deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     # What was deleted must not come back after a crash.
     try:
         await broker.checkpoint()
+        is_kept = broker.disk_failure is None
     except NoSpace:
-        _refuse(answer)
-    if broker.disk_failure is not None:
-        _refuse(answer)
+        is_kept = False
+    if waits:
+        left_seconds = max(deadline - asyncio.get_running_loop().time(), 0)
+        await asyncio.wait(waits, timeout=left_seconds)
+    for partition, wait in deletions:
+        code = _code_of(wait)
+        if not is_kept and code == KafkaCode.NONE:
+            # Nothing was written down, so nothing is promised.
+            code = KafkaCode.KAFKA_STORAGE_ERROR
+        if partition.error_code == KafkaCode.NONE and code != KafkaCode.NONE:
+            partition.error_code, partition.low_watermark = code, -1
     return answer
 
 
-def _refuse(answer: Struct) -> None:
-    """Nothing was written down, so nothing is promised."""
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code == KafkaCode.NONE:
-                partition.error_code = KafkaCode.KAFKA_STORAGE_ERROR
-                partition.low_watermark = -1
+def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
+    if wait is None:
+        return KafkaCode.NONE
+    if not wait.done():
+        # It goes on all the same; the client may ask again.
+        wait.cancel()
+        return KafkaCode.REQUEST_TIMED_OUT
+    error = wait.exception()
+    if error is None:
+        return KafkaCode.NONE
+    assert isinstance(error, KafkaError), error
+    return error.code
 
 
-def _delete(broker: "Broker", topic: str, wanted: Struct) -> Struct:
+def _delete(broker: "Broker", topic: str, wanted: Struct) -> Deletion:
     answer = Struct(
         partition_index=wanted.partition_index, low_watermark=-1, error_code=KafkaCode.NONE
     )
@@ -50,15 +79,19 @@ def _delete(broker: "Broker", topic: str, wanted: Struct) -> Struct:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION)
         partition = broker.partitions.get(topic, wanted.partition_index)
-        partition.require_online()
-        if not partition.log.config.is_deleted:
-            raise KafkaError(KafkaCode.POLICY_VIOLATION, "cleanup.policy does not delete")
-        offset = wanted.offset
-        if offset == TO_HIGH_WATERMARK:
-            offset = partition.high_watermark
-        if not 0 <= offset <= partition.high_watermark:
-            raise KafkaError(KafkaCode.OFFSET_OUT_OF_RANGE)
-        answer.low_watermark = partition.log.delete_records_before(offset)
+        answer.low_watermark = _move_start(partition, wanted.offset)
+        return answer, partition.wait_deleted(answer.low_watermark)
     except KafkaError as error:
         answer.error_code = error.code
-    return answer
+        return answer, None
+
+
+def _move_start(partition: Partition, offset: int) -> int:
+    partition.require_online()
+    if not partition.log.config.is_deleted:
+        raise KafkaError(KafkaCode.POLICY_VIOLATION, "cleanup.policy does not delete")
+    if offset == TO_HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise KafkaError(KafkaCode.OFFSET_OUT_OF_RANGE)
+    return partition.log.delete_records_before(offset)
