@@ -1,5 +1,6 @@
 """`millstream storage compact`, on a running node and on its directory."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from confluent_kafka.admin import (
 )
 
 from millstream.testing import Broker
-from tests.support.command_line import run_millstream
+from tests.replication.nodes import cluster_of, until
+from tests.support.command_line import Ran, run_millstream
 
 CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
 
@@ -138,3 +140,32 @@ def test_a_foreign_directory_is_not_touched(tmp_path: Path) -> None:
     assert ran.exit_code == 1
     assert "no data directory" in ran.errors
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_in_a_cluster_every_replica_is_compacted_and_who_is_away_is_named(tmp_path: Path) -> None:
+    async def scenario() -> tuple[Ran, Ran]:
+        async with cluster_of(tmp_path, nodes=3) as cluster:
+            await cluster.create("table", replicas=2, cleanup_policy="compact")
+            address = f"127.0.0.1:{next(iter(cluster.nodes.values())).port}"
+            await asyncio.to_thread(fill, address, "table")
+            command = ["storage", "compact", "table"]
+            whole = await asyncio.to_thread(run_millstream, *command, "--json", "-b", address)
+            state = cluster.nodes[1].image.partition("table", 0)
+            assert state is not None
+            assert sorted(row["node"] for row in json.loads(whole.output)) == sorted(state.replicas)
+            away = state.replicas[0]
+            await cluster.kill(away)
+            left = next(iter(cluster.nodes.values()))
+            await until(lambda: away not in left.image.brokers, "it is gone")
+            address = f"127.0.0.1:{left.port}"
+            rest = await asyncio.to_thread(run_millstream, *command, "-b", address)
+            assert f"node {away} is not there" in rest.errors
+            return whole, rest
+
+    whole, rest = asyncio.run(scenario())
+    assert whole.exit_code == rest.exit_code == 0, whole.errors
+    for row in json.loads(whole.output):
+        assert (row["records_before"], row["records_after"]) == (300, 10)
+    assert "2 of 2 replicas" in whole.errors
+    assert "1 of 1 partitions" in rest.errors

@@ -1,16 +1,19 @@
 """`millstream storage compact`: on a running node, or offline on its directory."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, print_json, print_table
 from millstream.errors import KafkaCode
+from millstream.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from millstream.wire.messages import Struct
@@ -26,6 +29,7 @@ _HEADINGS: Final = (
     "RECORDS-AFTER",
     "KEYS",
     "MS",
+    "NODE",
 )
 Row = dict[str, JsonValue]
 
@@ -52,7 +56,7 @@ def compact(
 ) -> None:
     """Compact a topic now, and wait for it.
 
-    TOPIC is compacted by the node that serves it. With a directory in its place (a data
+    TOPIC is compacted by every node that has a replica of it. With a directory in its place (a data
     directory, or one partition of it) no node may be running there; what the node was told
     by --config and --set has to be told again.
     """
@@ -72,11 +76,12 @@ def _cells(row: Row) -> Sequence[object]:
     names = [heading.lower().replace("-", "_") for heading in _HEADINGS]
     cells = [row[name] for name in names]
     cells[1] = f"{row['dirty_ratio']:.2f}"
+    cells[-1] = "-" if row["node"] is None else row["node"]
     return cells
 
 
 def _ask(topic: str, bootstrap: str) -> list[Row]:
-    """Start it, and look how it goes until it is done."""
+    """Start it at every node that has a replica, and look how it goes until it is done."""
     from millstream.cli.vendor import VendorConnection
 
     def checked(answer: "Struct") -> "Struct":
@@ -87,30 +92,65 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
             raise CommandFailed(f"topic {topic}: {answer.error_message or code} ({code})")
         return answer
 
-    with VendorConnection(bootstrap) as connection:
-        answer = checked(connection.compact_topic(topic, is_started=True))
-        # Now, when the active segment is rolled and nothing is done yet.
-        ratios = {each.partition: each.dirty_ratio for each in answer.partitions}
-        while _show_progress(answer.partitions):
+    with ExitStack() as stack:
+        first = stack.enter_context(VendorConnection(bootstrap))
+        first.require(ApiKey.COMPACT_TOPIC)
+        connections = {
+            node_id: stack.enter_context(VendorConnection(address))
+            for node_id, address in _holders(topic, bootstrap).items()
+        }
+        answers = {
+            node_id: checked(connection.compact_topic(topic, is_started=True))
+            for node_id, connection in connections.items()
+        }
+        # Now, when the active segments are rolled and nothing is done yet.
+        ratios = {
+            (node_id, each.partition): each.dirty_ratio
+            for node_id, answer in answers.items()
+            for each in answer.partitions
+        }
+        while _show_progress(answers):
             time.sleep(_POLL_SECONDS)
-            answer = checked(connection.compact_topic(topic, is_started=False))
+            answers = {
+                node_id: checked(connection.compact_topic(topic, is_started=False))
+                for node_id, connection in connections.items()
+            }
         click.echo("", err=True)
-    for each in answer.partitions:
-        if each.problem is not None:
-            raise CommandFailed(f"cannot compact {topic}-{each.partition}: {each.problem}")
-    return [
-        _row(f"{topic}-{each.partition}", ratios.get(each.partition, 0.0), each)
-        for each in answer.partitions
-    ]
+    rows = []
+    for node_id, answer in answers.items():
+        for each in answer.partitions:
+            if each.problem is not None:
+                where = f"{topic}-{each.partition} on node {node_id}"
+                raise CommandFailed(f"cannot compact {where}: {each.problem}")
+            ratio = ratios.get((node_id, each.partition), 0.0)
+            rows.append((each.partition, _row(f"{topic}-{each.partition}", ratio, each, node_id)))
+    # Partitions in their order, and the nodes of each as they were asked.
+    return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
-def _show_progress(partitions: "Sequence[Struct]") -> bool:
+def _holders(topic: str, bootstrap: str) -> dict[int, str]:
+    """The nodes with replicas of a topic, and where they listen."""
+    with Cluster(bootstrap) as cluster:
+        nodes = {one.broker_id: f"{one.host}:{one.port}" for one in cluster.live_nodes()}
+        [found] = cluster.metadata(topic).topics
+    if found.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise CommandFailed(f"topic {topic} does not exist")
+    check(found.error_code, f"topic {topic}")
+    wanted = {node_id for one in found.partitions for node_id in one.replica_nodes}
+    for node_id in sorted(wanted - nodes.keys()):
+        click.echo(f"node {node_id} is not there: its replicas are left as they are", err=True)
+    return {node_id: nodes[node_id] for node_id in sorted(wanted & nodes.keys())}
+
+
+def _show_progress(answers: "Mapping[int, Struct]") -> bool:
     """Whether there is still something to wait for."""
-    moved = sum(each.moved_bytes for each in partitions)
-    done = sum(each.state not in _WORKING for each in partitions)
-    text = f"\r{done} of {len(partitions)} partitions, {moved / 1e6:,.0f} MB moved"
+    replicas = [each for answer in answers.values() for each in answer.partitions]
+    moved = sum(each.moved_bytes for each in replicas)
+    done = sum(each.state not in _WORKING for each in replicas)
+    what = "partitions" if len(answers) == 1 else "replicas"
+    text = f"\r{done} of {len(replicas)} {what}, {moved / 1e6:,.0f} MB moved"
     click.echo(text, nl=False, err=True)
-    return done < len(partitions)
+    return done < len(replicas)
 
 
 def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) -> list[Row]:
@@ -141,9 +181,9 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
     return rows
 
 
-def _row(partition: str, dirty_ratio: float, done: object) -> Row:
-    """From the node's answer or from our own work: both have the same names."""
-    row: Row = {"partition": partition, "dirty_ratio": dirty_ratio}
+def _row(partition: str, dirty_ratio: float, done: object, node_id: int | None = None) -> Row:
+    """From a node's answer or from our own work: both have the same names."""
+    row: Row = {"partition": partition, "node": node_id, "dirty_ratio": dirty_ratio}
     for name in ("bytes_before", "bytes_after", "records_before", "records_after", "keys"):
         row[name] = getattr(done, name)
     row["ms"] = getattr(done, "elapsed_ms", 0)

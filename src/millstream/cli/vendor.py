@@ -44,10 +44,11 @@ class VendorConnection:
 
     def compact_topic(self, topic: str, *, is_started: bool) -> Struct:
         """Start compacting a topic, or only hear how that is going."""
-        self._require(ApiKey.COMPACT_TOPIC)
+        self.require(ApiKey.COMPACT_TOPIC)
         return self._ask(ApiKey.COMPACT_TOPIC, 0, Struct(topic=topic, is_started=is_started))
 
-    def _require(self, api_key: int) -> None:
+    def require(self, api_key: int) -> None:
+        """Raises CommandFailed where the node does not have a request of ours."""
         if api_key not in self._keys:
             raise CommandFailed(
                 f"{self._address} does not offer this: it is no Millstream node, or an older one"

@@ -30,7 +30,9 @@ def _partitions(broker: "Broker", body: Struct) -> list[Struct]:
             )
     if body.is_started:
         for partition in partitions.values():
-            partition.require_online()
+            # Every replica compacts its own log, whoever leads.
+            if partition.offline_reason is not None:
+                raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, partition.offline_reason)
             broker.cleaner.ask(partition)
     return [_told(broker, index, partition) for index, partition in sorted(partitions.items())]
 
