@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from millstream.replication.link import Link, LinkFailed
+from millstream.replication.link import Link, LinkFailed, LinkTimedOut
 from millstream.wire.messages import Struct
 
 log = logging.getLogger(__name__)
@@ -13,12 +13,17 @@ log = logging.getLogger(__name__)
 _IDLE_MAX: Final = 2
 _CONNECT_SECONDS_MAX: Final = 5.0
 
+Address = tuple[str, int]
+
 
 class Peers:
-    def __init__(self, broker_id: int, address: Callable[[int], tuple[str, int] | None]) -> None:
+    def __init__(self, broker_id: int, address: Callable[[int], Address | None]) -> None:
         self._client_id = f"node-{broker_id}"
         self._address = address
-        self._idle: dict[tuple[str, int], list[Link]] = {}
+        self._idle: dict[int, list[Link]] = {}
+        # Where the kept connections of each node lead to.
+        self._addresses: dict[int, Address] = {}
+        self._is_closed = False
 
     async def ask(
         self, broker_id: int, api_key: int, version: int, body: Struct, *, timeout_seconds: float
@@ -27,11 +32,17 @@ class Peers:
         address = self._address(broker_id)
         if address is None:
             raise LinkFailed(f"the address of node {broker_id} is not known")
-        kept = self._idle.get(address)
+        if self._addresses.get(broker_id) != address:
+            # It has started anew, somewhere else.
+            self._drop(broker_id)
+            self._addresses[broker_id] = address
+        kept = self._idle.get(broker_id)
         if kept:
             link = kept.pop()
             try:
-                return await self._ask(link, address, api_key, version, body, timeout_seconds)
+                return await self._ask(link, broker_id, api_key, version, body, timeout_seconds)
+            except LinkTimedOut:
+                raise
             except LinkFailed as error:
                 # It may have been closed while nobody used it: a new one tells for sure.
                 log.debug("node %d, kept connection: %s", broker_id, error)
@@ -39,31 +50,37 @@ class Peers:
         link = await Link.connect(
             host, port, client_id=self._client_id, timeout_seconds=_CONNECT_SECONDS_MAX
         )
-        return await self._ask(link, address, api_key, version, body, timeout_seconds)
+        return await self._ask(link, broker_id, api_key, version, body, timeout_seconds)
 
     async def _ask(
         self,
         link: Link,
-        address: tuple[str, int],
+        broker_id: int,
         api_key: int,
         version: int,
         body: Struct,
         timeout_seconds: float,
     ) -> Struct:
+        address = self._addresses.get(broker_id)
         try:
             answer = await link.ask(api_key, version, body, timeout_seconds=timeout_seconds)
         except BaseException:
             link.close()
             raise
-        kept = self._idle.setdefault(address, [])
-        if len(kept) < _IDLE_MAX:
+        kept = self._idle.setdefault(broker_id, [])
+        is_current = address == self._addresses.get(broker_id) and not self._is_closed
+        if is_current and len(kept) < _IDLE_MAX:
             kept.append(link)
         else:
             link.close()
         return answer
 
+    def _drop(self, broker_id: int) -> None:
+        for link in self._idle.pop(broker_id, []):
+            link.close()
+
     def close(self) -> None:
-        for links in self._idle.values():
-            for link in links:
-                link.close()
-        self._idle.clear()
+        """What is under way may end; its connection is not kept."""
+        self._is_closed = True
+        for broker_id in list(self._idle):
+            self._drop(broker_id)

@@ -63,12 +63,22 @@ async def write_markers(
         )
     except LinkFailed as error:
         raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
-    for one in answer.markers:
-        for topic in one.topics:
-            for partition in topic.partitions:
-                code = KafkaCode(partition.error_code)
-                if code not in _DONE:
-                    raise KafkaError(code, f"{topic.name}-{partition.partition_index}")
+    codes = _marker_codes(answer)
+    for name, indexes in partitions.items():
+        for index in indexes:
+            # What it says nothing about it has not written.
+            code = codes.get((name, index), KafkaCode.UNKNOWN_SERVER_ERROR)
+            if code not in _DONE:
+                raise KafkaError(code, f"{name}-{index}")
+
+
+def _marker_codes(answer: Struct) -> Codes:
+    return {
+        (topic.name, partition.partition_index): KafkaCode(partition.error_code)
+        for one in answer.markers
+        for topic in one.topics
+        for partition in topic.partitions
+    }
 
 
 def ask_coordinator(
@@ -128,9 +138,12 @@ async def _ask_coordinator(
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     if answer.error_code != KafkaCode.NONE:
         raise KafkaError(KafkaCode(answer.error_code))
-    return {
+    told = {
         (topic.name, partition.partition_index): KafkaCode(partition.partition_error_code)
         for one in answer.results_by_transaction
+        if one.transactional_id == transactional_id
         for topic in one.topic_results
         for partition in topic.results_by_partition
     }
+    wanted = [(name, index) for name, indexes in partitions.items() for index in indexes]
+    return {where: told.get(where, KafkaCode.COORDINATOR_NOT_AVAILABLE) for where in wanted}

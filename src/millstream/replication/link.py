@@ -25,6 +25,10 @@ class LinkFailed(Exception):
     """The other node cannot be reached, has gone, or does not answer in time."""
 
 
+class LinkTimedOut(LinkFailed):
+    """The other node was asked and said nothing: asking again would only wait as long again."""
+
+
 class Link:
     def __init__(self, sock: socket.socket, client_id: str) -> None:
         self._sock = sock
@@ -73,8 +77,10 @@ class Link:
             async with asyncio.timeout(timeout_seconds):
                 await loop.sock_sendall(self._sock, request)
                 frame = await self._receive(_SIZE.unpack(await self._receive(_SIZE.size))[0])
-        except (OSError, TimeoutError) as error:
-            raise LinkFailed(str(error) or "no answer in time") from error
+        except TimeoutError as error:
+            raise LinkTimedOut("no answer in time") from error
+        except OSError as error:
+            raise LinkFailed(str(error)) from error
         self._is_busy = False
         cursor = Cursor(frame)
         if cursor.int32() != self._correlation_id:
