@@ -1,33 +1,35 @@
 """`millstream pipeline`: write, check and run a pipeline file."""
 
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from millstream.cli.cluster import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.pipeline_backfill import backfill
+from millstream.cli.pipeline_check import check
+from millstream.cli.pipeline_file import file_argument, load_file
 from millstream.cli.pipeline_screen import Screen, make_screen, status_rows
-from millstream.pipeline.spec import Change, Spec, SpecError, example_spec, load_spec
+from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session, stderr_into
+from millstream.pipeline.spec import (
+    Change,
+    Spec,
+    SpecError,
+    example_python,
+    example_spec,
+)
 
 if TYPE_CHECKING:
     from millstream.pipeline.run import Running
     from millstream.pipeline.status import PipelineStatus
-
-_SPARK_LOG: Final = "spark.log"
-
-_file_argument = click.argument(
-    "file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml"
-)
 
 
 @click.group("pipeline")
@@ -36,7 +38,7 @@ def pipeline() -> None:
 
 
 @pipeline.command("init")
-@_file_argument
+@file_argument
 @click.option("--topic", "topics", multiple=True, help="Input; may be given again.")
 @click.option("--name", help="Topics of results are named after it.")
 @click.option("-b", "--bootstrap", metavar="HOST:PORT", help="The broker of the pipeline.")
@@ -44,7 +46,10 @@ def pipeline() -> None:
 def init(
     file: Path, topics: tuple[str, ...], name: str | None, bootstrap: str | None, force: bool
 ) -> None:
-    """Write a pipeline FILE with every setting, its default and its meaning."""
+    """Write a pipeline FILE with every setting, its default and its meaning.
+
+    TOML, or Python where FILE ends with .py.
+    """
     if file.exists() and not force:
         raise CommandFailed(f"{file} is there already; --force replaces it")
     changed: dict[str, object] = {}
@@ -54,15 +59,16 @@ def init(
         changed["name"] = name
     if bootstrap:
         changed["bootstrap"] = bootstrap
-    file.write_text(example_spec(**changed))
+    example = example_python if file.suffix == ".py" else example_spec
+    file.write_text(example(**changed))
     click.echo(f"wrote {file}; next: millstream pipeline run {file}", err=True)
 
 
 @pipeline.command("validate")
-@_file_argument
+@file_argument
 def validate(file: Path) -> None:
     """Check FILE without running anything."""
-    spec = _load(file)
+    spec = load_file(file)
     for rule in spec.sources:
         if rule.function is not None:
             _check_function(rule.function)
@@ -74,7 +80,7 @@ def validate(file: Path) -> None:
 
 
 @pipeline.command("diff")
-@_file_argument
+@file_argument
 @json_option
 def diff(file: Path, as_json: bool) -> None:
     """Compare FILE with what the pipeline last ran with: does its state still fit?
@@ -83,7 +89,7 @@ def diff(file: Path, as_json: bool) -> None:
     """
     from millstream.pipeline.differences import differences
 
-    found = differences(_load(file))
+    found = differences(load_file(file))
     if as_json:
         print_json(
             [
@@ -107,7 +113,7 @@ def diff(file: Path, as_json: bool) -> None:
 
 
 @pipeline.command("status")
-@_file_argument
+@file_argument
 @json_option
 def status(file: Path, as_json: bool) -> None:
     """Show what the pipeline of FILE does, or did when it last ran."""
@@ -115,7 +121,7 @@ def status(file: Path, as_json: bool) -> None:
 
     from millstream.pipeline.status import read_status
 
-    spec = _load(file)
+    spec = load_file(file)
     found = read_status(spec.home)
     if found is None:
         raise CommandFailed(f"{file} never ran; millstream pipeline run {file} starts it")
@@ -126,7 +132,8 @@ def status(file: Path, as_json: bool) -> None:
     headings, rows = status_rows(found)
     print_table(headings, rows)
     click.echo(
-        f"as of {found.written_at}; {counted(found.stateful_operators, 'stateful operator')} "
+        f"as of {found.written_at}; {found.stateful_queries} queries with "
+        f"{counted(found.stateful_operators, 'stateful operator')}, "
         f"in {spec.state_partitions} state partitions each; lines of the run: "
         + (", ".join(f"{count:,} {kind}" for kind, count in sorted(found.lines.items())) or "none"),
         err=True,
@@ -134,7 +141,7 @@ def status(file: Path, as_json: bool) -> None:
 
 
 @pipeline.command("run")
-@_file_argument
+@file_argument
 @click.option(
     "--once", is_flag=True, help="Take what is there now, then end; hosts are not watched."
 )
@@ -153,7 +160,7 @@ def status(file: Path, as_json: bool) -> None:
 )
 def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # fmt: skip
     """Run the pipeline of FILE until Ctrl-C; started again it goes on where it was."""
-    spec = _load(file)
+    spec = load_file(file)
     check_reachable(spec.bootstrap)
     check_installed()
     run_pipeline(
@@ -180,38 +187,32 @@ def run_pipeline(
         check_differences(spec)
     except SpecError as wrong:
         raise CommandFailed(str(wrong)) from None
-    spec.home.mkdir(parents=True, exist_ok=True)
-    log_path = spec.home / _SPARK_LOG
+    log_path = spec.home / SPARK_LOG
     click.echo(f"starting Spark; its log is {log_path}", err=True)
-    with _stderr_into(log_path):
-        from millstream.pipeline.session import open_session
-
-        session = open_session(spec, master=master)
-    running: Running | None = None
-    try:
-        with _stopping_on_sigterm():
-            running = start(session, spec, once=once)
-            last = watch(running, screen.show, is_over=is_over)
-    except PipelineFailed as failed:
-        raise CommandFailed(f"{failed}. More is in {log_path}") from None
-    finally:
-        screen.close()
-        # While Java goes, Spark's threads in this process complain of connections it closed.
-        with _stderr_into(log_path):
-            if running is not None:
-                running.stop()
-            session.stop()
+    with spark_session(spec, master=master) as session:
+        running: Running | None = None
+        try:
+            with _stopping_on_sigterm():
+                running = start(session, spec, once=once)
+                last = watch(running, screen.show, is_over=is_over)
+        except PipelineFailed as failed:
+            raise CommandFailed(f"{failed}. More is in {log_path}") from None
+        finally:
+            screen.close()
+            with stderr_into(log_path):
+                if running is not None:
+                    running.stop()
     _say_summary(spec, last)
 
 
 @pipeline.command("rebuild")
 @click.argument("output", type=click.Choice(["windows", "sessions"]))
-@_file_argument
+@file_argument
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
     """Make results again from the table of events, and replace what is in their topic."""
-    spec = _load(file)
+    spec = load_file(file)
     try:
         day = date.fromisoformat(first_day)
     except ValueError:
@@ -219,7 +220,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
     check_reachable(spec.bootstrap)
     check_installed()
     spec.home.mkdir(parents=True, exist_ok=True)
-    with _stderr_into(spec.home / _SPARK_LOG):
+    with stderr_into(spec.home / SPARK_LOG):
         from millstream.pipeline.rebuild import rebuild as rebuild_output
         from millstream.pipeline.session import open_session
 
@@ -227,7 +228,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
     try:
         count = rebuild_output(session, spec, output, day)
     finally:
-        with _stderr_into(spec.home / _SPARK_LOG):
+        with stderr_into(spec.home / SPARK_LOG):
             session.stop()
     click.echo(f"wrote {counted(count, 'result')} of {output} again", err=True)
 
@@ -242,24 +243,6 @@ def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":
         return seconds is not None and bool(first) and time.monotonic() - first[0] >= seconds
 
     return is_over
-
-
-@contextmanager
-def _stderr_into(path: Path) -> Iterator[None]:
-    """What Java and Spark's workers write, now and later, goes to a file, not to the screen.
-
-    They inherit the descriptor when they start; ours is put back afterwards.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 @contextmanager
@@ -282,13 +265,6 @@ def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
     )
 
 
-def _load(file: Path) -> Spec:
-    try:
-        return load_spec(file)
-    except SpecError as wrong:
-        raise CommandFailed(f"{file}: {wrong}") from None
-
-
 def _check_function(name: str) -> None:
     import importlib
 
@@ -299,11 +275,5 @@ def _check_function(name: str) -> None:
         raise CommandFailed(f"function {name} cannot be loaded: {failed}") from None
 
 
-def check_installed() -> None:
-    import importlib.util
-
-    missing = [name for name in ("pyspark", "deltalake") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandFailed(
-            f"{' and '.join(missing)} not installed: pip install 'millstream[pipeline]'"
-        )
+pipeline.add_command(backfill)
+pipeline.add_command(check)

@@ -121,7 +121,7 @@ class Running:
             totals,
             is_running=query.isActive,
             lag=None if behind is None else behind.total,
-            problem=None if failed is None else _reason(str(failed)),
+            problem=None if failed is None else reason(str(failed)),
         )
 
     def stop(self) -> None:
@@ -165,7 +165,7 @@ def watch(
         time.sleep(_LOOK_SECONDS)
 
 
-def _reason(text: str) -> str:
+def reason(text: str) -> str:
     """The lines of Spark's report that say why, without its traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:

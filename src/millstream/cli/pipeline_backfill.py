@@ -1,0 +1,41 @@
+"""`millstream pipeline backfill`: lines of any age, in a run of their own."""
+
+from pathlib import Path
+
+import click
+
+from millstream.cli.cluster import check_reachable
+from millstream.cli.failure import CommandFailed
+from millstream.cli.pipeline_file import file_argument, load_file
+from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session
+from millstream.pipeline.spec import SpecError
+
+
+@click.command("backfill")
+@file_argument
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+def backfill(file: Path, master: str) -> None:
+    """Take lines of any age, once: tables, closed windows and visits.
+
+    For historic files, with a pipeline FILE, a name and a home of their own. Called again it
+    takes what came since, and writes all results anew in place of the old ones.
+    """
+    spec = load_file(file)
+    check_reachable(spec.bootstrap)
+    check_installed()
+    from millstream.pipeline.backfill import backfill as take_all
+    from millstream.pipeline.backfill import check_backfill
+    from millstream.pipeline.run import PipelineFailed
+
+    try:
+        check_backfill(spec)
+    except SpecError as wrong:
+        raise CommandFailed(f"{file}: {wrong}") from None
+    with spark_session(spec, master=master) as session:
+        try:
+            done = take_all(session, spec)
+        except PipelineFailed as failed:
+            raise CommandFailed(f"{failed}. More is in {spec.home / SPARK_LOG}") from None
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.lines.items()))
+    results = ", ".join(f"{count:,} in {topic}" for topic, count in done.results.items())
+    click.echo(f"new lines: {lines or 'none'}; results: {results}", err=True)

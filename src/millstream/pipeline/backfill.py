@@ -1,0 +1,91 @@
+"""Lines of any age, taken once: tables first, then closed windows and visits from them.
+
+A stream judges an event by the time of its record, and closes windows by a watermark; a file
+of last year would be late in both. Here nothing is judged by its age, and as all lines are
+there, every window is closed. Taken again after more lines came, it adds those to the table
+and writes all results anew, under the keys they had; a visit that a new line makes begin
+earlier has another key, and stays under the old one too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.pipeline import outputs, sessions, windows
+from millstream.pipeline.differences import keep
+from millstream.pipeline.outputs import EVENTS, table_path
+from millstream.pipeline.queries import (
+    QUERIES,
+    STORE,
+    LineCounts,
+    as_records,
+    checkpoint,
+    start_query,
+    write_options,
+)
+from millstream.pipeline.run import PipelineFailed, create_topics, reason
+from millstream.pipeline.spec import Spec, SpecError
+from millstream.spark import read_table
+
+_ANY_AGE_MS: Final = 1000 * 365 * 24 * 3600 * 1000
+_LIVE: Final = "live"
+
+_Made = tuple[Callable[[DataFrame, Spec], DataFrame], tuple[str, ...], outputs.Output]
+_RESULTS: Final[tuple[_Made, ...]] = (
+    (windows.final_windows, windows.KEY, outputs.FINAL),
+    (sessions.sessions, sessions.KEY, outputs.SESSIONS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    # New ones, by their problem; `good` has none.
+    lines: dict[str, int]
+    # How many results there are now, by topic.
+    results: dict[str, int]
+
+
+def check_backfill(spec: Spec) -> None:
+    if spec.warehouse == "none":
+        raise SpecError("warehouse.format is 'none', but a backfill goes through the tables")
+    if checkpoint(spec, _LIVE).exists():
+        raise SpecError(
+            f"the pipeline in {spec.home} runs in real time, which has judged lines by their "
+            "age; give the backfill a file with a name and a home of its own"
+        )
+
+
+def backfill(spark: SparkSession, spec: Spec) -> Backfilled:
+    check_backfill(spec)
+    keep(spec)
+    create_topics(spec)
+    counts = LineCounts()
+    [store] = [query for query in QUERIES if query.name == STORE]
+    unjudged = replace(spec, ahead_ms=_ANY_AGE_MS, late_ms=_ANY_AGE_MS)
+    query = start_query(spark, unjudged, store, counts, once=True)
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as failed:
+        raise PipelineFailed(f"query {STORE}: {reason(str(failed))}") from None
+    found = counts.snapshot()
+    if not table_path(spec, EVENTS).exists():
+        return Backfilled(found, {output.topic(spec): 0 for _, _, output in _RESULTS})
+    events = read_table(spark, table_path(spec, EVENTS))
+    written = {
+        output.topic(spec): _write(make(events, spec), key, spec, output)
+        for make, key, output in _RESULTS
+    }
+    return Backfilled(found, written)
+
+
+def _write(rows: DataFrame, key: tuple[str, ...], spec: Spec, output: outputs.Output) -> int:
+    records = as_records(rows, key).persist()
+    try:
+        writer = records.write.format("millstream").options(**write_options(spec, output))
+        writer.mode("append").save()
+        return records.count()
+    finally:
+        records.unpersist()

@@ -1,0 +1,61 @@
+"""Trying the parser on files: what it reads, and what it says about the rest."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.cli.pipeline_check import _print, _sample
+from millstream.pipeline.checking import Checked, Failed, Sample
+from tests.pipeline.conftest import MakeSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IN_2026_MS = 1_789_999_200_000
+
+
+@pytest.mark.slow
+def test_formats_and_the_first_lines_that_failed_are_told_for_each_file(
+    spark: "SparkSession", make_spec: MakeSpec
+) -> None:
+    from millstream.pipeline.checking import check_samples
+
+    json_line, text = b'{"ts":"2011-01-01T00:00:00Z"}', b"081109 203615 148 INFO a: b"
+    samples = [
+        Sample("h/mixed", IN_2026_MS, [json_line, text, b"nothing", text, b"\xffno", b"more"]),
+        Sample("h/empty", IN_2026_MS, []),
+        Sample("h/syslog", IN_2026_MS, [b"Sep 21 13:59:58 db-1 su: hi"]),
+    ]
+    mixed, empty, syslog = check_samples(spark, make_spec(), samples, failed_shown=2)
+    assert (mixed.lines, mixed.read, mixed.formats) == (6, 3, {"text": 2, "json": 1})
+    assert mixed.failed == [
+        Failed(3, "no known format", "nothing"),
+        Failed(5, "not UTF-8", "\ufffdno"),
+    ]
+    assert (empty.lines, empty.read, empty.failed) == (0, 0, [])
+    assert syslog.formats == {"rfc3164": 1}
+
+
+def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"one\n\ntwo\r\n" + b"a" * 1_000_000 + b"\nlast")
+    sample = _sample(path, 100)
+    assert [len(line) for line in sample.lines] == [3, 3, 900_000, 100_000, 4]
+    assert list(_sample(path, 2).lines) == [b"one", b"two"]
+    path.write_bytes(b"")
+    assert list(_sample(path, 2).lines) == []
+
+
+def test_the_share_that_is_not_read_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _print(
+        [
+            Checked("h/a.log", 4, 3, {"text": 2, "json": 1}, [Failed(3, "empty", "")]),
+            Checked("h/empty.log", 0, 0, {}, []),
+        ]
+    )
+    shown = capsys.readouterr()
+    assert "a.log" in shown.out
+    assert "75.00%  text 2, json 1" in shown.out
+    assert "a.log:3: empty: ''" in shown.err
+    assert "4 lines, 1 not read (25.00 %)" in shown.err
