@@ -60,7 +60,8 @@ clean:
 $(VENV)/installed: pyproject.toml constraints.txt
 	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@echo "Installing Millstream into $(VENV), once: about 20 MB to download."
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt

@@ -24,8 +24,12 @@ need gcc command -v cc
 # Without a compiler and these headers the record loops run in Python: slower, not wrong.
 need python3-dev "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(
     os.path.join(sysconfig.get_path("include"), "Python.h")))'
+java_is_new_enough() { # Spark needs 17; version 8 calls itself 1.8
+    version=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
+    [ "${version:-0}" -ge 17 ]
+}
 if [ "$1" = pipeline ]; then
-    need default-jre-headless command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java"
+    need default-jre-headless java_is_new_enough
 fi
 if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
     need openjdk-17-jdk-headless command -v javac
@@ -39,9 +43,12 @@ fi
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing$missing" >&2
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
+    # shellcheck disable=SC2086  # the list is meant to be split
+    size=$(apt-get install --assume-no --no-install-recommends $missing 2>/dev/null |
+        sed -n 's/^Need to get \(.*\) of archives.*/\1/p') || true
+    echo "installing$missing: ${size:-an unknown size} to download" >&2
     # shellcheck disable=SC2086  # the list is meant to be split
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
 else

@@ -163,6 +163,7 @@ def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # 
     spec = load_file(file)
     check_reachable(spec.bootstrap)
     check_installed()
+    _say_whose_clocks(spec)
     run_pipeline(
         spec,
         master=None if master == "submitted" else master,
@@ -255,6 +256,23 @@ def _stopping_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _say_whose_clocks(spec: Spec) -> None:
+    from confluent_kafka import KafkaException
+
+    from millstream.pipeline.clocks import topics_that_trust_producers
+
+    try:
+        found = topics_that_trust_producers(spec)
+    except KafkaException as failed:
+        raise CommandFailed(f"{', '.join(spec.topics)}: {failed.args[0].str()}") from None
+    if found:
+        click.echo(
+            f"note: {', '.join(found)} takes times of records as producers give them, so a wrong "
+            "clock there moves windows; message.timestamp.type=LogAppendTime takes the broker's",
+            err=True,
+        )
 
 
 def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
