@@ -135,6 +135,30 @@ def test_more_partitions_than_one_write_takes_are_written_in_several(monkeypatch
     run(scenario)
 
 
+def test_partitions_without_a_leader_are_written_before_those_that_only_lose_a_follower(
+    monkeypatch,
+):
+    monkeypatch.setattr(supervisor_module, "PARTITIONS_PER_WRITE", 2)
+
+    async def scenario(world: World):
+        led, followed = (2, 1, 3), (1, 2, 3)
+        first, second, _ = await three_with_a_topic(world, followed, followed, led, followed, led)
+        written: list[str] = []
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def watched(operations):
+            written.extend(op.path for op in operations if isinstance(op, Put))
+            return await commit(operations)
+
+        store.commit = watched
+        second.die()
+        await until(lambda: all(2 not in first.state(number).isr for number in range(5)))
+        assert written[:2] == [znodes.partition_state_path("t", number) for number in (2, 4)]
+
+    run(scenario)
+
+
 def test_all_nodes_gone_and_back_lead_again_without_a_person():
     async def scenario(world: World):
         nodes = await three_with_a_topic(world)

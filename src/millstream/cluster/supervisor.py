@@ -71,6 +71,10 @@ class _Change:
     def has_new_replicas(self) -> bool:
         return self.before.replicas != self.after.replicas
 
+    @property
+    def has_same_leader(self) -> bool:
+        return self.before.leader == self.after.leader
+
 
 class Deposed(Exception):
     """Another node is the controller now."""
@@ -251,7 +255,8 @@ class Supervisor:
         # A node that started anew may be in an ISR that was written just before and is not
         # in the image yet; the hint about it has arrived by now.
         await self._observer.refresh()
-        changes = list(self._decide(due))
+        # Who has no leader first: nothing at all is served there.
+        changes = sorted(self._decide(due), key=lambda change: change.has_same_leader)
         is_whole = True
         for start in range(0, len(changes), PARTITIONS_PER_WRITE):
             part = changes[start : start + PARTITIONS_PER_WRITE]
@@ -346,7 +351,7 @@ class Supervisor:
         }
         self._observer.enter_states(written)
         for change in changes:
-            if change.after.leader != change.before.leader:
+            if not change.has_same_leader:
                 log.info(
                     "%s leader=%d epoch=%d isr=%s",
                     change.where,
