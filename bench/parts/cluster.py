@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench import frames
+from bench import clients, frames
 from bench.bench import Bench, Compared
 from bench.clusters import Cluster, KafkaCluster, MillstreamCluster, wait_until
 from bench.loads import ACKS_ALL, LIBRDKAFKA_BATCH_BYTES, ONE_RECORD, ProduceShape
@@ -58,6 +58,7 @@ def run(bench: Bench) -> list[Row]:
     with clusters.running():
         return [
             *_throughput_rows(bench, clusters),
+            _java_row(bench, clusters),
             *_rate_rows(bench, clusters),
             *_memory_rows(clusters),
             _away_row(bench, clusters),
@@ -177,6 +178,21 @@ def _throughput(bench: Bench, clusters: Pair, name: str, shape: ProduceShape) ->
 
     # The first round warms the JVMs, in a short run too.
     return clusters.compare(f"produce {name}", measure, rounds=bench.rounds, uncounted=1)
+
+
+def _java_row(bench: Bench, clusters: Pair) -> Row:
+    """As most users produce: one client, its defaults, batches that grow with the delay."""
+    records = 100_000 if bench.is_quick else 400_000
+
+    def measure(cluster: Cluster) -> float:
+        with _topic(cluster) as topic:
+            return clients.java_produce(
+                cluster.bootstrap, topic, records=records, record_bytes=1024, acks="all"
+            )
+
+    found = clusters.compare("Java producer", measure, rounds=bench.client_rounds, uncounted=1)
+    speed = found.values(lambda rate: rate * 1024 / 1e6)
+    return Row(PART, "Java, 1 KB, 3 partitions", "MB/s", *speed, at_least(1.5))
 
 
 def _rate_rows(bench: Bench, clusters: Pair) -> list[Row]:
