@@ -51,9 +51,18 @@ class CuttableDisk:
                 ["umount", str(self.mount_point)], capture_output=True, text=True, check=False
             )
             if done.returncode == 0:
-                return
+                return self._wait_until_detached()
             time.sleep(0.02 * (attempt + 1))
         raise AssertionError(f"cannot unmount: {done.stderr}")
+
+    def _wait_until_detached(self) -> None:
+        """A mount namespace made meanwhile holds the dead file system, and mounting again would
+        show that one: every access an I/O error, which is no fault of the node."""
+        for _ in range(100):
+            if not _run("losetup", "--associated", str(self._image)):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{self._image} is still mounted in another mount namespace")
 
     def cut_power(self) -> None:
         """From here on every write fails, and what was not synced is lost."""
@@ -64,6 +73,7 @@ class CuttableDisk:
             os.close(descriptor)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout
