@@ -9,13 +9,13 @@ import logging
 import os
 import resource
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.cleaner import Cleaner
 from millstream.broker.connection import Connection
-from millstream.broker.coordinators import GroupCoordinators
 from millstream.broker.dispatch import dispatch
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.housekeeping import keep_house
@@ -23,7 +23,6 @@ from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.replies import Pending, Pieces
 from millstream.broker.server import Endpoint, Limits, Server, is_loopback
 from millstream.broker.topics import Topics
-from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.coordination import SESSION_FILE, CoordinationFailed
@@ -31,7 +30,7 @@ from millstream.cluster.embedded import FILE_NAME, EmbeddedStore, open_embedded_
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig, Listener, inter_broker_listener, parse_listeners
 from millstream.errors import LogDirFailed, NoSpace, StartError
-from millstream.model import NO_TOPIC_ID
+from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
 from millstream.storage.files import OsFileSystem
@@ -41,7 +40,9 @@ from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 
 if TYPE_CHECKING:
     from millstream.broker.clustering import Clustering, OpenSession
+    from millstream.broker.coordinators import GroupCoordinators
     from millstream.broker.replicas import Replicas
+    from millstream.broker.transactions import TransactionCoordinator
     from millstream.cluster.adoption import AdoptionPlan
     from millstream.cluster.leaders import Leaders
     from millstream.cluster.membership import Membership
@@ -74,8 +75,7 @@ class Broker:
         # In a cluster only: a node of its own has no other's replicas.
         self.replicas: Replicas | None = None
         self.topics = Topics(self)
-        self.coordinators = GroupCoordinators(self)
-        self.transactions = TransactionCoordinator(self)
+        self._is_serving = False
         self.fetch_bytes_max = config.int("fetch.max.bytes")
         self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
         # Where the cluster is kept; None for a node of its own.
@@ -100,6 +100,44 @@ class Broker:
 
             return ClusterCommit(self.fail_disk, dev=dev)
         return PageCacheDurability(self.fail_disk) if dev else GroupCommit(self.fail_disk)
+
+    # Most of what a node imports is for groups and transactions. One that has none starts
+    # without, and begins with them when a client asks for the first.
+
+    @cached_property
+    def coordinators(self) -> "GroupCoordinators":
+        from millstream.broker.coordinators import GroupCoordinators
+
+        coordinators = GroupCoordinators(self)
+        if self._is_serving:
+            coordinators.start()
+        return coordinators
+
+    @cached_property
+    def transactions(self) -> "TransactionCoordinator":
+        from millstream.broker.transactions import TransactionCoordinator
+
+        transactions = TransactionCoordinator(self)
+        if self._is_serving:
+            transactions.start()
+        return transactions
+
+    @property
+    def has_groups(self) -> bool:
+        """Has anybody asked for a group, now or in an earlier run?"""
+        return "coordinators" in vars(self)
+
+    @property
+    def has_transactions(self) -> bool:
+        return "transactions" in vars(self)
+
+    def _start_coordinators(self) -> None:
+        topics, is_member = self.image.topics, self._clustering is not None
+        if is_member or self.has_groups or OFFSETS_TOPIC in topics:
+            self.coordinators.start()
+        if is_member or self.has_transactions or TRANSACTIONS_TOPIC in topics:
+            self.transactions.start()
+        self._is_serving = True
 
     @property
     def image(self) -> ClusterImage:
@@ -204,8 +242,7 @@ class Broker:
         self._put_strays_aside()
         for topic in self.image.topics.values():
             self.topics.open_or_wait(topic)
-        self.coordinators.start()
-        self.transactions.start()
+        self._start_coordinators()
         self._server.start()
         self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self))
         self.cleaner.start()
@@ -307,8 +344,10 @@ class Broker:
         await self.cleaner.stop()
         if self._clustering is not None:
             await self._clustering.hand_over()
-        await self.transactions.stop()
-        await self.coordinators.stop()
+        if self.has_transactions:
+            await self.transactions.stop()
+        if self.has_groups:
+            await self.coordinators.stop()
         await self._server.stop()
         if self._clustering is not None:
             await self._clustering.stop()

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
-from millstream.coordinators import offsets
-from millstream.coordinators.codecs.changes import CommittedOffset
 from millstream.errors import KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.storage.retention import consumed_offset
@@ -30,7 +28,9 @@ async def delete_consumed(broker: "Broker") -> bool:
     has_moved = False
     for topic in list(broker.image.topics.values()):
         # A set default would be the node's; this option has none there.
-        if _OPTION not in topic.overrides or not broker.coordinators.has_topic:
+        if _OPTION not in topic.overrides or not broker.has_groups:
+            continue
+        if not broker.coordinators.has_topic:
             continue
         groups = topic_config(broker.config, topic.overrides).list(_OPTION)
         if groups:
@@ -62,6 +62,10 @@ async def _delete_consumed_of(broker: "Broker", topic: TopicState, groups: tuple
 
 async def _commits(broker: "Broker", topic: TopicState, group: str) -> dict[int, int]:
     """What a group has committed, by partition. Raises KafkaError while it cannot be told."""
+    # Where there are no groups nobody has imported them.
+    from millstream.coordinators import offsets
+    from millstream.coordinators.codecs.changes import CommittedOffset
+
     indexes = list(broker.partitions.of_topic(topic.name))
     answer = broker.coordinators.submit(
         group,

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.coordinators import OFFSETS_TOPIC
 from millstream.broker.shards import partition_for
 from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied
 from millstream.cluster.mirror import (
@@ -30,6 +29,7 @@ from millstream.coordinators.group_machine import GROUPS
 from millstream.coordinators.journal import Machine, ShardStatus
 from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaError
+from millstream.model import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker

@@ -6,7 +6,7 @@ Wiring only. What groups do is in `coordinators/`, how shards are kept in `shard
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from millstream.broker.shards import Shards, internal_replicas, shown
 from millstream.cluster.changes import NewTopic
@@ -18,6 +18,7 @@ from millstream.coordinators.journal import Decide, ShardStatus
 from millstream.coordinators.settings import GroupSettings, group_settings
 from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaError
+from millstream.model import OFFSETS_TOPIC
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
@@ -25,13 +26,10 @@ if TYPE_CHECKING:
     from millstream.broker.consumers_mirror import ConsumersMirror
 
 R = TypeVar("R")
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 GroupDecide = Decide[ShardState, Env, R, Change]
 
 
 class GroupCoordinators:
-    topic_name: Final = OFFSETS_TOPIC
-
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._mirror = _mirror_if_wanted(broker)

@@ -15,7 +15,7 @@ from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
-from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
+from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, OFFSETS_TOPIC, TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import Log, LogConfig
 
@@ -64,15 +64,15 @@ class Topics:
         ]
         results = await self.create(wanted, validate_only=False) if wanted else []
         failed = {result.name: result.error for result in results if result.error is not None}
-        for coordinator in (self._broker.coordinators, self._broker.transactions):
-            if coordinator.topic_name not in names:
-                continue
+        for name in INTERNAL_TOPICS.intersection(names):
+            is_of_groups = name == OFFSETS_TOPIC
+            coordinator = self._broker.coordinators if is_of_groups else self._broker.transactions
             # With the options that its coordinator needs, not with those of any topic.
             try:
                 await coordinator.ensure_topic()
             except KafkaError as error:
                 code = KafkaCode.LEADER_NOT_AVAILABLE
-                failed[coordinator.topic_name] = KafkaError(code, error.message)
+                failed[name] = KafkaError(code, error.message)
         return failed
 
     async def delete(self, name: str) -> None:
@@ -89,7 +89,8 @@ class Topics:
             self._broker.durability.forget(partition)
             self._broker.store.delete(partition.topic_partition)
         self.version += 1
-        self._broker.coordinators.topics_are_gone([name])
+        if self._broker.has_groups:
+            self._broker.coordinators.topics_are_gone([name])
 
     async def add_partitions(
         self,

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from millstream.broker.coordinators import OFFSETS_TOPIC
 from millstream.broker.remote_transactions import ask_coordinator, write_markers
 from millstream.broker.shards import Shards, internal_replicas
 from millstream.cluster.changes import NewTopic
@@ -34,6 +33,7 @@ from millstream.coordinators.transaction_state import (
     TransactionsState,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.records.control import ControlType, EndTransactionMarker
 
 if TYPE_CHECKING:
@@ -43,14 +43,11 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 # A marker that a partition could not take now, a full disk say, is tried again after this.
 MARKER_RETRY_SECONDS: Final = 1.0
 
 
 class TransactionCoordinator:
-    topic_name: Final = TRANSACTIONS_TOPIC
-
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)

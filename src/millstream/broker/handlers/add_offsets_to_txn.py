@@ -3,12 +3,12 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.coordinators import OFFSETS_TOPIC
 from millstream.broker.request import Request
 from millstream.broker.shards import partition_for, shown
 from millstream.broker.transactions import old_code
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import OFFSETS_TOPIC
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:

@@ -1,0 +1,49 @@
+"""A start is mostly imports: what a node may do without until it is asked, it does not import."""
+
+import subprocess
+import sys
+
+_START = """
+import asyncio, sys
+from millstream.broker.broker import Broker
+from millstream.config import load_config
+
+async def main():
+    flags = {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}
+    node = Broker(load_config(flags=flags), dev=True)
+    await node.start()
+    print(*(name for name in sys.modules if name.startswith("millstream.coordinators")))
+    assert not node.has_groups and not node.has_transactions
+    if sys.argv[2] == "asks":
+        await node.coordinators.ensure_topic()
+        await node.transactions.ensure_topic()
+    await node.stop()
+
+    again = Broker(load_config(flags=flags), dev=True)
+    await again.start()
+    print(again.has_groups, again.has_transactions)
+    await again.stop()
+
+asyncio.run(main())
+"""
+
+
+def _start_twice(directory: object, asks: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _START, str(directory), asks],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_node_without_groups_starts_without_what_they_need(tmp_path: object) -> None:
+    assert _start_twice(tmp_path, "nothing") == ["", "False False"]
+
+
+def test_a_node_that_had_groups_and_transactions_has_them_after_a_restart(
+    tmp_path: object,
+) -> None:
+    assert _start_twice(tmp_path, "asks") == ["", "True True"]
