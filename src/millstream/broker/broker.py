@@ -338,6 +338,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: everything synced, then the marker that says so."""
+        # Who asks for the first group from here on gets nothing that would have to be stopped.
+        self._is_serving = False
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
