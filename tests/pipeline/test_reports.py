@@ -15,6 +15,7 @@ from millstream.pipeline import reports
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.periods import Kind, Period, period_of
 from millstream.pipeline.report_sections import make_sections
+from millstream.pipeline.report_text import cell, heading
 from millstream.pipeline.reports import (
     NoTable,
     complete_until,
@@ -144,7 +145,7 @@ def test_a_day_of_23_hours_has_each_hour_in_a_row(spec: Spec) -> None:
     assert by_hour["23:00"]["page_views"] == 1
     # Two hours after midnight the clock shows three.
     assert "02:00" not in by_hour
-    assert (by_hour["03:00"]["lines"], by_hour["03:00"]["p95_ms"]) == (101, 95.0)
+    assert (by_hour["03:00"]["lines"], by_hour["03:00"]["service_p95_ms"]) == (101, 95.0)
 
 
 def test_a_day_of_25_hours_has_each_hour_in_a_row(make_table: MakeTable) -> None:
@@ -186,9 +187,11 @@ def test_errors_say_who_had_them(spec: Spec) -> None:
 
 
 def test_hosts_tell_their_load(spec: Spec) -> None:
+    [told] = section(spec, "gauges")
+    assert (told["host"], told["cpu_mean"], told["cpu_max"]) == ("db-1", 0.5, 0.75)
+    # What is no number is not told.
+    assert told["memory_max"] is None
     rows = {row["host"]: row for row in section(spec, "capacity")}
-    assert (rows["db-1"]["cpu_mean"], rows["db-1"]["cpu_max"]) == (0.5, 0.75)
-    assert "memory_max" not in rows["db-1"]
     app = rows["app-1"]
     assert (app["lines"], app["minutes_heard"], app["most_in_a_minute"]) == (101, 1, 101)
     assert app["busiest_minute"] == "2026-03-29 03:00 CEST"
@@ -315,3 +318,39 @@ def test_a_report_that_fails_stops_nothing(
     monkeypatch.setattr(reports, "make_sections", fail)
     report_on(spec, progress(5, 5, "2026-04-01T06:00:00.000Z"))
     assert "could not make a report: not a Parquet file" in caplog.text
+
+
+def test_the_page_is_one_file_with_its_charts_and_no_text_that_is_markup(
+    make_table: MakeTable,
+) -> None:
+    spec = make_table([view(berlin(SHORT_DAY), "a", "/<script>alert(1)</script>", status=500)])
+    period = period_of(Kind.DAILY, SHORT_DAY, spec.timezone)
+    page = (make_report(spec, period) / "report.html").read_text()
+    assert "<script" not in page
+    assert "/&lt;script&gt;" in page
+    assert "http" not in page
+    # Three charts over the hours, each with a column and its text for each of 23.
+    assert page.count("<figure") == 3
+    assert page.count("<rect x=") == 3 * 23
+    assert "<title>00:00: 1</title>" in page
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("lines", 1234567, "1,234,567"),
+        ("bytes_sent", 999, "999 bytes"),
+        ("bytes_sent", 1_234_000_000, "1.23 GB"),
+        ("p95_ms", 12.345, "12.3"),
+        ("p95_ms", 12345.6, "12,346"),
+        ("errors_percent", 0.0, "0"),
+        ("path", None, ""),
+    ],
+)
+def test_numbers_are_readable(column: str, value: object, text: str) -> None:
+    assert cell(column, value) == text
+
+
+def test_headings_have_units() -> None:
+    assert heading("service_p95_ms") == "service p95 (ms)"
+    assert heading("came_back_percent") == "came back (%)"

@@ -52,7 +52,8 @@ def make_sections(spec: Spec, period: Period, dataset: Any) -> list[Section]:
         retention(events, period),
         latency(events, period),
         errors(events, period),
-        capacity(events, period, has_fields=_OPTIONAL in dataset.schema.names),
+        capacity(events, period),
+        gauges(events, period, has_fields=_OPTIONAL in dataset.schema.names),
     ]
 
 
@@ -105,14 +106,13 @@ def traffic(events: Events, period: Period) -> Section:
         found = index if is_day else period.days[index].isoformat()
         [p95] = percentiles(times.get((found,), {}), [0.95])
         row = {"hour" if is_day else "day": part.label, **totals.get(found, _no_totals())}
-        rows.append({**row, "p95_ms": p95})
+        rows.append({**row, "service_p95_ms": p95})
     first = {"hour" if is_day else "day": _TEXT, **dict.fromkeys(_no_totals(), _WHOLE)}
     return Section(
         "traffic",
         f"Traffic by {'hour' if is_day else 'day'}",
-        _table(rows, {**first, "p95_ms": _NUMBER}),
-        note="p95: of requests to services.",
-        charts=("page_views", "errors", "p95_ms"),
+        _table(rows, {**first, "service_p95_ms": _NUMBER}),
+        charts=("page_views", "errors", "service_p95_ms"),
     )
 
 
@@ -260,8 +260,8 @@ def errors(events: Events, period: Period) -> Section:
     )
 
 
-def capacity(events: Events, period: Period, *, has_fields: bool) -> Section:
-    """How much each host said, when most, and what it told of its own load."""
+def capacity(events: Events, period: Period) -> Section:
+    """How much each host said, and when most."""
     by_minute = events.grouped(
         period,
         {
@@ -270,7 +270,6 @@ def capacity(events: Events, period: Period, *, has_fields: bool) -> Section:
         },
         [count("lines")],
     )
-    gauges = _gauges(events, period) if has_fields else {}
     minutes: dict[str, list[tuple[int, datetime]]] = defaultdict(list)
     for row in by_minute:
         minutes[row["host"] or ""].append((row["lines"], row["minute"]))
@@ -287,7 +286,6 @@ def capacity(events: Events, period: Period, *, has_fields: bool) -> Section:
                 "lines_per_minute": round(total / len(found), 1),
                 "most_in_a_minute": most,
                 "busiest_minute": f"{at.astimezone(zone):%Y-%m-%d %H:%M %Z}",
-                **gauges.get(host, {}),
             }
         )
     columns = {
@@ -298,32 +296,30 @@ def capacity(events: Events, period: Period, *, has_fields: bool) -> Section:
         "most_in_a_minute": _WHOLE,
         "busiest_minute": _TEXT,
     }
-    told = dict.fromkeys((name for each in gauges.values() for name in each), _NUMBER)
-    return Section(
-        "capacity",
-        "Load of hosts",
-        _table(rows, {**columns, **told}),
-        note=f"{', '.join(_GAUGES)}: from lines that tell them." if told else "",
-        bar="most_in_a_minute",
-    )
+    return Section("capacity", "Load of hosts", _table(rows, columns), bar="most_in_a_minute")
 
 
-def _gauges(events: Events, period: Period) -> dict[str, dict[str, float]]:
-    """Mean and largest of what lines call cpu, memory and disk, by host, where any does."""
+def gauges(events: Events, period: Period, *, has_fields: bool) -> Section:
+    """Mean and largest of what hosts tell of themselves, where they do."""
     wanted = [
         Aggregate(f"{name}_{word}", f"hash_{word}", field_number(name))
         for name in _GAUGES
         for word in ("mean", "max")
     ]
-    rows = events.grouped(
-        period, {"host": pc.field("host")}, wanted, where=pc.field("fields").is_valid()
+    found: list[dict[str, Any]] = []
+    if has_fields:
+        host = {"host": pc.field("host")}
+        found = events.grouped(period, host, wanted, where=pc.field("fields").is_valid())
+    # Sums of fractions depend on their order, which is not fixed.
+    rows = [
+        {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
+        for row in sorted(found, key=lambda row: str(row["host"]))
+        if any(row[each.name] is not None for each in wanted)
+    ]
+    return Section(
+        "gauges",
+        "What hosts tell of themselves",
+        _table(rows, {"host": _TEXT, **{each.name: _NUMBER for each in wanted}}),
+        note=f"Fields {', '.join(_GAUGES)} of their lines.",
+        bar=f"{_GAUGES[0]}_max",
     )
-    return {
-        row.pop("host") or "": {
-            # Sums of fractions depend on their order, which is not fixed.
-            name: round(value, 3)
-            for name, value in row.items()
-            if value is not None
-        }
-        for row in rows
-    }

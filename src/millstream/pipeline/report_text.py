@@ -106,6 +106,8 @@ def _section_html(section: Section) -> str:
     if section.is_summary:
         return head + _figures_html(section.table) + "</section>"
     table = _table_html(section)
+    if section.bar is not None and section.bar.startswith("errors"):
+        table = f"<div class=bad>{table}</div>"
     if section.charts:
         charts = "".join(_chart_html(section.table, name) for name in section.charts)
         table = f"{charts}<details><summary>as a table</summary>{table}</details>"
@@ -117,25 +119,37 @@ def _chart_html(table: pa.Table, name: str) -> str:
     labels = [str(label) for label in table[0].to_pylist()]
     texts = [cell(name, value) or "0" for value in table[name].to_pylist()]
     drawn = column_chart(labels, values, texts, largest=cell(name, max(values, default=0.0)))
-    return f"<figure><figcaption>{html.escape(heading(name))}</figcaption>{drawn}</figure>"
+    kind = " class=bad" if name.startswith("errors") else ""
+    return f"<figure{kind}><figcaption>{html.escape(heading(name))}</figcaption>{drawn}</figure>"
 
 
 def _figures_html(table: pa.Table) -> str:
     now, before = table.to_pylist()
     first, *names = table.schema.names
     figures = "".join(
-        f"<div><span>{html.escape(heading(name))}</span><b>{cell(name, now[name]) or '–'}</b>"
+        f"<div><span>{html.escape(_without_unit(name))}</span>"
+        f"<b>{_with_unit(name, now[name])}</b>"
         f"<small>{html.escape(_change(name, now[name], before[name]))}</small></div>"
         for name in names
     )
-    return f"<div class=figures>{figures}</div><p class=note>Below: {first} before.</p>"
+    note = f"Small figures: the {first} before, and the change since."
+    return f"<div class=figures>{figures}</div><p class=note>{note}</p>"
+
+
+def _without_unit(name: str) -> str:
+    return {"errors_percent": "errors in lines"}.get(name, heading(name))
+
+
+def _with_unit(name: str, value: object) -> str:
+    text = cell(name, value)
+    return f"{text} %" if text and name.endswith("_percent") else text or "–"
 
 
 def _change(name: str, now: Any, before: Any) -> str:
     if not before:
-        return cell(name, before) or "nothing"
+        return _with_unit(name, before)
     change = 100 * ((now or 0) - before) / before
-    return f"{cell(name, before)} ({change:+,.0f} %)"
+    return f"{_with_unit(name, before)}, {change:+,.0f} %"
 
 
 def _table_html(section: Section) -> str:
@@ -157,9 +171,10 @@ def _table_html(section: Section) -> str:
 
 
 _STYLE: Final = (
-    ":root{color-scheme:light dark;--ink:#1c2733;--soft:#67727e;--line:#d9dee3;--bar:#3b76b4}"
+    ":root{color-scheme:light dark;--ink:#1c2733;--soft:#67727e;--line:#d9dee3;--bar:#3b76b4;"
+    "--bad:#b5523f}"
     "@media(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#9aa5b0;--line:#39424b;"
-    "--bar:#6fa4dc}}"
+    "--bar:#6fa4dc;--bad:#e08a78}}"
     "body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);margin:2em auto;max-width:62em;"
     "padding:0 1em}h1{font-size:1.6em;margin-bottom:.1em}h2{font-size:1.15em;margin:0 0 .2em}"
     "section{border-top:1px solid var(--line);padding:1.2em 0}"
@@ -168,9 +183,10 @@ _STYLE: Final = (
     "td,th{padding:.25em 1.2em .25em 0;text-align:left;white-space:nowrap;"
     "font-variant-numeric:tabular-nums}th{font-weight:600;border-bottom:1px solid var(--line)}"
     ".n{text-align:right}"
-    ".figures{display:flex;flex-wrap:wrap;gap:.4em 2.4em}.figures div{display:grid}"
+    ".figures{display:flex;flex-wrap:wrap;gap:.4em 2.4em;margin-bottom:.6em}"
+    ".figures div{display:grid}"
     ".figures b{font-size:1.7em;font-variant-numeric:tabular-nums}"
-    "figure{margin:0 0 1em}svg{color:var(--bar);vertical-align:middle}"
+    "figure{margin:0 0 1em}svg{color:var(--bar);vertical-align:middle}.bad svg{color:var(--bad)}"
     "svg text{fill:var(--soft);font-size:11px}svg line{stroke:var(--line)}"
     "figure svg{width:100%;height:auto}"
 )
