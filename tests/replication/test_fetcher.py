@@ -5,13 +5,17 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
-from millstream.clock import SystemClock
+from millstream.clock import Clock, SystemClock
 from millstream.errors import KafkaCode
-from millstream.replication.fetcher import Fetchers, FetcherSettings, Surroundings
+from millstream.model import TopicPartition
+from millstream.replication.asking import FetcherSettings, Surroundings
+from millstream.replication.fetcher import Fetchers
+from millstream.replication.lanes import QuietRule
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.values import FileRange
 from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import (
+    FetchPartition,
     FetchRequest,
     FetchResult,
     FetchTopicResult,
@@ -19,7 +23,9 @@ from millstream.wire.fetch import (
     write_fetch_response,
 )
 from millstream.wire.headers import finish_frame, read_request_header, response_header
+from tests.cluster.world import HandClock
 from tests.replication.test_replicated import leading, produce, replica, role
+from tests.storage.logs import batch
 
 Answer = Callable[[FetchRequest], list[FetchResult] | None]
 
@@ -85,6 +91,8 @@ async def following_of(
     answer: Answer,
     wait_counted: Callable[..., Awaitable[None] | None] = lambda partition: None,
     held_back: Collection[ReplicatedPartition] = (),
+    clock: Clock | None = None,
+    quiet_rule: QuietRule | None = None,
 ) -> AsyncIterator[tuple[Leader, Fetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
@@ -102,8 +110,9 @@ async def following_of(
             is_held_back=lambda partition: partition in held_back,
             took=lambda partition, size_bytes: None,
             wait_counted=wait_counted,
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             settings=lambda: FetcherSettings(wait_ms=20, pause_seconds_max=0.05),
+            quiet_rule=quiet_rule or QuietRule(),
         )
     )
     try:
@@ -122,6 +131,12 @@ def follower() -> ReplicatedPartition:
 
 def records_from(leader: ReplicatedPartition, request: FetchRequest) -> list[FetchResult]:
     [wanted] = request.topics[0].partitions
+    return [result_from(leader, request, wanted)]
+
+
+def result_from(
+    leader: ReplicatedPartition, request: FetchRequest, wanted: FetchPartition
+) -> FetchResult:
     result = FetchResult(wanted.index)
     leader.answer_replica(
         request.replica_id, request.replica_epoch, wanted, result, max_bytes=1 << 20, now_ms=0
@@ -129,7 +144,7 @@ def records_from(leader: ReplicatedPartition, request: FetchRequest) -> list[Fet
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
         result.records = leader.log.read_bytes(result.records)
-    return [result]
+    return result
 
 
 def test_what_the_leader_has_arrives_and_is_committed_by_the_next_fetch() -> None:
@@ -240,5 +255,74 @@ def test_where_every_replica_syncs_first_the_next_fetch_waits_for_the_disk() -> 
             synced.set()
             await node.asked(2)
             assert source.high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_where_nothing_happens_is_asked_for_apart_until_something_does() -> None:
+    async def scenario() -> None:
+        sources, copies = [], []
+        for index in range(3):
+            source, copy = leading(), replica(2)
+            source.topic_partition = copy.topic_partition = TopicPartition("t", index)
+            copy.apply(role(), now_ms=0)
+            sources.append(source)
+            copies.append(copy)
+
+        def answer(request: FetchRequest) -> list[FetchResult]:
+            wanted = request.topics[0].partitions
+            return [result_from(sources[each.index], request, each) for each in wanted]
+
+        async def until_asked_as(together: set[tuple[int, ...]]) -> None:
+            """The two connections go at their own pace: until both ask so, and no other way."""
+            async with asyncio.timeout(10):
+                found: set[tuple[int, ...]] = set()
+                while found != together:
+                    if not found < together:
+                        node.requests.clear()
+                    await node.asked(len(node.requests) + 1)
+                    found = {
+                        tuple(sorted(each.index for each in request.topics[0].partitions))
+                        for request in node.requests
+                    }
+
+        clock = HandClock()
+        rule = QuietRule(after_seconds=10, count_min=2)
+        async with following_of(answer, clock=clock, quiet_rule=rule) as (node, fetchers):
+            for copy in copies:
+                fetchers.follow(copy, 1)
+            clock.seconds += 10
+            fetchers.follow(copies[2], 1)
+            await until_asked_as({(0, 1), (2,)})
+            produce(sources[0])
+            async with asyncio.timeout(10):
+                # Committed: the leader has heard that it arrived.
+                while sources[0].high_watermark == 0:
+                    await node.asked(len(node.requests) + 1)
+            await until_asked_as({(1,), (0, 2)})
+
+    asyncio.run(scenario())
+
+
+def test_a_position_that_is_not_synced_is_not_told_to_another_leader_either() -> None:
+    async def scenario() -> None:
+        synced, unsynced = follower(), follower()
+        unsynced.topic_partition = TopicPartition("t", 1)
+        # From a leader that is gone: it is written and not yet on the disk.
+        unsynced.log.append_as_follower(memoryview(batch(1)))
+        on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wait_counted(partition: ReplicatedPartition) -> Awaitable[None] | None:
+            return None if partition is synced or on_disk.done() else on_disk
+
+        async with following_of(lambda request: None, wait_counted) as (node, fetchers):
+            fetchers.follow(synced, 1)
+            fetchers.follow(unsynced, 1)
+            await node.asked(1)
+            assert [one.index for one in node.requests[0].topics[0].partitions] == [0]
+            on_disk.set_result(None)
+            await node.asked(2)
+            asked = {one.index: one.offset for one in node.requests[1].topics[0].partitions}
+            assert asked == {0: 0, 1: 1}
 
     asyncio.run(scenario())

@@ -17,8 +17,9 @@ from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import NO_BROKER_EPOCH, PartitionState, TopicState
 from millstream.errors import LogDirFailed
 from millstream.model import TopicId, TopicPartition
+from millstream.replication.asking import FetcherSettings, Surroundings
 from millstream.replication.cluster_commit import ClusterCommit
-from millstream.replication.fetcher import Fetchers, FetcherSettings, Surroundings
+from millstream.replication.fetcher import Fetchers
 from millstream.replication.isr import IsrKeeper, NotWritten
 from millstream.replication.leadership import IsrChange
 from millstream.replication.partition import Partition

@@ -1,0 +1,192 @@
+"""One connection to a leader's node: a task that asks for partitions, one request at a time.
+
+Which partitions, and what becomes of the answers, is the fetcher's business. What is added
+does not wait for a long poll to end: the connection is closed and the next request has it.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.clock import Clock
+from millstream.errors import ProtocolError
+from millstream.replication.following import FetchPosition
+from millstream.replication.lanes import QuietRule
+from millstream.replication.link import Link, LinkFailed
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.wire.apis import ApiKey
+from millstream.wire.fetch import FetchPartition
+from millstream.wire.replica_fetch import (
+    VERSION,
+    ReplicaFetched,
+    read_replica_fetched,
+    write_replica_fetch,
+)
+
+# The first pause after a failure; each further one is twice as long.
+PAUSE_SECONDS_MIN: Final = 0.02
+_CONNECT_SECONDS_MAX: Final = 5.0
+
+Asked = dict[tuple[uuid.UUID, int], tuple[ReplicatedPartition, FetchPosition]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    wait_ms: int = 500
+    min_bytes: int = 1
+    partition_bytes: int = 1 << 20
+    response_bytes: int = 10 << 20
+    timeout_seconds: float = 30.0
+    pause_seconds_max: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a fetcher asks of its node, new at every request."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    # Where the leader's node listens; None while that is not known.
+    address: Callable[[int], tuple[str, int] | None]
+    checkpoint: Callable[[], Awaitable[None]]
+    # Is a partition held back at this moment; and what was taken of it.
+    is_held_back: Callable[[ReplicatedPartition], bool]
+    took: Callable[[ReplicatedPartition, int], None]
+    # Before a position counts, where every replica syncs first.
+    wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
+    clock: Clock
+    settings: Callable[[], FetcherSettings]
+    quiet_rule: QuietRule = field(default_factory=QuietRule)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What one connection is for."""
+
+    # What to ask for now, and in how many seconds that is another question.
+    wanted: Callable[[], Asked]
+    due_seconds: Callable[[], float | None]
+    take: Callable[[Asked, list[ReplicaFetched]], Awaitable[None]]
+    # Why it does not work; nothing when it does again.
+    tell: Callable[[str], None]
+
+
+class Asking:
+    def __init__(self, leader_id: int, surroundings: Surroundings, errand: Errand) -> None:
+        self._leader_id = leader_id
+        self._node = surroundings
+        self._errand = errand
+        self._changed = asyncio.Event()
+        self._link: Link | None = None
+        self._pause_seconds = PAUSE_SECONDS_MIN
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def ask_anew(self) -> None:
+        """There is more to ask for than when the last request was made."""
+        self._changed.set()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._step()
+        finally:
+            self._hang_up()
+
+    async def _step(self) -> None:
+        self._changed.clear()
+        asked = self._errand.wanted()
+        if not asked:
+            await self._sleep(self._errand.due_seconds())
+            return
+        try:
+            answers = await self._exchange(asked)
+        except (LinkFailed, ProtocolError) as error:
+            self._hang_up()
+            self._errand.tell(str(error))
+            await self._sleep(self._pause_seconds)
+            longest = self._node.settings().pause_seconds_max
+            self._pause_seconds = min(self._pause_seconds * 2, longest)
+            return
+        if answers is not None:
+            self._pause_seconds = PAUSE_SECONDS_MIN
+            self._errand.tell("")
+            await self._errand.take(asked, answers)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        """Until something changes, at most that long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _exchange(self, asked: Asked) -> list[ReplicaFetched] | None:
+        """The answers; None when other partitions came meanwhile and all is asked anew."""
+        settings = self._node.settings()
+        link = await self._connected()
+        due = self._errand.due_seconds()
+        wait_ms = settings.wait_ms if due is None else min(settings.wait_ms, int(due * 1000))
+        out = link.begin(ApiKey.FETCH, VERSION)
+        write_replica_fetch(
+            out,
+            _by_topic(asked, settings.partition_bytes),
+            replica_id=self._node.broker_id,
+            broker_epoch=self._node.broker_epoch(),
+            max_wait_ms=max(wait_ms, 0),
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_bytes,
+        )
+        exchange = asyncio.ensure_future(
+            link.exchange(out, is_flexible=True, timeout_seconds=settings.timeout_seconds)
+        )
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait([exchange, changed], return_when=asyncio.FIRST_COMPLETED)
+            if exchange.done():
+                return list(read_replica_fetched(exchange.result()))
+        finally:
+            changed.cancel()
+            if not exchange.done():
+                exchange.cancel()
+                await asyncio.gather(exchange, return_exceptions=True)
+                self._hang_up()
+        return None
+
+    async def _connected(self) -> Link:
+        if self._link is None:
+            address = self._node.address(self._leader_id)
+            if address is None:
+                raise LinkFailed("its address is not known")
+            self._link = await Link.connect(
+                *address,
+                client_id=f"replica-{self._node.broker_id}",
+                timeout_seconds=_CONNECT_SECONDS_MAX,
+            )
+        return self._link
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _by_topic(asked: Asked, partition_bytes: int) -> list[tuple[uuid.UUID, list[FetchPartition]]]:
+    topics: dict[uuid.UUID, list[FetchPartition]] = {}
+    for (topic_id, index), (partition, position) in asked.items():
+        topics.setdefault(topic_id, []).append(
+            FetchPartition(
+                index,
+                position.offset,
+                partition_bytes,
+                position.leader_epoch,
+                position.last_epoch,
+                partition.log.log_start_offset,
+            )
+        )
+    return list(topics.items())
