@@ -1,12 +1,13 @@
 """Rows per second of the Spark source and sink, beside Spark's own connector and Parquet.
 
-    python -m bench.spark_source [--rows 5000000] [--rounds 3] [--partitions 2]
+    python -m bench.spark_source [--rows 5000000] [--rounds 3]
 
-One session, one node, one topic of 100-byte values with 12-byte keys. All cases run
+One session, one node, topics of 100-byte values with 12-byte keys. Two partitions are measured
+in full; one and four against the connector's better setting. All cases of a topic run
 interleaved, one round warms up, the median of the others counts. Every read takes all seven
-columns to the noop sink. CPU is that of the JVM and of Spark's Python workers; the node's
-own is told apart. The connector runs with its defaults and with larger fetches; the better
-of the two is what ours is measured by.
+columns to the noop sink; the same rows from Parquet to the noop sink are what a write costs
+without any sink. CPU is that of the JVM and of Spark's Python workers; the node's own is told
+apart. The connector runs with its defaults and with larger fetches and batches.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.rows import Row, at_least, text_table
+from bench.rows import Row, Target, at_least, text_table
 from tests.support.node import MillstreamNode
 from tests.support.spark_connector import connector_jars
 
@@ -38,6 +39,16 @@ LARGE_FETCHES = {
 }
 
 
+LARGE_BATCHES = {"kafka.batch.size": str(512 << 10), "kafka.linger.ms": "5"}
+# The first is measured in full.
+PARTITIONS = (2, 1, 4)
+READ, READ_IN_PLACE = "read, millstream", "read, millstream, in place"
+READ_PARQUET = "read, Parquet"
+READ_CONNECTOR, READ_LARGE = "read, connector", "read, connector, large fetches"
+WRITE, WRITE_NOOP = "write, millstream", "write, noop sink"
+WRITE_CONNECTOR, WRITE_LARGE = "write, connector", "write, connector, large batches"
+
+
 @dataclass
 class Case:
     name: str
@@ -45,6 +56,20 @@ class Case:
     rates: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     node_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def all_seconds(self) -> list[float]:
+        return [sum(pair) for pair in zip(self.cpu_seconds, self.node_seconds, strict=True)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    rows: int
+    rounds: int
+
+
+# By number of partitions, then by name.
+Measured = dict[int, dict[str, Case]]
 
 
 def cpu_seconds_of(pid: int) -> float:
@@ -82,6 +107,12 @@ def make_topic(bootstrap: str, name: str, partitions: int) -> None:
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
 
 
+def delete_topics(bootstrap: str, names: list[str]) -> None:
+    """Gigabytes that are not read any more."""
+    for done in AdminClient({"bootstrap.servers": bootstrap}).delete_topics(names).values():
+        done.result(20)
+
+
 def source_rows(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count, numPartitions=2).selectExpr(
         "CAST(format_string('key-%08d', id) AS BINARY) AS key",
@@ -91,9 +122,7 @@ def source_rows(spark: SparkSession, count: int) -> DataFrame:
 
 def read(spark: SparkSession, kind: str, **options: str) -> Callable[[], None]:
     def run() -> None:
-        spark.read.format(kind).options(**options).load().write.format("noop").mode(
-            "overwrite"
-        ).save()
+        _to_noop(spark.read.format(kind).options(**options).load())
 
     return run
 
@@ -109,38 +138,36 @@ def read_cases(spark: SparkSession, node: MillstreamNode, topic: str, parquet: P
     servers = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic}
     path = str(node.data_dir)
     return [
-        Case("read, Parquet", lambda: _read_parquet(spark, parquet)),
-        Case("read, millstream", read(spark, "millstream", **servers)),
-        Case("read, millstream, in place", read(spark, "millstream", **servers, path=path)),
-        Case("read, connector", read(spark, "kafka", **servers)),
-        Case("read, connector, large fetches", read(spark, "kafka", **servers, **LARGE_FETCHES)),
+        Case(READ_PARQUET, lambda: _to_noop(spark.read.parquet(str(parquet)))),
+        Case(READ, read(spark, "millstream", **servers)),
+        Case(READ_IN_PLACE, read(spark, "millstream", **servers, path=path)),
+        Case(READ_CONNECTOR, read(spark, "kafka", **servers)),
+        Case(READ_LARGE, read(spark, "kafka", **servers, **LARGE_FETCHES)),
     ]
 
 
-def _read_parquet(spark: SparkSession, path: Path) -> None:
-    spark.read.parquet(str(path)).write.format("noop").mode("overwrite").save()
+def _to_noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
 
 
-def write_cases(spark: SparkSession, bootstrap: str, parquet: Path, partitions: int) -> list[Case]:
-    rows = spark.read.parquet(str(parquet)).select("key", "value")
-    make_topic(bootstrap, "ours", partitions)
-    make_topic(bootstrap, "theirs", partitions)
+def write_cases(rows: DataFrame, bootstrap: str, ours: str, theirs: str) -> list[Case]:
+    """To one topic each, so that both find theirs as it was left."""
     servers = {"kafka.bootstrap.servers": bootstrap}
-    large = {"kafka.batch.size": str(512 << 10), "kafka.linger.ms": "5"}
     return [
-        Case("write, millstream", write(rows, "millstream", **servers, topic="ours")),
-        Case("write, connector", write(rows, "kafka", **servers, topic="theirs")),
-        Case(
-            "write, connector, large batches",
-            write(rows, "kafka", **servers, topic="theirs", **large),
-        ),
+        Case(WRITE_NOOP, lambda: _to_noop(rows)),
+        Case(WRITE, write(rows, "millstream", **servers, topic=ours)),
+        Case(WRITE_CONNECTOR, write(rows, "kafka", **servers, topic=theirs)),
+        Case(WRITE_LARGE, write(rows, "kafka", **servers, topic=theirs, **LARGE_BATCHES)),
     ]
 
 
-def measure(cases: list[Case], rows: int, rounds: int, node_pid: int) -> None:
+def measure(cases: list[Case], partitions: int, wanted: Wanted, node_pid: int) -> None:
     """Every case once per round; the first round only warms up."""
-    for number in range(rounds + 1):
+    rows = wanted.rows
+    for number in range(wanted.rounds + 1):
         for case in cases:
+            # What a round before has written is not this one's to pay for.
+            os.sync()
             node_before = cpu_seconds_of(node_pid)
             cpu_before = cpu_seconds_of(os.getpid())
             started = time.monotonic()
@@ -152,7 +179,8 @@ def measure(cases: list[Case], rows: int, rounds: int, node_pid: int) -> None:
                 used = cpu_seconds_of(os.getpid()) - cpu_before - node_used
                 case.cpu_seconds.append(used * 1e6 / rows)
                 case.node_seconds.append(node_used * 1e6 / rows)
-            print(f"round {number}: {case.name}: {rows / seconds:,.0f} rows/s", file=sys.stderr)
+            told = f"{partitions} partitions, round {number}: {case.name}"
+            print(f"{told}: {rows / seconds:,.0f} rows/s", file=sys.stderr)
 
 
 def summary(case: Case) -> dict[str, object]:
@@ -168,67 +196,101 @@ def summary(case: Case) -> dict[str, object]:
 
 # Ours, what it is measured by, and the ratio of rows per second that is aimed at.
 TARGETS = (
-    ("read, millstream", "read, connector", 3.0),
-    ("read, millstream", "read, connector, large fetches", 3.0),
-    ("read, millstream", "read, Parquet", 0.6),
-    ("read, millstream, in place", "read, Parquet", 0.8),
-    ("write, millstream", "write, connector", 2.0),
-    ("write, millstream", "write, connector, large batches", 2.0),
+    (READ, READ_CONNECTOR, 3.0),
+    (READ, READ_LARGE, 3.0),
+    (READ, READ_PARQUET, 0.6),
+    (READ_IN_PLACE, READ_PARQUET, 0.8),
+    (WRITE, WRITE_CONNECTOR, 2.0),
+    (WRITE, WRITE_LARGE, 2.0),
 )
+# What only informs: CPU, the floor of a write, and other numbers of partitions.
+CPU_PAIRS = ((READ, READ_LARGE), (READ, READ_PARQUET), (WRITE, WRITE_LARGE), (WRITE, WRITE_NOOP))
+OTHER_PAIRS = ((READ, READ_LARGE), (WRITE, WRITE_LARGE))
+_OTHER_NAMES = {name for pair in OTHER_PAIRS for name in pair}
 
 
-def comparisons(cases: list[Case]) -> list[Row]:
-    rates = {case.name: case.rates for case in cases}
-    return [
-        Row(
-            part="spark",
-            name=ours,
-            unit="rows/s",
-            ours=rates[ours],
-            theirs=rates[theirs],
-            target=at_least(ratio),
-            against=theirs.partition(", ")[2],
-        )
-        for ours, theirs, ratio in TARGETS
-        if ours in rates
-    ]
+def comparisons(measured: Measured) -> list[Row]:
+    first, *others = measured
+    cases = measured[first]
+    rows = [_rates(cases, ours, theirs, at_least(ratio)) for ours, theirs, ratio in TARGETS]
+    rows.append(_rates(cases, WRITE, WRITE_NOOP))
+    for ours, theirs in CPU_PAIRS:
+        unit = "CPU s per million rows"
+        values = cases[ours].all_seconds, cases[theirs].all_seconds
+        rows.append(Row("spark", _named(ours), unit, *values, against=_against(theirs)))
+    for count in others:
+        told = "1 partition" if count == 1 else f"{count} partitions"
+        rows += [_rates(measured[count], *pair, told=f", {told}") for pair in OTHER_PAIRS]
+    return rows
 
 
-def run(
-    spark: SparkSession, node: MillstreamNode, folder: Path, wanted: argparse.Namespace
-) -> list[Case]:
-    make_topic(node.bootstrap, "rows", wanted.partitions)
-    options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "rows"}
-    write(source_rows(spark, wanted.rows), "millstream", **options)()
+def _rates(
+    cases: dict[str, Case], ours: str, theirs: str, target: Target | None = None, told: str = ""
+) -> Row:
+    return Row(
+        part="spark",
+        name=_named(ours) + told,
+        unit="rows/s",
+        ours=cases[ours].rates,
+        theirs=cases[theirs].rates,
+        target=target,
+        against=_against(theirs),
+    )
+
+
+def _named(ours: str) -> str:
+    return ours.replace(", millstream", "")
+
+
+def _against(theirs: str) -> str:
+    """Without whether it reads or writes."""
+    return theirs.partition(", ")[2]
+
+
+def run(spark: SparkSession, node: MillstreamNode, folder: Path, wanted: Wanted) -> Measured:
     parquet = folder / "parquet"
-    servers = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": "rows"}
-    rows = spark.read.format("millstream").options(**servers).load()
-    rows.write.option("compression", "zstd").parquet(str(parquet))
-    cases = read_cases(spark, node, "rows", parquet)
-    measure(cases, wanted.rows, wanted.rounds, node.pid)
-    if not wanted.reads_only:
-        writes = write_cases(spark, node.bootstrap, parquet, wanted.partitions)
-        measure(writes, wanted.rows, wanted.rounds, node.pid)
-        cases += writes
-    return cases
+    measured: Measured = {}
+    rows = source_rows(spark, wanted.rows)
+    for count in PARTITIONS:
+        is_full = count == PARTITIONS[0]
+        topics = [f"{name}-{count}" for name in ("rows", "ours", "theirs")]
+        for topic in topics:
+            make_topic(node.bootstrap, topic, count)
+        servers = {"kafka.bootstrap.servers": node.bootstrap}
+        write(rows, "millstream", **servers, topic=topics[0])()
+        if is_full:
+            table = spark.read.format("millstream").options(**servers, subscribe=topics[0]).load()
+            table.write.option("compression", "zstd").parquet(str(parquet))
+            # Cheaper to make than the first time.
+            rows = spark.read.parquet(str(parquet)).select("key", "value")
+        cases: list[Case] = []
+        for group in (
+            read_cases(spark, node, topics[0], parquet),
+            write_cases(rows, node.bootstrap, topics[1], topics[2]),
+        ):
+            chosen = [case for case in group if is_full or case.name in _OTHER_NAMES]
+            measure(chosen, count, wanted, node.pid)
+            cases += chosen
+        measured[count] = {case.name: case for case in cases}
+        delete_topics(node.bootstrap, topics)
+    return measured
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--reads-only", action="store_true")
-    wanted = parser.parse_args()
+    wanted = Wanted(**vars(parser.parse_args()))
     spark = start_session()
     with (
         tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder,
         MillstreamNode(Path(folder) / "data", "--dev") as node,
     ):
-        cases = run(spark, node, Path(folder), wanted)
-    for case in cases:
-        print(json.dumps({"partitions": wanted.partitions, **summary(case)}))
-    print(text_table(comparisons(cases)))
+        measured = run(spark, node, Path(folder), wanted)
+    for count, cases in measured.items():
+        for case in cases.values():
+            print(json.dumps({"partitions": count, **summary(case)}))
+    print(text_table(comparisons(measured)))
     spark.stop()
 
 
