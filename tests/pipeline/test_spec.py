@@ -87,6 +87,8 @@ def test_settings_are_read(make_spec: MakeSpec) -> None:
         ("state_partitions = true", "at least 1"),
         ("[windows]\nerror_share = 3", "between 0 and 1"),
         ("windows = 3", "write [windows]"),
+        ("[windows]\ngauges = ['count']", "cannot be the name of a gauge"),
+        ("[windows]\ngauges = ['a b']", "cannot be the name of a gauge"),
         ("[reports]\ndaily = 'yes'", "not true or false"),
         ("[[parse.sources]]\nformat = 'json'", "needs match"),
         ("[[parse.sources]]\nmatch = 'x'\nformat = 'xml'", "format is one of"),

@@ -16,6 +16,7 @@ from millstream.cli.pipeline import run_pipeline
 from millstream.cli.pipeline_screen import make_screen
 from millstream.cli.results import Results
 from millstream.cli.spark_process import check_installed
+from millstream.pipeline.outputs import OUTPUTS
 from millstream.pipeline.spec import Spec, example_spec, load_spec
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None
     create_input(bootstrap)
     spec = prepare_file(home, bootstrap)
     results = Results(spec)
+    topics = ", ".join(output.topic(spec) for output in OUTPUTS)
     click.echo(
-        f"traffic goes to the topic {_TOPIC}; results to {spec.name}.live, {spec.name}.windows, "
-        f"{spec.name}.sessions, {spec.name}.alerts, {spec.name}.dead; tables and reports to {home}",
+        f"traffic goes to the topic {_TOPIC}; results to {topics}; tables and reports to {home}",
         err=True,
     )
     with traffic(bootstrap, rate) as load:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from millstream.pipeline.checking import Checked, Sample
 
 _READ_BYTES: Final = 1 << 20
+# Of each file: a sample is held in memory, whatever its lines are.
+_SAMPLE_BYTES_MAX: Final = 64 << 20
 # As `ship` cuts them.
 _LINE_BYTES_MAX: Final = 900_000
 
@@ -95,7 +97,7 @@ def _sample(path: Path, lines_max: int) -> "Sample":
     splitter = LineSplitter(position=0, line_bytes_max=_LINE_BYTES_MAX)
     lines: list[bytes] = []
     with path.open("rb") as file:
-        while len(lines) < lines_max:
+        while len(lines) < lines_max and file.tell() < _SAMPLE_BYTES_MAX:
             data = file.read(_READ_BYTES)
             found = splitter.split(data) if data else splitter.flush()
             # `ship` sends no empty lines either.

@@ -27,6 +27,7 @@ _SETTING_OF: Final = {
     "top": "windows.top",
     "session_gap_ms": "windows.session_gap",
     "funnel": "windows.funnel",
+    "gauges": "windows.gauges",
     "silent_after_ms": "windows.silent_after",
     "error_share": "windows.error_share",
     "error_count_min": "windows.error_count_min",

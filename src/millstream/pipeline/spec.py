@@ -19,6 +19,12 @@ from zoneinfo import ZoneInfo
 
 FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "text")
 MASKS: Final = ("address", "user", "query")
+# What a window says already; a gauge cannot be called so.
+WINDOW_COLUMNS: Final = (
+    *("window_start", "window_end", "output", "name", "final", "count", "per_second", "errors"),
+    *("size_bytes", "duration_ms_p50", "duration_ms_p95", "duration_ms_p99", "duration_ms_max"),
+    *("percentile_rank_error", "visitors", "visitors_relative_sd", "top_pages"),
+)
 
 _UNITS_MS: Final = {
     "ms": 1,
@@ -83,6 +89,7 @@ class Spec:
     top: int
     session_gap_ms: int
     funnel: tuple[str, ...]
+    gauges: tuple[str, ...]
     silent_after_ms: int
     error_share: float
     error_count_min: int
@@ -168,6 +175,14 @@ def _masks(value: object) -> tuple[str, ...]:
     return found
 
 
+def _gauges(value: object) -> tuple[str, ...]:
+    found = _texts(value)
+    for each in found:
+        if not re.fullmatch(r"[a-z_]\w*", each) or each in WINDOW_COLUMNS or found.count(each) > 1:
+            raise ValueError(f"{each!r} cannot be the name of a gauge")
+    return found
+
+
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in choices:
@@ -235,6 +250,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
               "A visit ends after so much silence."),
         Field("funnel", ["/product*", "/cart", "/checkout", "/thanks"], _texts, Change.STATE,
               "Steps of a visit, in order; * stands for anything."),
+        Field("gauges", ["cpu", "memory", "disk"], _gauges, Change.STATE,
+              "Fields with a number of a host: mean and largest value in its windows."),
         Field("silent_after", "20 seconds", _duration, Change.RESULTS,
               "A host that said nothing for so long gives an alert."),
         Field("error_share", 0.1, _share, Change.RESULTS,
@@ -313,6 +330,7 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
         top=values["windows.top"],
         session_gap_ms=values["windows.session_gap"],
         funnel=values["windows.funnel"],
+        gauges=values["windows.gauges"],
         silent_after_ms=values["windows.silent_after"],
         error_share=values["windows.error_share"],
         error_count_min=values["windows.error_count_min"],

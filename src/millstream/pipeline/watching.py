@@ -37,6 +37,8 @@ OVER: Final = "over"
 _REPLACED: Final = "replaced"
 FUNNEL: Final = "funnel"
 FUNNEL_KEY: Final = ("window_start",)
+_ALERTS: Final = frozenset({"silent", "back"})
+_VISITS: Final = frozenset({OPEN, OVER})
 
 _HEARD: Final = (
     "kind string, name string, at_us long, is_error boolean, step int, partition int, offset long"
@@ -254,7 +256,7 @@ def _visit_row(kind: str, visitor: str, visit: Visit, step_before: int) -> Row:
 
 
 def alerts(watched: DataFrame) -> DataFrame:
-    return watched.where(F.col("kind").isin("silent", "back")).select(
+    return watched.where(F.col("kind").isin(*_ALERTS)).select(
         "kind", "subject", F.timestamp_micros("since_us").alias("since"), "text"
     )
 
@@ -273,7 +275,7 @@ def visit_records(watched: DataFrame, spec: Spec) -> DataFrame:
             F.lit(len(spec.funnel)).alias("funnel_steps"),
         )
     )
-    return watched.where(F.col("kind").isin(OPEN, OVER)).select(
+    return watched.where(F.col("kind").isin(*_VISITS)).select(
         F.to_json(F.struct(F.col("subject").alias("visitor"))).alias("key"),
         F.when(F.col("kind") == OPEN, value).alias("value"),
     )
@@ -301,9 +303,14 @@ def writer(spec: Spec, *, write_alerts: Write, write_visits: Write, write_funnel
     def write(batch: DataFrame, number: int) -> None:
         batch = batch.persist()
         try:
-            write_alerts(alerts(batch), number)
-            write_visits(visit_records(batch, spec), number)
-            write_funnels(funnels(batch, spec), number)
+            # The clock makes batches also when nothing came: most have nothing for most topics.
+            kinds = {row.kind for row in batch.select("kind").distinct().collect()}
+            if kinds & _ALERTS:
+                write_alerts(alerts(batch), number)
+            if kinds & _VISITS:
+                write_visits(visit_records(batch, spec), number)
+            if FUNNEL in kinds:
+                write_funnels(funnels(batch, spec), number)
         finally:
             batch.unpersist()
 

@@ -56,7 +56,7 @@ def live_windows(events: DataFrame, spec: Spec) -> DataFrame:
         _group(SERVICE, F.col("service"), F.col("service").isNotNull()),
         _group(SITE, F.lit(ALL), is_page_view()),
     )
-    rows = _exploded(countable(events, spec), groups)
+    rows = _exploded(countable(events, spec), groups, spec)
     is_site = F.col("output") == SITE
     top = F.expr(
         f"approx_top_k(path, {spec.top}, {_PAGES_TRACKED}) FILTER (WHERE output = '{SITE}')"
@@ -67,12 +67,13 @@ def live_windows(events: DataFrame, spec: Spec) -> DataFrame:
         F.approx_count_distinct(F.when(is_site, F.col("visitor")), VISITORS_RELATIVE_SD).alias(
             "visitors"
         ),
+        *_gauges(spec),
         top.alias("top"),
     )
     pages = F.transform(
         "top", lambda each: F.struct(each["item"].alias("path"), each["count"].alias("count"))
     )
-    return counted.select(*_result(is_final=False, top=pages))
+    return counted.select(*_result(spec, is_final=False, top=pages))
 
 
 def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
@@ -83,11 +84,11 @@ def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
         _group(SITE, F.lit(ALL), is_page_view()),
         _group(_PAGE, F.col("path"), is_page_view()),
     )
-    rows = _exploded(countable(events, spec), groups).withColumn(
+    rows = _exploded(countable(events, spec), groups, spec).withColumn(
         "item", F.when(F.col("output") == SITE, F.col("visitor"))
     )
     first = rows.groupBy(_window(spec), "output", "name", "item").agg(
-        *_counts(), _percentiles().alias("percentiles")
+        *_counts(), _percentiles().alias("percentiles"), *_gauges(spec)
     )
     # Pages become rows of the site: what they add there is a place in the list.
     is_page = F.col("output") == _PAGE
@@ -99,13 +100,13 @@ def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
         .alias("page"),
         F.when(~is_page, F.col("item")).alias("item"),
         *(F.when(~is_page, F.col(name)).alias(name) for name in _COUNTED),
-        F.when(~is_page, F.col("percentiles")).alias("percentiles"),
+        *(F.when(~is_page, F.col(name)).alias(name) for name in _first_of(spec)),
     )  # fmt: skip
     second = merged.groupBy("window", "output", "name").agg(
         *(F.sum(name).alias(name) for name in ("count", "errors", "size_bytes", "timed")),
         F.max("duration_max").alias("duration_max"),
-        # Only sites have several rows here, and no latency.
-        F.first("percentiles", ignorenulls=True).alias("percentiles"),
+        # Only sites have several rows here, and neither latency nor gauges.
+        *(F.first(name, ignorenulls=True).alias(name) for name in _first_of(spec)),
         F.count("item").alias("visitors"),
         F.slice(F.sort_array(F.collect_list("page")), 1, spec.top).alias("top"),
     )
@@ -113,7 +114,7 @@ def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
         "top",
         lambda each: F.struct(each["path"].alias("path"), (-each["order"]).alias("count")),
     )
-    return second.select(*_result(is_final=True, top=pages))
+    return second.select(*_result(spec, is_final=True, top=pages))
 
 
 _COUNTED: Final = ("count", "errors", "size_bytes", "timed", "duration_max")
@@ -124,11 +125,36 @@ def _group(output: str, name: Column, condition: Column) -> Column:
     return F.when(condition, group)
 
 
-def _exploded(events: DataFrame, groups: Column) -> DataFrame:
+def _exploded(events: DataFrame, groups: Column, spec: Spec) -> DataFrame:
     used = ("event_time", "is_error", "size_bytes", "duration_ms", "visitor", "path")
-    return events.select(*used, F.explode(F.array_compact(groups)).alias("group")).select(
-        *used, "group.*"
-    )
+    told = [
+        F.try_element_at("fields", F.lit(name)).try_cast("double").alias(_gauge(number))
+        for number, name in enumerate(spec.gauges)
+    ]
+    exploded = events.select(*used, *told, F.explode(F.array_compact(groups)).alias("group"))
+    is_host = F.col("group.output") == HOST
+    names = map(_gauge, range(len(spec.gauges)))
+    # A gauge is a host's.
+    gauges = [F.when(is_host, F.col(name)).alias(name) for name in names]
+    return exploded.select(*used, *gauges, "group.*")
+
+
+def _gauge(number: int) -> str:
+    return f"gauge_{number}"
+
+
+def _gauges(spec: Spec) -> list[Column]:
+    """Mean and largest value of each, as one column for each."""
+    names = [_gauge(number) for number in range(len(spec.gauges))]
+    return [
+        F.when(F.count(name) > 0, F.struct(F.avg(name).alias("mean"), F.max(name).alias("max")))
+        .alias(name)
+        for name in names
+    ]  # fmt: skip
+
+
+def _first_of(spec: Spec) -> list[str]:
+    return ["percentiles", *(_gauge(number) for number in range(len(spec.gauges)))]
 
 
 def _window(spec: Spec) -> Column:
@@ -149,7 +175,7 @@ def _percentiles() -> Column:
     return F.approx_percentile("duration_ms", list(_PERCENTILES), _PERCENTILE_ACCURACY)
 
 
-def _result(*, is_final: bool, top: Column) -> list[Column]:
+def _result(spec: Spec, *, is_final: bool, top: Column) -> list[Column]:
     is_site, has_times = F.col("output") == SITE, F.col("timed") > 0
     return [
         F.col("window.start").alias("window_start"),
@@ -158,6 +184,7 @@ def _result(*, is_final: bool, top: Column) -> list[Column]:
         F.col("name"),
         F.lit(is_final).alias("final"),
         F.col("count"),
+        F.round(F.col("count") * 1000 / spec.window_ms, 3).alias("per_second"),
         F.col("errors"),
         F.col("size_bytes"),
         *(
@@ -173,6 +200,7 @@ def _result(*, is_final: bool, top: Column) -> list[Column]:
             "visitors_relative_sd"
         ),
         F.when(is_site, top).alias("top_pages"),
+        *(F.col(_gauge(number)).alias(name) for number, name in enumerate(spec.gauges)),
     ]
 
 
