@@ -8,12 +8,14 @@ committed records be lost, and then by the election that tells of it.
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from millstream.cluster import election
-from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.coordination import CoordinationFailed, Operation
 from millstream.cluster.membership import Outdated
+from millstream.cluster.memory import MemoryStore
 from millstream.cluster.state import PartitionState
 from millstream.errors import StartError
 from millstream.model import TopicPartition
@@ -28,6 +30,9 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.world = World()
+        self.delays = random.Random(seed)
+        open_session = self.world.tree.open_session
+        self.world.tree.open_session = lambda: self.slowed(open_session())
         self.alive: dict[int, Node] = {}
         # Records that each replica has, and those that are committed, by partition.
         self.ends = {number: dict.fromkeys(BROKERS, 0) for number in range(PARTITIONS)}
@@ -35,6 +40,24 @@ class Chaos:
         self.world.log_end = lambda broker_id, where: (0, self.ends[where.partition][broker_id])
         # Partitions whose loss was told.
         self.lost: set[int] = set()
+
+    def slowed(self, store: MemoryStore) -> MemoryStore:
+        """Others go on while a write is on its way, and while its answer is."""
+        commit = store.commit
+
+        async def commit_slowly(operations: Sequence[Operation]) -> list[int]:
+            await self.delay()
+            try:
+                return await commit(operations)
+            finally:
+                await self.delay()
+
+        store.commit = commit_slowly  # type: ignore[method-assign]
+        return store
+
+    async def delay(self) -> None:
+        for _ in range(self.delays.randrange(4)):
+            await asyncio.sleep(0)
 
     async def run(self) -> None:
         for broker_id in BROKERS:

@@ -1,8 +1,10 @@
 """The controller's work, over a store in memory."""
 
+import json
+
 from millstream.cluster import supervisor as supervisor_module
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Create, Delete, Put, UnknownOutcome
+from millstream.cluster.coordination import Check, Create, Delete, Put, UnknownOutcome
 from tests.cluster.world import World, run, until
 
 
@@ -155,6 +157,70 @@ def test_partitions_without_a_leader_are_written_before_those_that_only_lose_a_f
         second.die()
         await until(lambda: all(2 not in first.state(number).isr for number in range(5)))
         assert written[:2] == [znodes.partition_state_path("t", number) for number in (2, 4)]
+
+    run(scenario)
+
+
+def test_a_node_that_starts_anew_between_two_writes_is_not_elected_on_what_it_had(monkeypatch):
+    monkeypatch.setattr(supervisor_module, "PARTITIONS_PER_WRITE", 1)
+    monkeypatch.setattr(supervisor_module, "WRITES_AT_ONCE", 1)
+
+    async def scenario(world: World):
+        first, _, third = await three_with_a_topic(world, (3, 2, 1), (3, 2, 1))
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def restarts_second(operations):
+            result = await commit(operations)
+            store.commit = commit
+            lost = znodes.encode_incarnation("a new start", is_suspect=True)
+            await world.outside.commit([Put(znodes.epoch_path(2), lost)])
+            await until(lambda: 2 not in first.membership.image.brokers)
+            return result
+
+        async def until_the_first_election(operations):
+            paths = [op.path for op in operations if isinstance(op, Put)]
+            if paths != [znodes.partition_state_path("t", 0)]:
+                return await commit(operations)
+            return await restarts_second(operations)
+
+        store.commit = until_the_first_election
+        led = []
+        first.membership.observer.listeners.append(lambda change: led.append(first.state(1).leader))
+        third.die()
+        await until(lambda: first.state(1).leader == first.state(0).leader == 1)
+        assert 2 not in led
+
+    run(scenario)
+
+
+def test_a_node_that_starts_anew_during_a_write_is_not_taken_for_handled_by_it():
+    async def scenario(world: World):
+        first, _, third = await three_with_a_topic(world, (3, 2, 1))
+        state_path = znodes.partition_state_path("t", 0)
+        store = first.sessions[-1]
+        commit = store.commit
+        handled = []
+
+        async def watched(operations):
+            paths = [op.path for op in operations if not isinstance(op, Check)]
+            if znodes.handled_path(2) in paths:
+                state = json.loads((await world.outside.get(state_path)).data)
+                handled.append((state["isr"], state["elr"]))
+            result = await commit(operations)
+            if state_path in paths and not handled and not restarts:
+                restarts.append(2)
+                lost = znodes.encode_incarnation("a new start", is_suspect=True)
+                await world.outside.commit([Put(znodes.epoch_path(2), lost)])
+                await until(lambda: 2 not in first.membership.image.brokers)
+            return result
+
+        restarts: list[int] = []
+        store.commit = watched
+        third.die()
+        await until(lambda: bool(handled))
+        # It may have lost what it had: nothing may count on it when it is let in again.
+        assert handled[0] == ([1], [])
 
     run(scenario)
 

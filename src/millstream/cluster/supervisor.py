@@ -13,7 +13,7 @@ new controller finishes what an old one left half done without being told.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,15 +25,15 @@ from millstream.cluster.coordination import (
     CoordinationStore,
     Create,
     Delete,
-    NoNode,
     NotApplied,
     Operation,
     Put,
     SessionEnded,
 )
 from millstream.cluster.election import Nodes
+from millstream.cluster.half_made import remove_half_made
 from millstream.cluster.observer import ImageChange, Observer, tell_failure
-from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.state import ClusterImage, Incarnation, PartitionState, TopicState
 from millstream.config import BrokerConfig, topic_config
 from millstream.model import TopicPartition
 
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 # A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
 PARTITIONS_PER_WRITE: Final = 200
+# Under way together: ZooKeeper syncs them together, and no round trip waits for another.
+WRITES_AT_ONCE: Final = 20
 _RETRY_SECONDS: Final = 0.2
 _CONFLICT_SECONDS: Final = 0.01
 
@@ -66,6 +68,9 @@ class _Change:
     where: TopicPartition
     before: PartitionState
     after: PartitionState
+    # The nodes that it counts on, in the epochs that they had when it was decided. What the
+    # image says when it is written may be of a later start, that has lost what it counts on.
+    trusted: tuple[tuple[int, int], ...]
 
     @property
     def has_new_replicas(self) -> bool:
@@ -218,7 +223,7 @@ class Supervisor:
         # The image is as old as the last hint that was followed. Hints come in the order of
         # the changes, so all from before this term have come.
         await self._observer.refresh()
-        await self._remove_half_made()
+        await remove_half_made(self._store, self._image, self._commit)
 
     def _resign(self) -> None:
         log.warning("another node is the controller now")
@@ -241,31 +246,44 @@ class Supervisor:
         while True:
             due, self._due = self._due, set()
             try:
+                # A node that started anew may be in an ISR that was written just before and is
+                # not in the image yet; the hint about it has arrived by now.
+                await self._observer.refresh()
+                # Only these are decided on. One that starts meanwhile has its turn after this.
+                started = dict(self._image.incarnations)
                 is_whole = await self._repair(due)
             except BaseException:
                 self._due = None
                 raise
             if due is None and is_whole:
-                await self._note_handled()
+                await self._note_handled(started)
             if self._due is not None and not self._due:
                 return
 
     async def _repair(self, due: set[TopicPartition] | None) -> bool:
         """Write every change that is due; False if some of it has to be decided again."""
-        # A node that started anew may be in an ISR that was written just before and is not
-        # in the image yet; the hint about it has arrived by now.
-        await self._observer.refresh()
         # Who has no leader first: nothing at all is served there.
         changes = sorted(self._decide(due), key=lambda change: change.has_same_leader)
         is_whole = True
-        for start in range(0, len(changes), PARTITIONS_PER_WRITE):
-            part = changes[start : start + PARTITIONS_PER_WRITE]
-            try:
-                await self._write(part)
-            except NotApplied as problem:
+        at_once = PARTITIONS_PER_WRITE * WRITES_AT_ONCE
+        for start in range(0, len(changes), at_once):
+            is_whole = await self._write_all(changes[start : start + at_once]) and is_whole
+        await self._recover(due)
+        return is_whole
+
+    async def _write_all(self, changes: Sequence[_Change]) -> bool:
+        """In parts that are on their way together; False if some has to be decided again."""
+        starts = range(0, len(changes), PARTITIONS_PER_WRITE)
+        parts = [changes[start : start + PARTITIONS_PER_WRITE] for start in starts]
+        outcomes = await asyncio.gather(*map(self._write, parts), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, NotApplied):
+                raise outcome
+        is_whole = True
+        for part, problem in zip(parts, outcomes, strict=True):
+            if isinstance(problem, NotApplied):
                 await self._look_again(part, problem)
                 is_whole = await self._repair_singly(part) and is_whole
-        await self._recover(due)
         return is_whole
 
     async def _repair_singly(self, changes: Sequence[_Change]) -> bool:
@@ -289,8 +307,9 @@ class Supervisor:
             if problem.path == znodes.topic_path(name):
                 await self._observer.read_topic(name)
 
-    def _decide(self, due: set[TopicPartition] | None) -> Iterator[_Change]:
+    def _decide(self, due: set[TopicPartition] | None) -> list[_Change]:
         nodes = self._nodes()
+        changes = []
         for topic, numbers in self._places(due):
             wanted = self._policy.min_isr(topic)
             for number in numbers:
@@ -299,7 +318,17 @@ class Supervisor:
                 after = election.repaired(before, nodes, min_isr=min_isr) or before
                 after = election.arrived(after, nodes) or after
                 if after is not before:
-                    yield _Change(TopicPartition(topic.name, number), before, after)
+                    where = TopicPartition(topic.name, number)
+                    changes.append(self._change(where, before, after))
+        return changes
+
+    def _change(
+        self, where: TopicPartition, before: PartitionState, after: PartitionState
+    ) -> _Change:
+        brokers = self._image.brokers
+        trusted = {*after.isr, after.leader} & brokers.keys()
+        epochs = tuple((broker_id, brokers[broker_id].epoch) for broker_id in sorted(trusted))
+        return _Change(where, before, after, epochs)
 
     def _places(
         self, due: set[TopicPartition] | None
@@ -330,11 +359,9 @@ class Supervisor:
         return self._image.handled.get(broker_id) == self._image.incarnations[broker_id].epoch
 
     async def _write(self, changes: Sequence[_Change]) -> None:
-        trusted = {r for change in changes for r in (*change.after.isr, change.after.leader)}
-        brokers = self._image.brokers
+        trusted = {each for change in changes for each in change.trusted}
         operations: list[Operation] = [
-            Check(znodes.epoch_path(broker_id), brokers[broker_id].epoch)
-            for broker_id in sorted(trusted & brokers.keys())
+            Check(znodes.epoch_path(broker_id), epoch) for broker_id, epoch in sorted(trusted)
         ]
         operations += self._topic_writes(changes)
         puts = []
@@ -373,10 +400,10 @@ class Supervisor:
             writes.append(Put(znodes.topic_path(name), data, self._observer.topic_version(name)))
         return writes
 
-    async def _note_handled(self) -> None:
+    async def _note_handled(self, started: Mapping[int, Incarnation]) -> None:
         """Nodes that started anew are in no ISR any more: they may register."""
-        for broker_id, incarnation in sorted(self._image.incarnations.items()):
-            if self._is_handled(broker_id):
+        for broker_id, incarnation in sorted(started.items()):
+            if self._image.handled.get(broker_id) == incarnation.epoch:
                 continue
             path, data = znodes.handled_path(broker_id), str(incarnation.epoch).encode()
             operation: Operation = Create(path, data)
@@ -426,32 +453,9 @@ class Supervisor:
         )
         self._told_of.discard(where)
         try:
-            await self._write([_Change(where, state, after)])
+            await self._write([self._change(where, state, after)])
         except NotApplied:
             self._due = None
-
-    async def _remove_half_made(self) -> None:
-        """Topics whose making or deleting was cut short are in nobody's image."""
-        for name in await self._store.children(znodes.TOPICS):
-            if name in self._image.topics:
-                continue
-            path = znodes.topic_path(name)
-            try:
-                node = await self._store.get(path)
-                if znodes.decode_topic(node) is not None:
-                    continue
-                below = sorted(await self._store.tree(path), reverse=True)
-                paths = [*below, path]
-                config = znodes.topic_config_path(name)
-                if await self._store.exists(config):
-                    paths.append(config)
-                for start in range(0, len(paths), PARTITIONS_PER_WRITE):
-                    part = paths[start : start + PARTITIONS_PER_WRITE]
-                    await self._commit([Delete(at) for at in part])
-                log.info("topic %s was only half there and is removed", name)
-            except (NoNode, NotApplied):
-                # Its maker is still at it, or another one removed it.
-                continue
 
     # -- fencing ----------------------------------------------------------------------
 
