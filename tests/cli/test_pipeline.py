@@ -1,6 +1,7 @@
 """`millstream pipeline` without Spark: the file, its checks, and what it is compared with."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from millstream.cli.failure import CommandFailed
-from millstream.cli.pipeline import pipeline
+from millstream.cli.pipeline import _asked_to_stop, pipeline
 from millstream.pipeline.differences import keep
 from millstream.pipeline.spec import load_spec
 from millstream.pipeline.status import PipelineStatus, Totals, query_status, write_status
@@ -75,3 +76,13 @@ def test_status_shows_the_last_state_of_every_query(file: Path) -> None:
         "good": 7,
         "late": 1,
     }
+
+
+def test_the_first_signal_asks_and_the_second_interrupts() -> None:
+    with _asked_to_stop() as is_asked:
+        assert not is_asked()
+        signal.raise_signal(signal.SIGTERM)
+        assert is_asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -193,9 +193,12 @@ def run_pipeline(
     with spark_session(spec, master=master) as session:
         running: Running | None = None
         try:
-            with _stopping_on_sigterm():
+            with _asked_to_stop() as is_asked:
                 running = start(session, spec, once=once)
-                last = watch(running, screen.show, is_over=is_over)
+                last = watch(
+                    running, screen.show, is_over=lambda status: is_asked() or is_over(status)
+                )
+                is_interrupted = is_asked()
         except PipelineFailed as failed:
             raise CommandFailed(f"{failed}. More is in {log_path}") from None
         finally:
@@ -204,6 +207,8 @@ def run_pipeline(
                 if running is not None:
                     running.stop()
     _say_summary(spec, last)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 @pipeline.command("rebuild")
@@ -247,15 +252,24 @@ def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":
 
 
 @contextmanager
-def _stopping_on_sigterm() -> Iterator[None]:
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM came; a second one does not wait for the end of the batch.
 
-    before = signal.signal(signal.SIGTERM, stop)
+    Raised in the middle of a call to Java, KeyboardInterrupt would leave a trace on the screen.
+    """
+    asked: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield lambda: bool(asked)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say_whose_clocks(spec: Spec) -> None:

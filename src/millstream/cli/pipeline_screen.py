@@ -20,6 +20,10 @@ _HEADINGS: Final = (
     *("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH-MS", "STATE-ROWS", "DROPPED"),
     "WATERMARK",
 )
+# So much as fits into 80 columns.
+_LIVE_HEADINGS: Final = (
+    *("QUERY", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH-MS", "DROPPED", "WATERMARK"),
+)
 
 
 class Screen(Protocol):
@@ -133,11 +137,19 @@ class LiveScreen:
         table = Table(
             title=f"{self._spec.name}: {lines or 'no lines yet'}", title_justify="left", box=None
         )
-        headings, rows = status_rows(status)
-        for heading in headings:
-            table.add_column(heading)
-        for row in rows:
-            table.add_row(*map(str, row))
+        for heading in _LIVE_HEADINGS:
+            table.add_column(heading, no_wrap=True)
+        for query in status.queries:
+            table.add_row(
+                query.name,
+                str(max(query.batch, 0)),
+                f"{query.rows:,}",
+                f"{query.rows_per_second:,.0f}",
+                "-" if query.lag is None else f"{query.lag:,}",
+                str(query.batch_ms),
+                f"{query.dropped:,}",
+                "-" if query.watermark is None else query.watermark[11:19],
+            )
         return table
 
     def _windows(self, results: Results) -> "Iterator[RenderableType]":
