@@ -3,29 +3,58 @@
 import json
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from millstream.ingest.traffic import TrafficLine
 
 WINDOW_MS = 60_000
+K = TypeVar("K", int, tuple[int, str])
+Visit = tuple[int, int, int]
 
 
 @dataclass
 class PlainResults:
     good: int = 0
+    newest_ms: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     # By window start in ms; then by name where there are names.
     input: Counter[int] = field(default_factory=Counter)
+    hosts: Counter[tuple[int, str]] = field(default_factory=Counter)
     services: Counter[tuple[int, str]] = field(default_factory=Counter)
     service_errors: Counter[tuple[int, str]] = field(default_factory=Counter)
     durations: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     views: Counter[int] = field(default_factory=Counter)
     visitors: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     pages: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    # When each visitor looked at something; and what visits that makes: start, end, views.
+    view_times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    visits: Counter[Visit] = field(default_factory=Counter)
+
+    def before(self, time_ms: int) -> "PlainResults":
+        """With only the windows that end by then."""
+
+        def earlier(counts: Counter[K]) -> Counter[K]:
+            def start_ms(key: K) -> int:
+                return key if isinstance(key, int) else key[0]
+
+            return Counter(
+                {key: n for key, n in counts.items() if start_ms(key) + WINDOW_MS <= time_ms}
+            )
+
+        return replace(
+            self,
+            input=earlier(self.input),
+            hosts=earlier(self.hosts),
+            services=earlier(self.services),
+            views=earlier(self.views),
+        )
 
 
-def read_plainly(lines: list[TrafficLine], *, ahead_ms: int, late_ms: int) -> PlainResults:
+def read_plainly(
+    lines: list[TrafficLine], *, ahead_ms: int, late_ms: int, gap_ms: int
+) -> PlainResults:
     results = PlainResults()
     for line in lines:
         try:
@@ -40,12 +69,17 @@ def read_plainly(lines: list[TrafficLine], *, ahead_ms: int, late_ms: int) -> Pl
             results.dead["late"] += 1
         else:
             results.good += 1
-            _count(results, text, event_ms - event_ms % WINDOW_MS)
+            results.newest_ms = max(results.newest_ms, event_ms)
+            _count(results, line.source, text, event_ms)
+    for times in results.view_times.values():
+        results.visits.update(_visits(sorted(times), gap_ms))
     return results
 
 
-def _count(results: PlainResults, text: str, window: int) -> None:
+def _count(results: PlainResults, source: str, text: str, event_ms: int) -> None:
+    window = event_ms - event_ms % WINDOW_MS
     results.input[window] += 1
+    results.hosts[window, source.split("/")[0]] += 1
     if text.startswith("{"):
         entry = json.loads(text)
         key = (window, entry["service"])
@@ -56,9 +90,22 @@ def _count(results: PlainResults, text: str, window: int) -> None:
         address, _, user = text.split(" ")[:3]
         target = text.split('"')[1].split(" ")[1]
         agent = text.split('" "', 1)[1]
+        visitor = user if user != "-" else address + agent
         results.views[window] += 1
-        results.visitors[window].add(user if user != "-" else address + agent)
+        results.visitors[window].add(visitor)
         results.pages[window][target.split("?")[0]] += 1
+        results.view_times[visitor].append(event_ms)
+
+
+def _visits(times: list[int], gap_ms: int) -> list[Visit]:
+    found: list[Visit] = []
+    for at in times:
+        if found and at - found[-1][1] < gap_ms:
+            start, _, views = found[-1]
+            found[-1] = (start, at, views + 1)
+        else:
+            found.append((at, at, 1))
+    return found
 
 
 def event_time_ms(text: str, record_ms: int) -> int:
