@@ -1,5 +1,7 @@
 """Record batches become the Arrow batches that Spark expects, column by column."""
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,6 +13,7 @@ from millstream.records.records import Record
 from millstream.spark import arrow
 from millstream.spark.arrow import COLUMNS, HEADERS_COLUMN, Layout, to_arrow
 from millstream.spark.failure import SourceError
+from millstream.spark.fetching import Part
 from millstream.spark.source import read_schema
 
 PARTITION = TopicPartition("orders", 3)
@@ -31,9 +34,8 @@ def record(offset: int, value: bytes | None = b"v", **fields: object) -> Record:
 def rows_of(
     batches: list[BatchView], from_offset: int = 0, upto_offset: int = 1 << 60
 ) -> list[dict[str, object]]:
-    given = to_arrow(
-        batches, PARTITION, from_offset=from_offset, upto_offset=upto_offset, layout=EVERY
-    )
+    parts = [Part(from_offset, batches)]
+    given = to_arrow(parts, PARTITION, upto_offset=upto_offset, layout=EVERY)
     return [row for each in given for row in each.to_pylist()]
 
 
@@ -64,7 +66,7 @@ def test_nulls_are_not_empty_strings() -> None:
 
 def test_the_schema_is_exactly_what_spark_checks_against() -> None:
     declared = to_arrow_schema(read_schema({"includeHeaders": "true"}), timezone="UTC")
-    [found] = to_arrow([batch_of(record(0))], PARTITION, from_offset=0, upto_offset=9, layout=EVERY)
+    [found] = to_arrow([Part(0, [batch_of(record(0))])], PARTITION, upto_offset=9, layout=EVERY)
     assert declared.equals(found.schema)
     found.validate(full=True)
 
@@ -90,13 +92,8 @@ def test_time_of_append_is_told_apart_from_time_of_creation() -> None:
 
 def test_a_time_out_of_sparks_range_does_not_stop_the_read() -> None:
     layout = Layout(("timestamp",))
-    [found] = to_arrow(
-        [batch_of(record(0, timestamp_ms=2**62), record(1, timestamp_ms=-1))],
-        PARTITION,
-        from_offset=0,
-        upto_offset=9,
-        layout=layout,
-    )
+    batch = batch_of(record(0, timestamp_ms=2**62), record(1, timestamp_ms=-1))
+    [found] = to_arrow([Part(0, [batch])], PARTITION, upto_offset=9, layout=layout)
     assert found.column(0).cast(pa.int64()).to_pylist() == [(2**63 - 1) // 1000 * 1000, -1000]
 
 
@@ -110,5 +107,19 @@ def test_a_damaged_batch_is_named() -> None:
 def test_arrow_batches_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "ROWS_MAX", 15)
     batches = [batch_of(*(record(n) for n in range(first, first + 10))) for first in (0, 10, 20)]
-    found = to_arrow(batches, PARTITION, from_offset=0, upto_offset=99, layout=EVERY)
+    found = to_arrow([Part(0, batches)], PARTITION, upto_offset=99, layout=EVERY)
     assert [each.num_rows for each in found] == [20, 10]
+
+
+def test_a_part_may_be_overwritten_when_the_next_is_asked_for() -> None:
+    buffer = bytearray(build_batch([record(0, b"one"), record(1, b"two")], base_offset=0))
+
+    def parts() -> Iterator[Part]:
+        yield Part(1, [BatchView(memoryview(buffer))])
+        again = build_batch([record(2, b"six"), record(3, b"ten")], base_offset=2)
+        buffer[:] = again
+        yield Part(2, [BatchView(memoryview(buffer))])
+
+    found = list(to_arrow(parts(), PARTITION, upto_offset=3, layout=EVERY))
+    rows = [row for each in found for row in each.to_pylist()]
+    assert [(row["offset"], row["value"]) for row in rows] == [(1, b"two"), (2, b"six")]

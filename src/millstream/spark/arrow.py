@@ -14,16 +14,23 @@ import pyarrow as pa
 
 from millstream.model import TimestampType, TopicPartition
 from millstream.records.batch import HEADER_BYTES, BatchView
-from millstream.records.columns import IMPLEMENTATION, Columns, unpacked_records
+from millstream.records.columns import (
+    IMPLEMENTATION,
+    Columns,
+    ColumnsBuilder,
+    unpacked_records,
+)
 from millstream.spark.failure import SourceError
+from millstream.spark.fetching import Part
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 
-# An Arrow batch is handed over when it has this many rows or bytes, whichever is first:
-# larger ones are not faster, and compressed topics unpack to many times their size.
-ROWS_MAX: Final = 32_768
-BYTES_MAX: Final = 16 << 20
+# An Arrow batch is handed over when it has this many rows or bytes, whichever is first.
+# Spark takes small ones as fast as large ones. Memory for large ones goes back to the
+# system after each, and the new pages for the next cost more than what is put into them.
+ROWS_MAX: Final = 16_384
+BYTES_MAX: Final = 2 << 20
 
 _HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 TYPES: Final = {
@@ -51,37 +58,45 @@ class Layout:
 
 
 def to_arrow(
-    batches: Iterable[BatchView],
-    partition: TopicPartition,
-    *,
-    from_offset: int,
-    upto_offset: int,
-    layout: Layout,
+    parts: Iterable[Part], partition: TopicPartition, *, upto_offset: int, layout: Layout
 ) -> Iterator[pa.RecordBatch]:
-    """The records with offsets in the range, as Arrow batches of a bounded size."""
+    """The records of all parts below an offset, as Arrow batches of a bounded size.
+
+    A part's records are copied before the next part is asked for.
+    """
     schema = layout.schema
+    # One for all, that keeps its memory.
     builder = IMPLEMENTATION.ColumnsBuilder()
+    for part in parts:
+        for timestamp_type in _fill(builder, part, partition, upto_offset):
+            columns = Columns(builder.count, *builder.take())
+            yield _record_batch(columns, partition, timestamp_type, schema)
+
+
+def _fill(
+    builder: ColumnsBuilder, part: Part, partition: TopicPartition, upto_offset: int
+) -> Iterator[TimestampType]:
+    """Add a part's records; stops, with the type of their times, where they are to be taken."""
     held_bytes = 0
     held_type = TimestampType.CREATE_TIME
-    for batch in batches:
+    for batch in part.batches:
         if not batch.crc_is_valid():
             raise _unreadable(partition, batch, "its checksum is wrong")
         is_other_type = batch.timestamp_type is not held_type
         if builder.count and (
             is_other_type or builder.count >= ROWS_MAX or held_bytes >= BYTES_MAX
         ):
-            columns = Columns(builder.count, *builder.take())
-            yield _record_batch(columns, partition, held_type, schema)
+            yield held_type
             held_bytes = 0
         held_type = batch.timestamp_type
         try:
             records = unpacked_records(batch)
-            builder.add(batch.buffer[:HEADER_BYTES], records, from_offset, upto_offset)
+            builder.add(batch.buffer[:HEADER_BYTES], records, part.from_offset, upto_offset)
         except ValueError as damaged:
             raise _unreadable(partition, batch, str(damaged)) from damaged
         held_bytes += len(records)
     if builder.count:
-        yield _record_batch(Columns(builder.count, *builder.take()), partition, held_type, schema)
+        yield held_type
 
 
 def _unreadable(partition: TopicPartition, batch: BatchView, why: str) -> SourceError:

@@ -50,7 +50,7 @@ class FetchSettings:
     # Without any progress.
     stall_seconds_max: float = 120.0
     wait_ms: int = 500
-    response_bytes_max: int = 8 << 20
+    response_bytes_max: int = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,14 +30,12 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     if wanted is None:
         # What Spark plans where there is nothing to read.
         return
-    for part in _parts(options, wanted):
-        yield from to_arrow(
-            part.batches,
-            wanted.partition,
-            from_offset=part.from_offset,
-            upto_offset=wanted.upto_offset,
-            layout=options.layout,
-        )
+    yield from to_arrow(
+        _parts(options, wanted),
+        wanted.partition,
+        upto_offset=wanted.upto_offset,
+        layout=options.layout,
+    )
 
 
 def _parts(options: ReadOptions, wanted: OffsetRange) -> Iterator[Part]:
