@@ -53,6 +53,22 @@ def test_files_are_sent_whole_and_only_what_is_new_the_second_time(
     assert values(kafka_bootstrap, topic)[3:] == [b"four"]
 
 
+def test_an_empty_file_and_binary_garbage_are_no_obstacle(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    empty, binary = tmp_path / "empty.log", tmp_path / "binary.log"
+    empty.write_bytes(b"")
+    garbage = bytes(range(256)).replace(b"\n", b"") * 3
+    binary.write_bytes(garbage + b"\nafter\n")
+    state = ["--state", str(tmp_path / "state")]
+    done = run_millstream(
+        "ship", str(empty), str(binary), "--topic", topic, *state, bootstrap=kafka_bootstrap
+    )
+    assert done.exit_code == 0, done.errors
+    assert values(kafka_bootstrap, topic) == [garbage, b"after"]
+
+
 def test_a_line_larger_than_a_record_is_sent_in_pieces(
     kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
