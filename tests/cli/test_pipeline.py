@@ -1,7 +1,9 @@
 """`millstream pipeline` without Spark: the file, its checks, and what it is compared with."""
 
 import json
+import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +50,24 @@ def test_a_parser_function_that_cannot_be_loaded_is_found_before_the_run(file: P
     failed = call("validate", str(file)).exception
     assert isinstance(failed, CommandFailed)
     assert "no_such_module" in str(failed)
+
+
+def test_a_parser_function_may_lie_beside_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "before")
+    (file.parent / "lies_beside_it.py").write_text("def parse(lines):\n    return lines\n")
+    file.write_text("[[parse.sources]]\nmatch = '*'\nfunction = 'lies_beside_it:parse'")
+    assert call("validate", str(file)).exit_code == 0
+    assert os.environ["PYTHONPATH"] == f"{file.parent}{os.pathsep}before"
+
+
+def test_a_file_may_be_python(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.py"
+    assert call("init", str(path), "--topic", "a").exit_code == 0
+    assert call("validate", str(path)).exit_code == 0
+    assert load_spec(path).topics == ("a",)
 
 
 def test_diff_fails_for_a_change_that_the_state_cannot_follow(file: Path) -> None:

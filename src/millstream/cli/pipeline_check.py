@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.cluster import json_option
-from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.pipeline_file import load_file
 from millstream.cli.spark_process import check_installed, spark_session
 from millstream.ingest.lines import LineSplitter
-from millstream.pipeline.spec import Spec, SpecError, load_spec, parse_spec
+from millstream.pipeline.spec import Spec, parse_spec
 
 if TYPE_CHECKING:
     from millstream.pipeline.checking import Checked, Sample
@@ -85,10 +85,7 @@ def _spec(pipeline_file: Path | None, home: Path) -> Spec:
 
     if pipeline_file is None:
         return parse_spec("", folder=home)
-    try:
-        return replace(load_spec(pipeline_file), home=home, mask=())
-    except SpecError as wrong:
-        raise CommandFailed(f"{pipeline_file}: {wrong}") from None
+    return replace(load_file(pipeline_file), home=home, mask=())
 
 
 def _sample(path: Path, lines_max: int) -> "Sample":

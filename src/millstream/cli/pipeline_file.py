@@ -1,5 +1,7 @@
 """The pipeline file as an argument of commands."""
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -13,7 +15,20 @@ file_argument = click.argument(
 
 
 def load_file(file: Path) -> Spec:
+    """What FILE says; modules beside it can be imported from now on, here and in workers."""
     try:
-        return load_spec(file)
+        spec = load_spec(file)
     except SpecError as wrong:
         raise CommandFailed(f"{file}: {wrong}") from None
+    if any(rule.function for rule in spec.sources):
+        _make_importable(file.parent.absolute())
+    return spec
+
+
+def _make_importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    # Spark's workers, on this machine, take it from the environment.
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(folder) not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, known)])
