@@ -28,6 +28,7 @@ from millstream.pipeline.queries import (
 )
 from millstream.pipeline.run import PipelineFailed, create_topics, reason
 from millstream.pipeline.spec import Spec, SpecError
+from millstream.pipeline.warehouse import find_table
 from millstream.spark import read_table
 
 _ANY_AGE_MS: Final = 1000 * 365 * 24 * 3600 * 1000
@@ -71,7 +72,7 @@ def backfill(spark: SparkSession, spec: Spec) -> Backfilled:
     except StreamingQueryException as failed:
         raise PipelineFailed(f"query {STORE}: {reason(str(failed))}") from None
     found = counts.snapshot()
-    if not table_path(spec, EVENTS).exists():
+    if find_table(table_path(spec, EVENTS)) is None:
         return Backfilled(found, {output.topic(spec): 0 for _, _, output in _RESULTS})
     events = read_table(spark, table_path(spec, EVENTS))
     written = {
