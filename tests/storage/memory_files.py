@@ -51,6 +51,7 @@ class MemoryFileSystem:
         self.link_error: int | None = None
         self.descriptors_max = 0
         self.syncs = 0
+        self.written_out: list[tuple[str, int]] = []
 
     # What a test looks at and does
 
@@ -166,6 +167,10 @@ class MemoryFileSystem:
             inode.synced = bytes(inode.data)
         self._synced_names = dict(self._names)
         return True
+
+    def write_out(self, path: str, size_bytes: int) -> None:
+        """A hint: after a power cut nothing of it need be there."""
+        self.written_out.append((path, size_bytes))
 
     def _fail_sync(self) -> None:
         self.syncs += 1

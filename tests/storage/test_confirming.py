@@ -3,7 +3,11 @@
 import uuid
 from pathlib import Path
 
+import pytest
+
 from millstream.model import TopicPartition
+from millstream.storage import confirming
+from millstream.storage.files import OsFileSystem
 from millstream.storage.log import LogConfig
 from millstream.storage.store import LogStore
 from tests.storage.logs import NOW_MS, append, batch
@@ -85,3 +89,25 @@ def test_until_the_boot_is_named_a_power_cut_is_not_forgotten() -> None:
     again.confirm_recovery()
     disk.kill()
     assert not loaded_store(disk).power_was_cut
+
+
+def test_large_files_are_written_before_the_sync_and_small_ones_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = crashed_disk()
+    store = loaded_store(disk)
+    append(store.logs[FIRST], batch(100))
+    size_bytes = store.logs[FIRST].size_bytes
+    monkeypatch.setattr(confirming, "_LARGE_BYTES", size_bytes)
+    confirmation = store.confirmation()
+    assert confirmation is not None
+    confirmation.sync()
+    assert disk.written_out == [(store.logs[FIRST].segments[0].file.path, size_bytes)]
+
+
+def test_writing_a_file_out_leaves_it_as_it_is_and_does_not_miss_one(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 10_000_000)
+    OsFileSystem().write_out(str(path), 10_000_000)
+    OsFileSystem().write_out(str(tmp_path / "gone"), 1)
+    assert path.read_bytes() == b"x" * 10_000_000

@@ -9,9 +9,14 @@ thousand partitions have more of them than a process may have descriptors.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from millstream.storage.files import FileSystem
 from millstream.storage.log import Log
+
+# A sync that has much to write keeps the journal, and appends to other files wait for that,
+# tens of milliseconds. Files of this size are written before, a piece at a time.
+_LARGE_BYTES: Final = 8 << 20
 
 
 class Confirmation:
@@ -21,9 +26,13 @@ class Confirmation:
         self._descriptor = descriptor
         found = ((log, log.unsynced_state()) for log in logs)
         self._unsynced = [(log, state) for log, state in found if state is not None]
+        files = (file for _, (_, changes, _, _) in self._unsynced for file, _ in changes)
+        self._large = [(f.path, f.size_bytes) for f in files if f.size_bytes >= _LARGE_BYTES]
 
     def sync(self) -> bool:
         """Whether everything is on the disk; False if this system cannot. Raises OSError."""
+        for path, size_bytes in self._large:
+            self._file_system.write_out(path, size_bytes)
         return self._file_system.sync_everything(self._descriptor)
 
     def settle(self) -> None:

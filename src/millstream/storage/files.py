@@ -47,6 +47,10 @@ class FileSystem(Protocol):
         """Sync the whole file system that holds the descriptor; False if it cannot."""
         ...
 
+    def write_out(self, path: str, size_bytes: int) -> None:
+        """Begin with a large file before `sync_everything`; a hint that promises nothing."""
+        ...
+
     def rename(self, old: str, new: str) -> None: ...
     def link(self, old: str, new: str) -> None:
         """A second name for a file. Not every file system can."""
@@ -80,6 +84,7 @@ class OsFileSystem:
     lock = staticmethod(linux.lock_file)
     identity = staticmethod(linux.boot_and_mount)
     sync_everything = staticmethod(linux.sync_file_system)
+    write_out = staticmethod(linux.write_out)
 
     def open(self, path: str, *, create: bool) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

@@ -16,6 +16,9 @@ _STATX_MNT_ID_UNIQUE: Final = 0x4000
 _STATX_BUFFER_BYTES: Final = 256
 _STATX_MASK_END: Final = 4
 _STATX_MOUNT_ID_START: Final = 0x90
+# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER.
+_WRITE_AND_WAIT: Final = 7
+_PIECE_BYTES: Final = 4 << 20
 _BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -43,6 +46,27 @@ def sync_file_system(descriptor: int) -> bool:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return True
+
+
+def write_out(path: str, size_bytes: int) -> None:
+    """Have the bytes of a file written, one piece after the other; a hint, nothing is promised.
+
+    What fails here fails in the sync that is to follow, and is reported there.
+    """
+    libc = _libc()
+    if libc is None or not hasattr(libc, "sync_file_range"):
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for position in range(0, size_bytes, _PIECE_BYTES):
+            piece = ctypes.c_int64(position), ctypes.c_int64(_PIECE_BYTES)
+            if libc.sync_file_range(descriptor, *piece, _WRITE_AND_WAIT) != 0:
+                return
+    finally:
+        os.close(descriptor)
 
 
 def boot_and_mount(path: str) -> str | None:
