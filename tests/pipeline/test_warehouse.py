@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -13,11 +14,17 @@ import pytest
 from millstream.pipeline import parquet_table
 from millstream.pipeline.parquet_table import load_parquet
 from millstream.pipeline.table_files import Batch, Table, TableChanged, WrittenFile
-from millstream.pipeline.warehouse import commit_files, find_table, open_table, tidy
+from millstream.pipeline.warehouse import (
+    commit_batch,
+    commit_files,
+    find_table,
+    open_table,
+    tidy,
+)
 from millstream.spark.snapshots import current_snapshot, snapshot_paths
 from tests.pipeline.table_cases import SCHEMA, append, lines_of, write, write_table_rows
 
-FORMATS = ("delta", "parquet")
+FORMATS = ("delta", "parquet", "iceberg")
 
 
 @pytest.fixture
@@ -99,6 +106,23 @@ def test_a_table_made_by_two_at_once_has_the_batch_once(path: Path, table_format
     with pytest.raises(TableChanged):
         commit_files(second, Batch("q", 0), write(path, ["a"], table_format))
     assert lines_of(path) == ["a"]
+
+
+def test_many_who_commit_at_once_each_get_their_batches_in_once(
+    path: Path, table_format: str
+) -> None:
+    open_table(path, SCHEMA, table_format)
+
+    def commit(query: int) -> None:
+        for number in range(3):
+            batch = Batch(f"query-{query}", number)
+            for _ in range(2):
+                files = write(path, [f"{query}.{number}"], table_format)
+                commit_batch(path, SCHEMA, table_format, batch, files)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(commit, range(3)))
+    assert lines_of(path) == [f"{query}.{number}" for query in range(3) for number in range(3)]
 
 
 def test_rows_of_several_days_go_to_files_of_their_own(path: Path, table_format: str) -> None:

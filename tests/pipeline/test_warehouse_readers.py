@@ -17,7 +17,7 @@ from tests.pipeline.table_cases import SCHEMA, append, write, write_table_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FORMATS = ("delta", "parquet")
+FORMATS = ("delta", "parquet", "iceberg")
 WIDER = SCHEMA.append(pa.field("host", pa.string())).append(
     pa.field("fields", pa.map_(pa.string(), pa.string()))
 )

@@ -1,6 +1,6 @@
 """`millstream report`: what a pipeline's tables say about a day, a week or a month."""
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -8,15 +8,12 @@ from zoneinfo import ZoneInfo
 import click
 
 from millstream.cli.failure import CommandFailed
+from millstream.cli.pipeline_file import file_argument, load_file
 from millstream.pipeline.periods import Kind, Period, period_of
-from millstream.pipeline.spec import Spec, SpecError, load_spec
+from millstream.pipeline.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_file_argument = click.argument(
-    "file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml"
-)
 
 
 def _date_option(text: str) -> "Callable[[Callable[..., None]], Callable[..., None]]":
@@ -29,7 +26,7 @@ def report() -> None:
 
 
 @report.command("daily")
-@_file_argument
+@file_argument
 @_date_option("Which day.  [default: yesterday]")
 def daily(file: Path, day: str | None) -> None:
     """Write the report of one day of the pipeline of FILE; an older one is replaced.
@@ -40,7 +37,7 @@ def daily(file: Path, day: str | None) -> None:
 
 
 @report.command("weekly")
-@_file_argument
+@file_argument
 @_date_option("A day of the week.  [default: one of last week]")
 def weekly(file: Path, day: str | None) -> None:
     """Write the report of a week, Monday to Sunday; an older one is replaced."""
@@ -48,7 +45,7 @@ def weekly(file: Path, day: str | None) -> None:
 
 
 @report.command("monthly")
-@_file_argument
+@file_argument
 @_date_option("A day of the month.  [default: one of last month]")
 def monthly(file: Path, day: str | None) -> None:
     """Write the report of a month; an older one is replaced."""
@@ -56,28 +53,26 @@ def monthly(file: Path, day: str | None) -> None:
 
 
 def _report(file: Path, kind: Kind, day: str | None) -> None:
-    try:
-        spec = load_spec(file)
-    except SpecError as wrong:
-        raise CommandFailed(f"{file}: {wrong}") from None
+    spec = load_file(file)
     try:
         from millstream.pipeline.reports import NoTable, make_report
     except ImportError as missing:
         raise CommandFailed(
             f"{missing.name} is not installed: pip install 'millstream[pipeline]'"
         ) from None
+    period = chosen_period(spec, kind, day, now=datetime.now(UTC))
     try:
-        made = make_report(spec, _chosen(spec, kind, day))
+        made = make_report(spec, period)
     except NoTable as nothing:
         raise CommandFailed(str(nothing)) from None
     click.echo(made / "report.md")
     click.echo(made / "report.html")
 
 
-def _chosen(spec: Spec, kind: Kind, text: str | None) -> Period:
+def chosen_period(spec: Spec, kind: Kind, text: str | None, *, now: datetime) -> Period:
     """The period of a day; without one the last that is over."""
     if text is None:
-        today = datetime.now(ZoneInfo(spec.timezone)).date()
+        today = now.astimezone(ZoneInfo(spec.timezone)).date()
         begin = period_of(kind, today, spec.timezone).first
         return period_of(kind, begin - timedelta(days=1), spec.timezone)
     try:

@@ -25,9 +25,15 @@ def check_installed() -> None:
         )
 
 
+def _check_tables(spec: Spec) -> None:
+    if spec.warehouse == "iceberg" and importlib.util.find_spec("pyiceberg") is None:
+        raise CommandFailed("pyiceberg not installed: pip install 'millstream[pipeline,iceberg]'")
+
+
 @contextmanager
 def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]":
     """A session for the block; its log is in the home of the pipeline."""
+    _check_tables(spec)
     spec.home.mkdir(parents=True, exist_ok=True)
     log_path = spec.home / SPARK_LOG
     with stderr_into(log_path):

@@ -2,6 +2,7 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -28,7 +29,7 @@ from millstream.spark.snapshots import (
     snapshot_paths,
     write_snapshot,
 )
-from millstream.spark.tables import snapshot_dataset
+from millstream.spark.tables import Version, files_dataset
 
 # Whoever reads an older version has this long to end.
 _KEEP_SNAPSHOTS_SECONDS: Final = 3600
@@ -91,7 +92,11 @@ class Parquet:
         return sorted({file.date for file in self._snapshot.files})
 
     def dataset(self) -> ds.Dataset:
-        return snapshot_dataset(self._path, self._snapshot, self._snapshot.files)
+        return self._dataset_of(self._snapshot.files)
+
+    def _dataset_of(self, files: Iterable[SnapshotFile]) -> ds.Dataset:
+        paths = [str(self._path.absolute() / file.path) for file in files]
+        return files_dataset(self._path, Version(self._snapshot.schema, paths))
 
     def tidy(self, *, oldest_day: str | None) -> None:
         kept = [f for f in self._snapshot.files if oldest_day is None or f.date >= oldest_day]
@@ -108,7 +113,7 @@ class Parquet:
         self._remove_old()
 
     def _joined(self, files: list[SnapshotFile]) -> WrittenFile:
-        batches = snapshot_dataset(self._path, self._snapshot, tuple(files)).to_batches()
+        batches = self._dataset_of(files).to_batches()
         [written] = write_files(batches, self._path, name="joined", has_day_inside=True)
         return written
 

@@ -260,8 +260,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
               "Fewer errors in a window than this give no alert."),
     ),
     "warehouse": (
-        Field("format", "delta", _one_of(("delta", "parquet", "none")), Change.STATE,
-              "Of the tables: `delta`, plain `parquet`, or `none`."),
+        Field("format", "delta", _one_of(("delta", "parquet", "iceberg", "none")), Change.STATE,
+              "Of the tables: `delta`, plain `parquet`, `iceberg`, or `none`."),
         Field("compact_every", 50, _whole(1), Change.FREE,
               "Small files are joined after so many batches."),
         Field("keep_days", 0, _whole(0), Change.FREE,

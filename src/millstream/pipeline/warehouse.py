@@ -30,13 +30,16 @@ from millstream.pipeline.table_files import (
     WrittenFile,
     write_files,
 )
+from millstream.spark.iceberg import is_iceberg_table
 from millstream.spark.snapshots import is_snapshot_table
 
 log = logging.getLogger(__name__)
 
 DELTA: Final = "delta"
 PARQUET: Final = "parquet"
+ICEBERG: Final = "iceberg"
 
+_BY_HAND: Final = "by hand"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _FILES: Final = "query_id string, path string, size_bytes long, date string, rows long"
 _FILES_SCHEMA: Final = pa.schema(
@@ -76,6 +79,11 @@ def find_table(path: Path) -> Table | None:
     """The table in a directory, of whichever format; None where there is none."""
     if is_snapshot_table(path):
         return load_parquet(path)
+    if is_iceberg_table(path):
+        # Installed only where it is wanted.
+        from millstream.pipeline.iceberg_table import load_iceberg_table
+
+        return load_iceberg_table(path)
     return load_delta(path) if is_delta(path) else None
 
 
@@ -83,21 +91,32 @@ def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
     """The table, made where there is none, with columns added that it does not have yet."""
     if table_format == PARQUET:
         return open_parquet(path, schema)
+    if table_format == ICEBERG:
+        from millstream.pipeline.iceberg_table import open_iceberg
+
+        return open_iceberg(path, schema)
     return open_delta(path, schema)
 
 
 def append_batch(rows: DataFrame, path: Path, batch_number: int, table_format: str) -> bool:
-    """Add a batch to the table; False where it was there already, or has no rows."""
+    """Add a batch to the table; False where it was there already.
+
+    One without rows is noted, too: tables of the same query then tell the same last batch.
+    """
     schema = to_arrow_schema(rows.schema, timezone="UTC")
     query_id, files = write_rows(rows, path, f"batch-{batch_number}", table_format)
-    if not files:
-        return False
-    batch = Batch(query_id, batch_number)
+    return commit_batch(path, schema, table_format, Batch(query_id, batch_number), files)
+
+
+def commit_batch(
+    path: Path, schema: pa.Schema, table_format: str, batch: Batch, files: list[WrittenFile]
+) -> bool:
+    """Make a batch part of the table, whoever else commits meanwhile; False where it is."""
     for _ in range(_COMMITS_TRIED):
         try:
             return commit_files(open_table(path, schema, table_format), batch, files)
         except TableChanged as refused:
-            log.info("batch %d of %s is tried again: %s", batch_number, path, refused)
+            log.info("batch %d of %s is tried again: %s", batch.number, path, refused)
     raise TableChanged(f"{path} changed {_COMMITS_TRIED} times while a batch was committed")
 
 
@@ -127,8 +146,12 @@ def write_rows(
 ) -> tuple[str, list[WrittenFile]]:
     """Write files of rows in Spark's tasks; the id of the streaming query, and the files."""
     written = rows.mapInArrow(_file_writer(path, name, table_format), _FILES).collect()
-    files = [WrittenFile(row.path, row.size_bytes, row.date, row.rows) for row in written]
-    return written[0].query_id if written else "", files
+    files = [
+        WrittenFile(row.path, row.size_bytes, row.date, row.rows)
+        for row in written
+        if row.path is not None
+    ]
+    return written[0].query_id if written else _BY_HAND, files
 
 
 def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-untyped-def]
@@ -136,10 +159,10 @@ def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-u
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        query_id = (context.getLocalProperty(_QUERY_ID) if context else None) or "by hand"
+        query_id = (context.getLocalProperty(_QUERY_ID) if context else None) or _BY_HAND
         files = write_files(batches, Path(folder), name=name, has_day_inside=table_format != DELTA)
-        yield pa.RecordBatch.from_pylist(
-            [{"query_id": query_id, **asdict(file)} for file in files], schema=_FILES_SCHEMA
-        )
+        # The first row has no file: a task without rows tells its query, too.
+        told = [{"query_id": query_id}, *({"query_id": query_id, **asdict(f)} for f in files)]
+        yield pa.RecordBatch.from_pylist(told, schema=_FILES_SCHEMA)
 
     return write
