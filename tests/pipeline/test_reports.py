@@ -1,6 +1,7 @@
 """Reports: from a table made for them, over both changes of the clocks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,6 +196,10 @@ def test_hosts_tell_their_load(spec: Spec) -> None:
     app = rows["app-1"]
     assert (app["lines"], app["minutes_heard"], app["most_in_a_minute"]) == (101, 1, 101)
     assert app["busiest_minute"] == "2026-03-29 03:00 CEST"
+
+
+def test_without_gauges_hosts_tell_nothing(spec: Spec) -> None:
+    assert section(replace(spec, gauges=()), "gauges") == []
 
 
 def test_pages_funnel_and_retention(spec: Spec) -> None:

@@ -35,9 +35,7 @@ _ERRORS_TOP: Final = 15
 _EARLIER: Final = {Kind.DAILY: 7, Kind.WEEKLY: 4, Kind.MONTHLY: 3}
 _NOUN: Final = {Kind.DAILY: "day", Kind.WEEKLY: "week", Kind.MONTHLY: "month"}
 _HOUR_US: Final = 3_600_000_000
-_GAUGES: Final = ("cpu", "memory", "disk")
-# Columns of the table that only newer ones have: without them a report is shorter.
-_OPTIONAL: Final = "fields"
+_FIELDS: Final = "fields"
 
 _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
 
@@ -53,7 +51,7 @@ def make_sections(spec: Spec, period: Period, dataset: Any) -> list[Section]:
         latency(events, period),
         errors(events, period),
         capacity(events, period),
-        gauges(events, period, has_fields=_OPTIONAL in dataset.schema.names),
+        gauges(events, period, spec.gauges if _FIELDS in dataset.schema.names else ()),
     ]
 
 
@@ -299,17 +297,17 @@ def capacity(events: Events, period: Period) -> Section:
     return Section("capacity", "Load of hosts", _table(rows, columns), bar="most_in_a_minute")
 
 
-def gauges(events: Events, period: Period, *, has_fields: bool) -> Section:
+def gauges(events: Events, period: Period, names: tuple[str, ...]) -> Section:
     """Mean and largest of what hosts tell of themselves, where they do."""
     wanted = [
         Aggregate(f"{name}_{word}", f"hash_{word}", field_number(name))
-        for name in _GAUGES
+        for name in names
         for word in ("mean", "max")
     ]
     found: list[dict[str, Any]] = []
-    if has_fields:
+    if wanted:
         host = {"host": pc.field("host")}
-        found = events.grouped(period, host, wanted, where=pc.field("fields").is_valid())
+        found = events.grouped(period, host, wanted, where=pc.field(_FIELDS).is_valid())
     # Sums of fractions depend on their order, which is not fixed.
     rows = [
         {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
@@ -320,6 +318,6 @@ def gauges(events: Events, period: Period, *, has_fields: bool) -> Section:
         "gauges",
         "What hosts tell of themselves",
         _table(rows, {"host": _TEXT, **{each.name: _NUMBER for each in wanted}}),
-        note=f"Fields {', '.join(_GAUGES)} of their lines.",
-        bar=f"{_GAUGES[0]}_max",
+        note=f"Fields of their lines: {', '.join(names)}." if names else "",
+        bar=wanted[1].name if wanted else None,
     )
