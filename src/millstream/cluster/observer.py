@@ -19,7 +19,7 @@ from millstream.cluster.coordination import (
     CoordinationStore,
     SessionEnded,
 )
-from millstream.cluster.reading import ROOTS, Found, Mark, Reader
+from millstream.cluster.reading import ROOTS, STATE, Found, Mark, Reader
 from millstream.cluster.state import (
     ClusterImage,
     PartitionState,
@@ -29,6 +29,8 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
+# A little more than one write of the controller changes.
+STATES_PER_ROUND: Final = 250
 _RETRY_SECONDS: Final = 0.2
 
 _Item = TypeVar("_Item")
@@ -91,7 +93,8 @@ class Observer:
         """Read what is marked. Raises CoordinationFailed, and then it stays marked."""
         async with self._reading:
             while self._marks:
-                marks, self._marks = self._marks, set()
+                marks = self._next_marks()
+                self._marks -= marks
                 self._is_marked.clear()
                 try:
                     found = await self._reader.read(marks)
@@ -101,10 +104,18 @@ class Observer:
                     raise
                 self._enter(found)
 
+    def _next_marks(self) -> set[Mark]:
+        """All, but of partition states only some: what is read takes effect when its round is
+        over, and the first of thousands need not wait for the last."""
+        states = sorted((mark for mark in self._marks if mark[0] == STATE), key=str)
+        if len(states) <= STATES_PER_ROUND:
+            return set(self._marks)
+        return self._marks - set(states[STATES_PER_ROUND:])
+
     async def read_again(self, places: Iterable[TopicPartition]) -> None:
         """Partitions as they are in the store, and the nodes they depend on, into the image."""
         for where in places:
-            self._mark(("state", where.topic, where.partition))
+            self._mark((STATE, where.topic, where.partition))
         await self.read_incarnations()
 
     async def read_topic(self, name: str) -> None:

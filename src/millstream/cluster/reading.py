@@ -34,6 +34,9 @@ _Result = TypeVar("_Result")
 # What to read again: a kind and, for most kinds, which one; "poll" at the end of a poll.
 Mark = tuple[Hashable, ...]
 
+# The kind of mark that there may be thousands of: a partition's state.
+STATE: Final = "state"
+
 # What everything else hangs from.
 ROOTS: Final[tuple[Mark, ...]] = (
     ("topics",),
@@ -114,7 +117,7 @@ class Reader:
             found.topics[name] = topic
         for name in [str(mark[1]) for mark in marks if mark[0] == "config"]:
             found.configs[name] = await self._config(name)
-        states = [mark for mark in marks if mark[0] == "state" and mark[1] not in found.topics]
+        states = [mark for mark in marks if mark[0] == STATE and mark[1] not in found.topics]
         for mark, state in await _in_parts(states, self._state):
             if state is not None:
                 found.states[TopicPartition(str(mark[1]), int(str(mark[2])))] = state
@@ -185,7 +188,7 @@ class Reader:
         self, name: str, entry: znodes.TopicEntry, number: int
     ) -> PartitionState | None:
         path = znodes.partition_state_path(name, number)
-        node = await self._store.get(path, self._hint("state", name, number))
+        node = await self._store.get(path, self._hint(STATE, name, number))
         return znodes.decode_partition(node, entry, number)
 
     async def _config(self, name: str) -> dict[str, str]:
