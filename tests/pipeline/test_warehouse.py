@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import date, timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from millstream.pipeline import parquet_table
+from millstream.pipeline import iceberg_table, parquet_table
 from millstream.pipeline.parquet_table import load_parquet
 from millstream.pipeline.table_files import Batch, Table, TableChanged, WrittenFile
 from millstream.pipeline.warehouse import (
@@ -250,3 +250,22 @@ def test_large_files_are_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(parquet_table, "JOINED_BYTES", 1)
     tidy(path, keep_days=0, today=date(2026, 9, 21))
     assert file_count(path) == 4
+
+
+# -- Iceberg ---------------------------------------------------------------------------------
+
+
+def test_old_versions_of_iceberg_and_their_files_are_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        append(path, Batch("q", number), [str(number)], "iceberg")
+    write(path, ["crashed"], "iceberg")
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    assert len(list(path.glob("date=*/*.parquet"))) == 6
+    monkeypatch.setattr(iceberg_table, "_KEEP_VERSIONS", timedelta(days=-1))
+    monkeypatch.setattr(iceberg_table, "_KEEP_FILES_SECONDS", -1)
+    tidy(path, keep_days=0, today=date(2026, 9, 21))
+    assert len(list(path.glob("date=*/*.parquet"))) == 1
+    assert lines_of(path) == ["0", "1", "2", "3"]
+    assert not append(path, Batch("q", 3), ["3"], "iceberg")

@@ -163,7 +163,10 @@ class Iceberg:
     def _remove_old(self) -> None:
         """Old versions, and files of rows that no version has any more."""
         limit = datetime.now(UTC) - _KEEP_VERSIONS
-        self._table.maintenance.expire_snapshots().older_than(limit).commit()
+        try:
+            self._table.maintenance.expire_snapshots().older_than(limit).commit()
+        except CommitFailedException as refused:
+            raise TableChanged(str(refused)) from None
         table = load_iceberg(self._path)
         named = {local_path(uri) for uri in table.inspect.all_files()["file_path"].to_pylist()}
         now = time.time()
