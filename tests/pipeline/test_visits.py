@@ -1,5 +1,11 @@
 """Visits as their views arrive, and the funnel that counts them."""
 
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.pipeline.funnel import funnel_counts
 from millstream.pipeline.visits import (
     NOT_BEGUN,
     Change,
@@ -66,3 +72,24 @@ def test_a_funnel_counts_every_step_of_a_visit_once() -> None:
     counts = count_steps([0, 0, 0], [(NOT_BEGUN, 0), (NOT_BEGUN, 2)])
     assert counts == [2, 1, 1]
     assert count_steps(counts, [(0, 1), (2, 2)]) == [2, 2, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(0, 3)), max_size=30),
+    st.lists(st.integers(0, 30), max_size=5),
+)
+def test_views_in_order_count_as_the_report_counts_them_however_they_are_batched(
+    pauses: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    at_us, seen = 5000, []
+    for pause_us, step in pauses:
+        at_us += pause_us
+        seen.append((at_us, step))
+    counts, visit = [0, 0, 0, 0], None
+    edges = [0, *sorted(cuts), len(seen)]
+    for first, end in pairwise(edges):
+        changes = after(visit, *seen[first:end])
+        counts = count_steps(counts, [(each.step_before, each.visit.step) for each in changes])
+        visit = changes[-1].visit if changes else visit
+    pages = [(at_us, f"/{step}") for at_us, step in seen]
+    assert counts == funnel_counts([pages], ["/1", "/2", "/3"], gap_us=GAP_US)
