@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from tests.faults.network import Network
@@ -36,11 +36,22 @@ class MillstreamCluster:
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **_QUIET})
 
     def create_topic(self, name: str, partitions: int, **config: str) -> None:
+        """The controller may not have heard of the last node yet: asked again until it has."""
+        wait_until(
+            lambda: self._creates(name, partitions, config), f"{name} has {len(self.nodes)} nodes"
+        )
+        self.wait_until_in_sync(name)
+
+    def _creates(self, name: str, partitions: int, config: dict[str, str]) -> bool:
         assert self._admin is not None
         topic = NewTopic(name, partitions, len(self.nodes), config=config)
-        for future in self._admin.create_topics([topic]).values():
-            future.result(20)
-        self.wait_until_in_sync(name)
+        try:
+            self._admin.create_topics([topic])[name].result(20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            return False
+        return True
 
     def metadata(self, topic: str) -> ClusterMetadata | None:
         """None while nobody answers."""
