@@ -2,8 +2,8 @@
 
     python -m bench [--quick] [PART ...]
 
-All parts but `cluster`, `compaction` and `spark`, or the ones named. Prints a table; a run without
-names also writes docs/benchmarks.md and its plots.
+All parts but `cluster`, `compaction`, `pipeline` and `spark`, or the ones named. Prints a table; a
+run without names also writes docs/benchmarks.md and its plots.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PARTS = [
     "beside",
 ]
 # Not in a run of all: they are about something else than one node, and Spark takes its time.
-BY_NAME_ONLY = ["cluster", "compaction", "spark"]
+BY_NAME_ONLY = ["cluster", "compaction", "pipeline", "spark"]
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

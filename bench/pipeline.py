@@ -1,41 +1,108 @@
-"""Lines per second through the pipeline, stage by stage, beside Spark's own Kafka connector.
+"""The pipeline on a broker and a source: runs of it, stages of it, and how soon windows are seen.
 
-    python -m bench.pipeline [--lines 200000] [--rounds 3]
+Two feeds run the same queries with the same settings in the same session: `millstream` reads
+from our node by our source, `kafka` from Apache Kafka by Spark's own connector. Everything
+after the source is the same code, and results go back to the broker that the lines came from.
 
-One session, one node, one topic of made-up web traffic. A stage is everything up to it: read,
-then read and parse, then windows, into Spark's noop sink, so the difference of two stages is
-the cost of the second. `stored` writes the real tables and dead letters. Both sources read the
-same topic from the same node with the same trigger and state partitions. All cases run
-interleaved; the first round warms up and does not count, the median of the others does.
+A stage is everything up to it into Spark's noop sink, so the difference of two stages is what
+the second costs. The table in `bench/parts/pipeline.py` says what is made of it.
 """
 
-import argparse
-import statistics
-import tempfile
+import json
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any, Final
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.cli.output import print_table
-from millstream.ingest.traffic import Site
-from millstream.pipeline import queries, run, sessions, windows
+from millstream.ingest.traffic import Site, TrafficLine
+from millstream.pipeline import outputs, queries, run, sessions, windows
 from millstream.pipeline.parsing import parse_events
 from millstream.pipeline.session import open_session
 from millstream.pipeline.spec import Spec, parse_spec
-from tests.support.node import MillstreamNode
 from tests.support.spark_connector import connector_jars
 
-TOPIC = "logs"
+STATE_PARTITIONS: Final = 2
+HEAP: Final = "2g"
+_SECONDS_MAX: Final = 300.0
+_QUIET_SECONDS: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Where lines come from, and by which source."""
+
+    name: str
+    bootstrap: str
+    read: Callable[[SparkSession, Spec, str], DataFrame]
+
+
+def read_by_connector(spark: SparkSession, spec: Spec, query_name: str) -> DataFrame:
+    """Spark's own source, told what ours is told."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", spec.bootstrap)
+        .option("subscribe", ",".join(spec.topics))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(spec.records_per_batch_max))
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+        .select("key", "value", "topic", "partition", "offset", "timestamp")
+    )
+
+
+def start_session(folder: Path, master: str) -> SparkSession:
+    settings = {"spark.jars": connector_jars(), "spark.driver.memory": HEAP}
+    spec = parse_spec(f"state_partitions = {STATE_PARTITIONS}", folder=folder)
+    return open_session(spec, master=master, settings=settings)
+
+
+def make_spec(
+    feed: Feed, folder: Path, topic: str, name: str, *, trigger: str = "5 seconds"
+) -> Spec:
+    text = (
+        f'name = "{name}"\nhome = "{name}"\nbootstrap = "{feed.bootstrap}"\n'
+        f'trigger = "{trigger}"\nstate_partitions = {STATE_PARTITIONS}\n'
+        f'[input]\ntopics = ["{topic}"]\nrecords_per_batch_max = 10000000\n'
+    )
+    return parse_spec(text, folder=folder)
+
+
+# -- lines -----------------------------------------------------------------------------------
+
+
+def make_lines(count: int) -> list[TrafficLine]:
+    """Half an hour of traffic."""
+    start_ms = time.time_ns() // 1_000_000 - 3600 * 1000
+    return list(
+        islice(Site(seed=1, start_ms=start_ms, lines_per_second=count / 1800).lines(), count)
+    )
+
+
+def send_lines(feed: Feed, topic: str, lines: list[TrafficLine]) -> float:
+    """Seconds until all are acknowledged."""
+    settings = {"bootstrap.servers": feed.bootstrap, "linger.ms": 20, "compression.type": "lz4"}
+    producer = Producer({**settings, "acks": "all", "queue.buffering.max.messages": 2_000_000})
+    began = time.monotonic()
+    for line in lines:
+        producer.produce(topic, line.data, key=line.source, timestamp=line.time_ms)
+    assert producer.flush(60) == 0
+    return time.monotonic() - began
+
+
+# -- stages ----------------------------------------------------------------------------------
+
 Stage = Callable[[DataFrame, Spec], DataFrame]
 
-STAGES: dict[str, tuple[Stage, str]] = {
+STAGES: Final[dict[str, tuple[Stage, str]]] = {
     "read": (lambda records, spec: records, "append"),
-    "parsed": (parse_events, "append"),
+    "parse": (parse_events, "append"),
     "live windows": (lambda r, spec: windows.live_windows(parse_events(r, spec), spec), "update"),
     "final windows": (
         lambda r, spec: windows.final_windows(parse_events(r, spec), spec),
@@ -43,112 +110,166 @@ STAGES: dict[str, tuple[Stage, str]] = {
     ),
     "visits": (lambda r, spec: sessions.sessions(parse_events(r, spec), spec), "append"),
 }
+TABLES: Final = "tables"
 
 
-def send_lines(bootstrap: str, count: int) -> float:
-    """Lines per second into the topic."""
-    start_ms = time.time_ns() // 1_000_000 - 3600 * 1000
-    site = Site(seed=1, start_ms=start_ms, lines_per_second=count / 1800)
-    lines = list(islice(site.lines(), count))
-    settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4"}
-    producer = Producer({**settings, "acks": "all"})
-    began = time.monotonic()
-    for number, line in enumerate(lines):
-        while True:
-            try:
-                producer.produce(TOPIC, line.data, key=line.source, timestamp=line.time_ms)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1000 == 0:
-            producer.poll(0)
-    assert producer.flush(60) == 0
-    return count / (time.monotonic() - began)
-
-
-def read_with_connector(spark: SparkSession, spec: Spec) -> DataFrame:
-    """Spark's own source, with what ours is told."""
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", spec.bootstrap)
-        .option("subscribe", TOPIC)
-        .option("startingOffsets", "earliest")
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-        .select("key", "value", "topic", "partition", "offset", "timestamp")
-    )
-
-
-def run_stage(records: DataFrame, spec: Spec, name: str, checkpoint: Path) -> float:
+def run_stage(spark: SparkSession, feed: Feed, spec: Spec, name: str) -> float:
     """Seconds that the batches took, without the start of the query."""
+    if name == TABLES:
+        [store] = [query for query in queries.QUERIES if query.name == queries.STORE]
+        return seconds_of([_start(spark, feed, spec, store, is_once=True)])
     stage, mode = STAGES[name]
-    stream = stage(records, spec).writeStream.format("noop").outputMode(mode)
-    query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return sum(each.batchDuration for each in query.recentProgress) / 1000
+    stream = stage(feed.read(spark, spec, name), spec).writeStream.format("noop").outputMode(mode)
+    stream = stream.option("checkpointLocation", str(spec.home / name)).trigger(availableNow=True)
+    return seconds_of([stream.start()])
 
 
-def run_store(spark: SparkSession, spec: Spec) -> float:
-    [store] = [query for query in queries.QUERIES if query.name == "store"]
-    query = queries.start_query(spark, spec, store, queries.LineCounts(), once=True)
-    query.awaitTermination()
-    return sum(each.batchDuration for each in query.recentProgress) / 1000
+def seconds_of(running: list[StreamingQuery]) -> float:
+    """Wait for the queries; the sum of what their batches took."""
+    return sum(int(each["batchDuration"]) for each in reports_of(running)) / 1000
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lines", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, MillstreamNode(Path(name) / "data") as node:
-        folder = Path(name)
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        [made] = admin.create_topics([NewTopic(TOPIC, 2, 1)]).values()
-        made.result(20)
-        sent = send_lines(node.bootstrap, options.lines)
-        text = f'bootstrap = "{node.bootstrap}"\n[input]\nrecords_per_batch_max = 10000000'
-        spec = parse_spec(text, folder=folder)
-        jars = {"spark.jars": connector_jars()}
-        spark = open_session(spec, master="local[2]", settings=jars)
-        run.create_topics(spec)
-        rates = measure(spark, spec, options.lines, options.rounds, folder)
-        spark.stop()
-    rows = [["sent", f"{sent:,.0f}", ""]]
-    for stage in [*STAGES, "stored"]:
-        ours, theirs = rates.get(("ours", stage)), rates.get(("connector", stage))
-        cells = [f"{statistics.median(each):,.0f}" if each else "" for each in (ours, theirs)]
-        rows.append([stage, *cells])
-    print_table(["stage", "ours, lines/s", "connector, lines/s"], rows)
+def reports_of(running: list[StreamingQuery]) -> list[dict[str, Any]]:
+    """Spark's progress reports, when all queries have ended."""
+    for query in running:
+        assert query.awaitTermination(int(_SECONDS_MAX)), f"{query.name} does not end"
+    return [json.loads(each.json) for query in running for each in query.recentProgress]
 
 
-def measure(
-    spark: SparkSession, spec: Spec, count: int, rounds: int, folder: Path
-) -> dict[tuple[str, str], list[float]]:
-    rates: dict[tuple[str, str], list[float]] = {}
-    has_connector = bool(spark.conf.get("spark.jars", ""))
-    for round_number in range(rounds + 1):
-        for stage in STAGES:
-            for source in ("ours", "connector") if has_connector else ("ours",):
-                if source == "ours":
-                    records = queries.read_lines(spark, spec, "bench")
-                else:
-                    records = read_with_connector(spark, spec)
-                checkpoint = folder / f"{source}-{stage}-{round_number}"
-                seconds = run_stage(records, spec, stage, checkpoint)
-                if round_number:
-                    rates.setdefault((source, stage), []).append(count / seconds)
-        # A home of its own each time, else there would be nothing left to store.
-        again = parse_spec(
-            f'home = "home-{round_number}"\nname = "round-{round_number}"\n'
-            f'bootstrap = "{spec.bootstrap}"\n[input]\nrecords_per_batch_max = 10000000',
-            folder=folder,
+# -- the whole pipeline ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One run of all queries over what is there."""
+
+    lines: int
+    seconds: float
+    # Of all queries together, by Spark's names for what a batch does.
+    duration_ms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        return self.lines / self.seconds
+
+    def share(self, *names: str) -> float:
+        """Percent of the time of batches."""
+        total = self.duration_ms["triggerExecution"]
+        return 100 * sum(self.duration_ms.get(name, 0) for name in names) / total
+
+
+def run_whole(spark: SparkSession, feed: Feed, spec: Spec, count: int) -> Whole:
+    """All queries at once, each until it has taken all lines."""
+    run.create_topics(spec)
+    began = time.monotonic()
+    running = [
+        _start(spark, feed, spec, query, is_once=True)
+        for query in queries.QUERIES
+        if not query.is_by_clock
+    ]
+    reports = reports_of(running)
+    seconds = time.monotonic() - began
+    durations: dict[str, int] = {}
+    for report in reports:
+        for name, value in report["durationMs"].items():
+            durations[name] = durations.get(name, 0) + value
+    read = sum(report["numInputRows"] for report in reports)
+    assert read >= count * len(running), f"{read} lines read by {len(running)} queries"
+    return Whole(count, seconds, durations)
+
+
+def _start(
+    spark: SparkSession, feed: Feed, spec: Spec, query: queries.Query, *, is_once: bool
+) -> StreamingQuery:
+    """As the pipeline starts its queries, with the source of the feed."""
+    events = parse_events(feed.read(spark, spec, query.name), spec)
+    writer = query.build(events, spec, queries.LineCounts()).queryName(f"{spec.name}-{query.name}")
+    writer = writer.option("checkpointLocation", str(queries.checkpoint(spec, query.name)))
+    if is_once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
+    return writer.start()
+
+
+# -- how soon a line is seen -----------------------------------------------------------------
+
+
+class Watcher(threading.Thread):
+    """How many lines the live windows have counted, and since when."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[tuple[float, int]] = []
+        self._is_over = threading.Event()
+        settings = {"bootstrap.servers": spec.bootstrap, "group.id": f"{spec.name}-watch"}
+        self._consumer = Consumer(
+            {**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
         )
-        run.create_topics(again)
-        seconds = run_store(spark, again)
-        if round_number:
-            rates.setdefault(("ours", "stored"), []).append(count / seconds)
-    return rates
+        self._consumer.subscribe([outputs.LIVE.topic(spec)])
+
+    def run(self) -> None:
+        counts: dict[str, int] = {}
+        while not self._is_over.is_set():
+            message = self._consumer.poll(0.2)
+            if message is None or message.error():
+                continue
+            row = json.loads(message.value() or b"{}")
+            if row.get("output") == windows.INPUT:
+                counts[row["window_start"]] = row["count"]
+                self.seen.append((time.time() * 1000, sum(counts.values())))
+        self._consumer.close()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self.join()
 
 
-if __name__ == "__main__":
-    main()
+def live_delays_ms(
+    spark: SparkSession, feed: Feed, spec: Spec, *, lines_per_second: int, seconds: float
+) -> list[float]:
+    """From a line's time to the live window that counts it, for every line, all queries on."""
+    run.create_topics(spec)
+    running = [_start(spark, feed, spec, query, is_once=False) for query in queries.QUERIES]
+    watcher = Watcher(spec)
+    watcher.start()
+    try:
+        # The first batches plan and compile, as after every start.
+        warm = send_paced(feed, spec.topics[0], lines_per_second, _QUIET_SECONDS)
+        sent = warm + send_paced(feed, spec.topics[0], lines_per_second, seconds)
+        deadline = time.monotonic() + _SECONDS_MAX
+        while not watcher.seen or watcher.seen[-1][1] < len(sent):
+            assert time.monotonic() < deadline, f"{len(sent)} sent, seen {watcher.seen[-1:]}"
+            time.sleep(0.1)
+    finally:
+        watcher.stop()
+        for query in running:
+            query.stop()
+    return delays_ms(sent, watcher.seen)[len(warm) :]
+
+
+def delays_ms(sent: list[int], seen: list[tuple[float, int]]) -> list[float]:
+    """The line with number n is seen as soon as more than n are counted."""
+    found: list[float] = []
+    for at_ms, count in seen:
+        found += [at_ms - time_ms for time_ms in sent[len(found) : count]]
+    return found
+
+
+def send_paced(feed: Feed, topic: str, lines_per_second: int, seconds: float) -> list[int]:
+    """Traffic as it happens; the times of its lines."""
+    producer = Producer({"bootstrap.servers": feed.bootstrap, "linger.ms": 5, "acks": "all"})
+    start_ms = time.time_ns() // 1_000_000
+    site = Site(seed=1, start_ms=start_ms, lines_per_second=lines_per_second)
+    sent: list[int] = []
+    for line in site.lines():
+        if line.time_ms > start_ms + seconds * 1000:
+            break
+        ahead_ms = line.time_ms - time.time_ns() / 1_000_000
+        if ahead_ms > 0:
+            producer.poll(0)
+            time.sleep(ahead_ms / 1000)
+        producer.produce(topic, line.data, key=line.source, timestamp=line.time_ms)
+        sent.append(line.time_ms)
+    assert producer.flush(60) == 0
+    return sent
