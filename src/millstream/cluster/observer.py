@@ -9,6 +9,7 @@ that neither an old answer nor a slow ZooKeeper server takes it back.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ class Observer:
         self.image = image
         self.listeners: list[Callable[[ImageChange], None]] = []
         self._store = store
-        self._marks: set[Mark] = set()
+        # In the order of the hints: the controller writes first what has no leader.
+        self._marks: dict[Mark, None] = {}
         self._is_marked = asyncio.Event()
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -94,23 +96,23 @@ class Observer:
         async with self._reading:
             while self._marks:
                 marks = self._next_marks()
-                self._marks -= marks
+                for mark in marks:
+                    del self._marks[mark]
                 self._is_marked.clear()
                 try:
                     found = await self._reader.read(marks)
                 except BaseException:
-                    self._marks |= marks
+                    self._marks = dict.fromkeys([*marks, *self._marks])
                     self._is_marked.set()
                     raise
                 self._enter(found)
 
-    def _next_marks(self) -> set[Mark]:
+    def _next_marks(self) -> list[Mark]:
         """All, but of partition states only some: what is read takes effect when its round is
         over, and the first of thousands need not wait for the last."""
-        states = sorted((mark for mark in self._marks if mark[0] == STATE), key=str)
-        if len(states) <= STATES_PER_ROUND:
-            return set(self._marks)
-        return self._marks - set(states[STATES_PER_ROUND:])
+        others = [mark for mark in self._marks if mark[0] != STATE]
+        states = (mark for mark in self._marks if mark[0] == STATE)
+        return [*others, *itertools.islice(states, STATES_PER_ROUND)]
 
     async def read_again(self, places: Iterable[TopicPartition]) -> None:
         """Partitions as they are in the store, and the nodes they depend on, into the image."""
@@ -149,7 +151,7 @@ class Observer:
     # -- marks ------------------------------------------------------------------------
 
     def _mark(self, mark: Mark) -> None:
-        self._marks.add(mark)
+        self._marks[mark] = None
         self._is_marked.set()
 
     def _mark_all(self) -> None:

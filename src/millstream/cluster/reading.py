@@ -7,7 +7,7 @@ A poll reads without leaving watches: they would pile up where nothing ever chan
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -92,7 +92,7 @@ class Reader:
         """Somebody is in the middle of a change: reading at once would find it there again."""
         asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._mark, mark)
 
-    async def read(self, marks: set[Mark]) -> Found:
+    async def read(self, marks: Collection[Mark]) -> Found:
         """Everything that is marked. Raises CoordinationFailed."""
         found = Found()
         for mark in sorted(marks, key=str):
