@@ -211,14 +211,16 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str
     assert "of a node of a cluster" in alone.errors
 
 
-def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_zookeeper_that_is_not_there_is_waited_for_and_then_told(tmp_path: Path) -> None:
     refused = run_millstream(
         *("broker", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
         *("--set", "zookeeper.connect=127.0.0.1:1"),
         *("--set", "zookeeper.connection.timeout.ms=300"),
     )
     assert refused.exit_code == 1
-    assert refused.errors.splitlines()[-1].startswith("millstream: no ZooKeeper answers at")
+    waiting, last = refused.errors.splitlines()[-2:]
+    assert "no ZooKeeper answers at 127.0.0.1:1 yet; trying for 0.3 s" in waiting
+    assert last.startswith("millstream: no ZooKeeper answers at")
     assert "Traceback" not in refused.errors
 
 

@@ -62,6 +62,7 @@ TRANSACTION_BYTES_MAX: Final = 900_000
 _OPERATION_OVERHEAD_BYTES: Final = 100
 # Reads of `tree` that are under way at once; more only wait in kazoo's queue.
 _READS_AT_ONCE: Final = 500
+_TELL_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
 
@@ -122,6 +123,13 @@ class ZooKeeper:
     async def open(self) -> None:
         self._client.start_async()
         seconds = self._ensemble.connect_timeout_ms / 1000
+        # Whoever started the node looks at an empty screen meanwhile.
+        telling = self._loop.call_later(
+            min(_TELL_SECONDS, seconds / 2),
+            lambda: log.warning(
+                "no ZooKeeper answers at %s yet; trying for %g s", self._ensemble.hosts, seconds
+            ),
+        )
         try:
             async with asyncio.timeout(seconds):
                 await self._connected.wait()
@@ -138,6 +146,8 @@ class ZooKeeper:
         except BaseException:
             await self._stop()
             raise
+        finally:
+            telling.cancel()
 
     @property
     def is_connected(self) -> bool:
