@@ -308,6 +308,9 @@ def test_tables_that_are_behind_make_nothing_due(spec: Spec) -> None:
     assert complete_until(progress(5, 5, at)) == datetime(2026, 4, 1, 6, tzinfo=UTC)
     assert complete_until(progress(4, 5, at)) is None
     assert complete_until(SimpleNamespace(lastProgress=None)) is None  # type: ignore[arg-type]
+    unknown = progress(4, 5, at)
+    unknown.lastProgress.sources[0].latestOffset = None
+    assert complete_until(unknown) is None
     report_on(spec, progress(4, 5, at))
     assert reported(spec.home) == set()
     report_on(spec, progress(5, 5, at))

@@ -97,7 +97,7 @@ def complete_until(query: "StreamingQuery") -> datetime | None:
     """
     progress = query.lastProgress
     behind = lag(query)
-    if progress is None or behind is None or behind.total > 0:
+    if progress is None or behind is None or not behind.by_partition or behind.total > 0:
         return None
     return datetime.fromisoformat(progress.timestamp)
 
