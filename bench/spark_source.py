@@ -109,7 +109,8 @@ def make_topic(bootstrap: str, name: str, partitions: int) -> None:
 
 def delete_topics(bootstrap: str, names: list[str]) -> None:
     """Gigabytes that are not read any more."""
-    for done in AdminClient({"bootstrap.servers": bootstrap}).delete_topics(names).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.delete_topics(names).values():
         done.result(20)
 
 
