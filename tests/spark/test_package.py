@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from millstream.testing import Broker
+
 BLOCKED = """
 import sys
 for name in ("pyspark", "pyarrow", "pandas", "numpy"):
@@ -44,3 +46,16 @@ def test_the_core_needs_nothing_of_spark() -> None:
         "print(CliRunner().invoke(root, ['--help']).exit_code)"
     )
     assert found.strip() == "0"
+
+
+def test_a_worker_does_not_wait_for_what_only_tests_need(kafka: Broker) -> None:
+    host, _, port = kafka.bootstrap.rpartition(":")
+    found = run(
+        "import sys\n"
+        "from millstream.spark.cluster import ClientSettings, Cluster\n"
+        "from millstream.spark.connection import Address\n"
+        f"Cluster(ClientSettings((Address('{host}', {port}),))).describe_topics(['t'])\n"
+        "print('kio' in sys.modules, 'hypothesis' in sys.modules)\n"
+        "import hypothesis"
+    )
+    assert found.split() == ["True", "False"]

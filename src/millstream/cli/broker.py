@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from millstream.config import BrokerConfig, load_config
+from millstream.wire.schemas import import_schemas
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -60,7 +61,8 @@ def broker(
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
     _raise_descriptor_limit()
-    _import_schemas()
+    # Here is the place: later there are other threads.
+    import_schemas()
     _run(_serve(config, dev=dev, adopt=adopt))
 
 
@@ -81,21 +83,6 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _import_schemas() -> None:
-    """Import kio without hypothesis, to which it registers strategies where it is installed.
-
-    That takes longer than all the rest of the start, and no node needs it. Here is the
-    place: later there are other threads, which may want hypothesis themselves.
-    """
-    is_blocked = "hypothesis" not in sys.modules
-    if is_blocked:
-        sys.modules["hypothesis"] = None  # type: ignore[assignment]  # "not installed"
-    import kio.static.primitive  # noqa: F401
-
-    if is_blocked:
-        del sys.modules["hypothesis"]
 
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)

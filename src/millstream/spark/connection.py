@@ -22,6 +22,7 @@ from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
 from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.schemas import import_schemas
 
 CLIENT_ID: Final = "millstream-spark"
 CONNECT_SECONDS_MAX: Final = 10.0
@@ -59,6 +60,8 @@ _idle = _Idle()
 
 class Connection:
     def __init__(self, address: Address, security: Security) -> None:
+        # Spark starts a process for the plan of every job: what it imports is part of the job.
+        import_schemas()
         self.address = address
         self.security = security
         self.last_used = time.monotonic()
