@@ -1,7 +1,6 @@
 """The newest results of a pipeline, read from its topics while it runs."""
 
 import json
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 _ALERTS_SHOWN: Final = 5
-_RECORDS_AT_ONCE: Final = 2000
+_RECORDS_AT_ONCE: Final = 20_000
 _REQUEST_SECONDS_MAX: Final = 10.0
 
 
@@ -42,8 +41,8 @@ class Results:
         self._rows: dict[tuple[str, str], WindowRow] = {}
         self._window_starts: set[str] = set()
         self.top_pages: list[str] = []
-        self.alerts: deque[str] = deque(maxlen=_ALERTS_SHOWN)
-        self.alert_count = 0
+        # By what they are about: an alert changes while its window is open.
+        self._alerts: dict[tuple[str, ...], str] = {}
         self._open_visits: set[bytes] = set()
         self._funnels: dict[str, list[tuple[str, int]]] = {}
 
@@ -57,6 +56,15 @@ class Results:
 
     def rows(self) -> list[WindowRow]:
         return [self._rows[key] for key in sorted(self._rows)]
+
+    @property
+    def alerts(self) -> list[str]:
+        """The last ones to come or to change, newest last."""
+        return list(self._alerts.values())[-_ALERTS_SHOWN:]
+
+    @property
+    def alert_count(self) -> int:
+        return len(self._alerts)
 
     @property
     def open_visit_count(self) -> int:
@@ -147,7 +155,6 @@ class Results:
 
     def _take_alert(self, value: bytes) -> None:
         row = json.loads(value)
-        text = f"{row['since'][11:19]} {row['kind']}: {row['subject']} {row['text']}"
-        if text not in self.alerts:
-            self.alerts.append(text)
-            self.alert_count += 1
+        about = (row["kind"], row["subject"], row["since"])
+        self._alerts.pop(about, None)
+        self._alerts[about] = f"{row['since'][11:19]} {row['kind']}: {row['subject']} {row['text']}"
