@@ -201,7 +201,9 @@ def _round(
     sender = Sender(node.bootstrap, new)
     pipeline.start_if_ended()
     sender.start()
-    time.sleep(chance.uniform(0, 1.5 * _SENDING_SECONDS))
+    time.sleep(chance.uniform(0, _SENDING_SECONDS))
+    _wait_for_open_batches(pipeline)
+    time.sleep(chance.uniform(0, 1))
     told = _hit(FAULTS[seed % len(FAULTS)], node, pipeline, chance)
     sender.join()
     lines += new
@@ -215,6 +217,15 @@ def _round(
     if acknowledged < len(new) + 1:
         problems.append(f"{acknowledged} of {len(new) + 1} lines were acknowledged")
     return Round(seed, acknowledged, f"{told}; start {pipeline.starts}", problems)
+
+
+def _wait_for_open_batches(pipeline: Pipeline) -> None:
+    """A pipeline that is still starting has nothing to lose."""
+    deadline = time.monotonic() + _AGREEMENT_SECONDS_MAX
+    while pipeline.open_batches() == "none":
+        assert time.monotonic() < deadline, f"no batch begins: {pipeline.log_tail()}"
+        pipeline.start_if_ended()
+        time.sleep(0.05)
 
 
 def _hit(fault: str, node: MillstreamNode, pipeline: Pipeline, chance: random.Random) -> str:
