@@ -21,6 +21,7 @@ from bench.bench import Bench
 from bench.brokers import Broker
 from bench.pipeline import STAGES, TABLES, Feed, Whole
 from bench.rows import Row, at_least
+from millstream.cli.output import counted
 from millstream.ingest.traffic import TrafficLine
 from millstream.pipeline.queries import read_lines
 from millstream.pipeline.run import create_topics
@@ -154,10 +155,10 @@ def _whole_rate(sides: Sides, spark: SparkSession, topic: str) -> list[float]:
 
 
 def _partitions_row(sides: Sides, spark: SparkSession, partitions: int) -> Row:
-    sides.bench.say(f"pipeline: {partitions} partitions")
+    sides.bench.say(f"pipeline: {counted(partitions, 'partition')}")
     topic = sides.filled_topic(sides.feeds[0], partitions)
     rates = _whole_rate(sides, spark, topic)
-    return _beside_two(sides, f"all queries, {partitions} partitions", rates)
+    return _beside_two(sides, f"all queries, {counted(partitions, 'partition')}", rates)
 
 
 def _one_core_row(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> Row:
