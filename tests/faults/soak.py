@@ -57,7 +57,7 @@ SOAKS = {
     "pipeline_kills": Soak(20, pipeline_kill_rounds, 16_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
     "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
-    "spark_standalone": Soak(1, standalone_rounds, 9_000),
+    "spark_standalone": Soak(2, standalone_rounds, 9_000),
     "transaction_copies": Soak(20, copy_passes, 3_000),
     "transaction_power_cuts": Soak(20, copy_passes_with_power_cuts, 4_000),
 }

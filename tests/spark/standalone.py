@@ -1,12 +1,12 @@
 """The same job on a standalone cluster: a master and two workers, as processes.
 
-Six JVMs: a minute on a quiet machine, several on a busy one. So it is a soak, not a test.
+Driver and workers have Millstream from a wheel, not from the checkout. Six JVMs and a build:
+a minute on a quiet machine, several on a busy one. So it is a soak, not a test.
 """
 
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from millstream.testing import Broker
 from tests.faults.kills import Round
 from tests.spark.conftest import consume
 from tests.support.tools import run_checked
+from tests.support.wheel import install_wheel
 
 START_SECONDS_MAX = 120
 ROWS = 2000
@@ -30,6 +31,7 @@ SETTINGS = (
     "spark.scheduler.minRegisteredResourcesRatio=1.0",
 )
 
+# Its third argument is the folder that everybody must have Millstream from.
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -45,6 +47,17 @@ query = (stream.load().select("value").writeStream.format("millstream")
 query.awaitTermination()
 hosts = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
 assert hosts == 2, hosts
+
+def place(_):
+    import millstream, pyspark_millstream
+    from millstream.records import columns, rows
+    is_compiled = columns.COMPILED is not None and rows.COMPILED is not None
+    return millstream.__file__, pyspark_millstream.__file__, is_compiled
+
+places = [place(0), *spark.sparkContext.parallelize(range(4), 4).map(place).collect()]
+for package, finder, is_compiled in places:
+    assert package.startswith(sys.argv[3]) and finder.startswith(sys.argv[3]), places
+    assert is_compiled, "the wheel has no compiled part"
 """
 
 
@@ -53,7 +66,6 @@ def start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
     }
     with open(folder / f"{name}.log", "wb") as log:
@@ -103,13 +115,16 @@ def _round(folder: Path, seed: int) -> Round:
     folder.mkdir()
     job = folder / "job.py"
     job.write_text(JOB)
+    python = install_wheel(folder)
     with running_cluster(folder) as master, Broker(topics={"numbers": 4, "copy": 2}) as broker:
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-        command = ["env", f"PYSPARK_PYTHON={sys.executable}", str(submit), "--master", master]
+        # The workers are told by the driver which Python to start.
+        command = ["env", "-u", "PYTHONPATH", f"PYSPARK_PYTHON={python}", str(submit)]
+        command += ["--master", master]
         for setting in SETTINGS:
             command += ["--conf", setting]
-        checkpoint = str(folder / "checkpoint")
-        run_checked([*command, str(job), broker.bootstrap, checkpoint], timeout_seconds=600)
+        arguments = [broker.bootstrap, str(folder / "checkpoint"), str(python.parent.parent)]
+        run_checked([*command, str(job), *arguments], timeout_seconds=600, cwd=folder)
         values = consume(broker.bootstrap, "copy", partitions=2, isolation="read_committed")
     problems = []
     if sorted(map(int, values)) != list(range(ROWS)):
