@@ -27,7 +27,7 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 HEADERS_COLUMN: Final = "headers"
 
 # An Arrow batch is handed over when it has this many rows or bytes, whichever is first.
-# Spark takes small ones as fast as large ones. Memory for large ones goes back to the
+# Spark takes small ones as fast as large ones. Memory for large ones may go back to the
 # system after each, and the new pages for the next cost more than what is put into them.
 ROWS_MAX: Final = 16_384
 BYTES_MAX: Final = 2 << 20
