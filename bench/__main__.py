@@ -3,7 +3,8 @@
     python -m bench [--quick] [PART ...]
 
 All parts but `cluster`, `compaction`, `pipeline` and `spark`, or the ones named. Prints a table; a
-run without names also writes docs/benchmarks.md and its plots.
+run without names also writes docs/benchmarks.md and its plots, one of those four alone, not quick,
+docs/benchmarks-NAME.md.
 """
 
 import argparse
@@ -40,7 +41,7 @@ PARTS = [
 ]
 # Not in a run of all: they are about something else than one node, and Spark takes its time.
 BY_NAME_ONLY = ["cluster", "compaction", "pipeline", "spark"]
-_DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_DOCUMENTS = Path(__file__).parent.parent / "docs"
 
 
 def main() -> None:
@@ -59,12 +60,21 @@ def main() -> None:
     rows, failed = run(parts, is_quick=arguments.quick)
     print(text_table(rows))
     print(report.summary(rows))
-    page = arguments.write or (None if arguments.parts else _DOCUMENT)
+    page = arguments.write or _page(arguments.parts, is_quick=arguments.quick)
     if page is not None:
-        write_page(rows, page, is_quick=arguments.quick)
+        write_page(rows, page, arguments.parts, is_quick=arguments.quick)
         print(f"written: {page}")
     if failed:
         sys.exit(f"no figures of: {', '.join(failed)}; their errors are above")
+
+
+def _page(parts: list[str], *, is_quick: bool) -> Path | None:
+    """Where the results of these belong; no parts are all of them."""
+    if not parts:
+        return _DOCUMENTS / "benchmarks.md"
+    if len(parts) == 1 and parts[0] in BY_NAME_ONLY and not is_quick:
+        return _DOCUMENTS / f"benchmarks-{parts[0]}.md"
+    return None
 
 
 def run(parts: list[str], *, is_quick: bool) -> tuple[list[Row], list[str]]:
@@ -95,7 +105,7 @@ def _module(part: str) -> ModuleType:
     return importlib.import_module(f"bench.parts.{part}")
 
 
-def write_page(rows: list[Row], page: Path, *, is_quick: bool) -> None:
+def write_page(rows: list[Row], page: Path, named: list[str], *, is_quick: bool) -> None:
     parts = dict.fromkeys(row.part for row in rows)
     titles = {part: (_module(part).__doc__ or "").strip() for part in parts}
     conditions = report.Conditions(
@@ -104,10 +114,15 @@ def write_page(rows: list[Row], page: Path, *, is_quick: bool) -> None:
         kafka_version=KAFKA_VERSION,
         java_version=_java_version(),
         rounds=_rounds(Bench(Path(), is_quick=is_quick)),
-        command='make bench ARGS="--quick"' if is_quick else "make bench",
+        command=_command(named, is_quick=is_quick),
     )
     drawn = plots.draw(rows, page.parent / "benchmarks")
     page.write_text(report.markdown(rows, conditions, drawn, titles))
+
+
+def _command(named: list[str], *, is_quick: bool) -> str:
+    words = [*(["--quick"] if is_quick else []), *named]
+    return f'make bench ARGS="{" ".join(words)}"' if words else "make bench"
 
 
 def _rounds(bench: Bench) -> str:

@@ -7,7 +7,7 @@ from bench.rows import HEADINGS, Row, cells
 
 _INTRODUCTION = """# Benchmarks: Millstream beside Apache Kafka
 
-Written by `make bench`; do not edit. Where the time goes, and what was changed because of it, is
+Written by the command below; do not edit. Where the time goes, and what was changed because of it, is
 in [performance.md](performance.md).
 
 {when}, {machine}. Apache Kafka {kafka_version} from Maven Central: KRaft, one combined node, the
