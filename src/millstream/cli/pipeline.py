@@ -212,31 +212,46 @@ def run_pipeline(
 
 
 @pipeline.command("rebuild")
-@click.argument("output", type=click.Choice(["windows", "sessions"]))
+@click.argument("output", type=click.Choice(["live", "windows", "sessions", "events", "reports"]))
 @file_argument
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
-    """Make results again from the table of events, and replace what is in their topic."""
+    """Make results again from the tables, and replace what is there.
+
+    live, windows and sessions: the records of their topic. events: the table, parsed again
+    from the raw lines. reports: those that there are.
+    """
     spec = load_file(file)
     try:
         day = date.fromisoformat(first_day)
     except ValueError:
         raise click.UsageError(f"--from takes YYYY-MM-DD, not {first_day!r}") from None
-    check_reachable(spec.bootstrap)
     check_installed()
-    spec.home.mkdir(parents=True, exist_ok=True)
-    with stderr_into(spec.home / SPARK_LOG):
-        from millstream.pipeline.rebuild import rebuild as rebuild_output
-        from millstream.pipeline.session import open_session
+    if output == "reports":
+        from millstream.pipeline.reports import make_reports_since
 
-        session = open_session(spec, master=master)
-    try:
-        count = rebuild_output(session, spec, output, day)
-    finally:
-        with stderr_into(spec.home / SPARK_LOG):
-            session.stop()
-    click.echo(f"wrote {counted(count, 'result')} of {output} again", err=True)
+        made = make_reports_since(spec, day)
+        click.echo(f"made {counted(len(made), 'report')} again", err=True)
+        return
+    check_reachable(spec.bootstrap)
+    _rebuild(spec, output, day, master)
+
+
+def _rebuild(spec: Spec, output: str, day: date, master: str) -> None:
+    from millstream.pipeline.rebuild import CannotRebuild
+    from millstream.pipeline.rebuild import rebuild as rebuild_output
+
+    with spark_session(spec, master=master) as session:
+        try:
+            done = rebuild_output(session, spec, output, day)
+        except CannotRebuild as missing:
+            raise CommandFailed(str(missing)) from None
+    removed = f", and removed {done.removed:,} that are no more" if done.removed else ""
+    click.echo(
+        f"{output} since {done.first_day}: wrote {counted(done.written, 'row')} again{removed}",
+        err=True,
+    )
 
 
 def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":

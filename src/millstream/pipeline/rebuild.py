@@ -1,40 +1,218 @@
-"""Results made again from the table of events: after a change of settings, or of mind.
+"""Results made again from the tables: after a change of settings, or of mind.
 
-A batch job over the warehouse, not over the topic, which may have forgotten. Every result has
-the key that it had, so in a compacted topic it takes the place of the old one.
+Batch jobs over the warehouse, not over the topic, which may have forgotten. In a topic every
+result has the key that it had, so it takes the place of the old one; those that are not made
+again are removed. Events are parsed again from the raw lines, and their days replaced.
 """
 
+import json
+import math
 from collections.abc import Callable
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.pipeline import outputs, sessions, windows
-from millstream.pipeline.queries import as_records, write_options
+from millstream.pipeline.outputs import EVENTS, RAW, table_path
+from millstream.pipeline.parsing import parse_events
+from millstream.pipeline.periods import Kind, period_of
+from millstream.pipeline.queries import STORE, as_records, checkpoint, write_options
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.table_files import Table, TableChanged
+from millstream.pipeline.warehouse import event_rows, find_table, write_rows
 from millstream.spark import read_table
 
-_Make = Callable[[DataFrame, Spec], DataFrame]
-
-REBUILT: Final[dict[str, tuple[_Make, tuple[str, ...], outputs.Output]]] = {
-    "windows": (windows.final_windows, windows.KEY, outputs.FINAL),
-    "sessions": (sessions.sessions, sessions.KEY, outputs.SESSIONS),
-}
+_DAY_MS: Final = 24 * 3600 * 1000
 
 
-def rebuild(spark: SparkSession, spec: Spec, name: str, first_day: date) -> int:
-    """Write the results of `first_day` and all days after it again; returns how many.
+class CannotRebuild(Exception):
+    """The tables do not have what it would be made from; the text says what is missing."""
 
-    A visit that began on the day before is given from midnight on, under another key.
-    """
-    make, key, output = REBUILT[name]
-    events = read_table(spark, outputs.table_path(spec, outputs.EVENTS))
-    rows = make(events.where(F.col("date") >= first_day.isoformat()), spec).persist()
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A topic of results that the table of events has all of."""
+
+    output: outputs.Output
+    key: tuple[str, ...]
+    make: Callable[[DataFrame, Spec], DataFrame]
+    # The column, of the key, that says which day a result is of.
+    begin: str
+    # When real time gives it: at this event time. None: from its first event on.
+    closed_at: Callable[[Spec], Column] | None
+    # How far back a result of a day may reach.
+    reach_ms: Callable[[Spec], int]
+
+
+def _session_closed_at(spec: Spec) -> Column:
+    return F.col("session_end") + F.expr(f"INTERVAL {spec.session_gap_ms} MILLISECONDS")
+
+
+TOPICS: Final = {
+    "live": Results(
+        outputs.LIVE, windows.KEY, windows.live_windows, "window_start", None,
+        lambda spec: spec.window_ms,
+    ),
+    "windows": Results(
+        outputs.FINAL, windows.KEY, windows.final_windows, "window_start",
+        lambda spec: F.col("window_end"), lambda spec: spec.window_ms,
+    ),
+    "sessions": Results(
+        outputs.SESSIONS, sessions.KEY, sessions.sessions, "session_start",
+        _session_closed_at, lambda spec: spec.session_gap_ms,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    # The day it really began with: the table may not go back further.
+    first_day: date
+    written: int
+    removed: int
+
+
+def rebuild(spark: SparkSession, spec: Spec, name: str, first_day: date) -> Rebuilt:
+    """Make the results of `first_day` and all days after it again."""
+    if name == EVENTS:
+        return rebuild_events(spark, spec, first_day)
+    return rebuild_topic(spark, spec, TOPICS[name], first_day)
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+def rebuild_topic(spark: SparkSession, spec: Spec, results: Results, first_day: date) -> Rebuilt:
+    first = max(first_day, _oldest_whole_day(_table(spec, EVENTS), spec))
+    reach = timedelta(days=math.ceil(results.reach_ms(spec) / _DAY_MS))
+    events = read_table(spark, table_path(spec, EVENTS))
+    read = events.where(F.col("date") >= (first - reach).isoformat())
+    is_wanted = _is_wanted(results, spec, first, _watermark_us(events, spec))
+    # Kept before they are chosen from: Spark moves a condition on the begin of a visit before
+    # the views are gathered, and would cut those that go over midnight.
+    rows = results.make(read, spec).persist()
     try:
-        records = as_records(rows, key).write.format("millstream")
-        records.options(**write_options(spec, output)).mode("append").save()
-        return rows.count()
+        made = as_records(rows.where(is_wanted), results.key)
+        _write(made, spec, results.output)
+        stale = _stale(spark, spec, results, made, is_wanted).persist()
+        try:
+            _write(stale, spec, results.output)
+            return Rebuilt(first, made.count(), stale.count())
+        finally:
+            stale.unpersist()
     finally:
         rows.unpersist()
+
+
+def _oldest_whole_day(table: Table, spec: Spec) -> date:
+    days = table.days()
+    if not days:
+        raise CannotRebuild("the table of events is empty")
+    # Where days are dropped, a visit of the oldest may have begun on one that is gone.
+    return date.fromisoformat(days[0]) + timedelta(days=1 if spec.keep_days else 0)
+
+
+def _watermark_us(events: DataFrame, spec: Spec) -> int:
+    """Up to where real time has given all results of these events; before all time for none."""
+    newest = F.coalesce(F.unix_micros(F.max("event_time")), F.lit(0))
+    [row] = events.where("problem IS NULL").agg(newest.alias("micros")).collect()
+    return int(row.micros) - spec.watermark_delay_ms * 1000
+
+
+def _is_wanted(results: Results, spec: Spec, first: date, watermark_us: int) -> Column:
+    midnight_us = round(period_of(Kind.DAILY, first, spec.timezone).begins_at.timestamp()) * 10**6
+    begins = F.unix_micros(results.begin) >= midnight_us
+    if results.closed_at is None:
+        return begins
+    return begins & (F.unix_micros(results.closed_at(spec)) <= watermark_us)
+
+
+def _stale(
+    spark: SparkSession, spec: Spec, results: Results, made: DataFrame, is_wanted: Column
+) -> DataFrame:
+    """Removals of what stands in the topic for those days and was not made again."""
+    nothing = made.limit(0).select("key", F.lit(None).cast("string").alias("value"))
+    if results.closed_at is None:
+        # The topic may be ahead of the table.
+        return nothing
+    topic = (
+        spark.read.format("millstream")
+        .option("kafka.bootstrap.servers", spec.bootstrap)
+        .option("subscribe", results.output.topic(spec))
+        .option("kafka.isolation.level", "read_committed")
+        .option("columns", "key,value,offset")
+        .load()
+    )
+    newest = topic.groupBy(F.col("key").cast("string").alias("key")).agg(
+        F.max_by(F.col("value").cast("string"), "offset").alias("value")
+    )
+    shape = "window_start timestamp, window_end timestamp"
+    if results.begin == "session_start":
+        shape = "session_start timestamp, session_end timestamp"
+    told = newest.select("key", F.from_json("value", shape).alias("told")).select("key", "told.*")
+    return (
+        told.where(is_wanted)
+        .join(made.select("key"), "key", "left_anti")
+        .select("key", F.lit(None).cast("string").alias("value"))
+    )
+
+
+def _write(records: DataFrame, spec: Spec, output: outputs.Output) -> None:
+    writer = records.write.format("millstream").options(**write_options(spec, output))
+    writer.mode("append").save()
+
+
+# -- the table of events ---------------------------------------------------------------------
+
+
+def rebuild_events(spark: SparkSession, spec: Spec, first_day: date) -> Rebuilt:
+    """Parse raw lines again, as the file says now, and replace days of the table of events."""
+    # In this order: what is read then ends with the last batch of `events`, or we see that it
+    # does not. A batch that comes later makes the commit fail.
+    events = _table(spec, EVENTS)
+    raw = read_table(spark, table_path(spec, RAW))
+    query_id = _store_query_id(spec)
+    if _table(spec, RAW).last_batch(query_id) != events.last_batch(query_id):
+        raise CannotRebuild("a batch is being stored; end the run of the pipeline, or try again")
+    first = max(first_day, _oldest_whole_day(events, spec))
+    # A line is filed under the day of its record; its event may be `late` or `ahead` of that.
+    reach = timedelta(days=math.ceil(spec.ahead_ms / _DAY_MS))
+    lines = raw.where(F.col("date") >= (first - reach).isoformat())
+    if not lines.where("value IS NULL AND problem IS NULL").isEmpty():
+        raise CannotRebuild("lines of events were not stored, because of parse.mask")
+    rows = event_rows(parse_events(_as_read(lines), spec))
+    chosen = rows.where(F.col("date") >= first.isoformat())
+    _, files = write_rows(chosen, table_path(spec, EVENTS), "rebuilt", spec.warehouse)
+    try:
+        events.replace_days(first.isoformat(), files)
+    except TableChanged as refused:
+        raise CannotRebuild(f"a batch was stored meanwhile; try again ({refused})") from None
+    return Rebuilt(first, sum(file.rows for file in files), 0)
+
+
+def _as_read(lines: DataFrame) -> DataFrame:
+    """Rows of the table of raw lines as the source gave them."""
+    return lines.select(
+        F.col("source").cast("binary").alias("key"),
+        *("value", "topic", "partition", "offset"),
+        F.col("record_time").alias("timestamp"),
+    )
+
+
+def _table(spec: Spec, name: str) -> Table:
+    path = table_path(spec, name)
+    table = find_table(path)
+    if table is None:
+        raise CannotRebuild(f"there is no table in {path}; millstream pipeline run makes it")
+    return table
+
+
+def _store_query_id(spec: Spec) -> str:
+    path = checkpoint(spec, STORE) / "metadata"
+    if not path.exists():
+        raise CannotRebuild(f"{path} is missing: the tables are not of this pipeline")
+    found: str = json.loads(path.read_text())["id"]
+    return found
