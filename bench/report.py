@@ -7,8 +7,8 @@ from bench.rows import HEADINGS, Row, cells
 
 _INTRODUCTION = """# Benchmarks: Millstream beside Apache Kafka
 
-Written by the command below; do not edit. Where the time goes, and what was changed because of it, is
-in [performance.md](performance.md).
+Written by the command below; do not edit. Where the time goes, and what was changed because of it,
+is in [performance.md](performance.md).
 
 {when}, {machine}. Apache Kafka {kafka_version} from Maven Central: KRaft, one combined node, the
 settings of its own `server.properties`, the heap and collector flags of its own scripts. Java
