@@ -154,3 +154,61 @@ ssl.clientAuth=none
 
     with zookeeper_server(tmp_path / "zookeeper", settings=settings):
         asyncio.run(scenario())
+
+
+class SilentOnce:
+    """A way to a server that can be cut; the first connection after that is never answered."""
+
+    def __init__(self, address: str) -> None:
+        self._to = address.rsplit(":", 1)
+        self._writers: list[asyncio.StreamWriter] = []
+        self._is_silent = False
+        self.silent_connections = 0
+
+    async def start(self) -> str:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+            await writer.wait_closed()
+
+    def cut(self) -> None:
+        self._is_silent = True
+        for writer in self._writers:
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_silent:
+            self._is_silent = False
+            self.silent_connections += 1
+            await reader.read()
+            writer.close()
+            return
+        there, back = await asyncio.open_connection(*self._to)
+        self._writers += [writer, back]
+        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+def test_a_server_that_never_answers_a_connection_does_not_cost_the_session(zookeeper_of_spark):
+    async def scenario():
+        way = SilentOnce(zookeeper_of_spark)
+        store = await open_zookeeper(ensemble_at(await way.start()))
+        await store.commit([Create("/mine", is_ephemeral=True)])
+        way.cut()
+        async with asyncio.timeout(20):
+            while way.silent_connections == 0 or not store.is_connected:  # noqa: ASYNC110  # a thread
+                await asyncio.sleep(0.01)
+        assert await store.exists("/mine")
+        await store.close()
+        await way.stop()
+
+    asyncio.run(scenario())

@@ -65,6 +65,8 @@ _READS_AT_ONCE: Final = 500
 _TELL_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
+# Of a session, how much a server may take to answer a new connection.
+_GREETING_SHARE: Final = 1 / 6
 
 
 async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
@@ -119,6 +121,7 @@ class ZooKeeper:
         self._watchdog = Watchdog(self._loop, self._client.stop)
         self._client.add_listener(lambda state: self._cross(self._state_changed, state))
         self._learn_session_timeout()
+        self._limit_greeting()
 
     async def open(self) -> None:
         self._client.start_async()
@@ -326,6 +329,20 @@ class ZooKeeper:
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect_and_tell
+
+    def _limit_greeting(self) -> None:
+        """A server that is just starting may take a connection and never answer on it.
+
+        kazoo would wait for a whole session, and have none after that.
+        """
+        connection = self._client._connection
+        invoke = connection._invoke
+
+        def invoke_soon(timeout: float, *arguments: Any, **named: Any) -> Any:
+            session_seconds = self._client._session_timeout / 1000
+            return invoke(min(timeout, session_seconds * _GREETING_SHARE), *arguments, **named)
+
+        connection._invoke = invoke_soon
 
     async def _make_root(self) -> None:
         path = ""
