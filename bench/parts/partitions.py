@@ -21,7 +21,7 @@ _TOPICS_PER_REQUEST = 20
 
 
 def run(bench: Bench) -> list[Row]:
-    count = 2_000 if bench.is_quick else 10_000
+    count = 1_000 if bench.is_quick else 10_000
     named: dict[str, float] = {}
     created: dict[str, float] = {}
     started: dict[str, float] = {}
