@@ -31,6 +31,7 @@ from millstream.pipeline.status import read_status
 from tests.faults.kills import Round
 from tests.pipeline.agreement import CLOSING_MS, SPEC, closing_line, disagreements
 from tests.support.node import MillstreamNode
+from tests.support.spark_processes import kill_a_worker
 
 FAULTS = ("driver", "worker", "node")
 TOPIC = "logs"
@@ -98,18 +99,6 @@ class Pipeline:
         self._process.wait()
         self._process = None
 
-    def kill_a_worker(self, chance: random.Random) -> int | None:
-        """One of Spark's Python processes: a daemon or a worker, of a task or of the driver."""
-        workers = [pid for pid in _descendants(self.pid) if _is_python_worker(pid)]
-        if not workers:
-            return None
-        victim = chance.choice(sorted(workers))
-        try:
-            os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:
-            return None
-        return victim
-
     def open_batches(self) -> str:
         """Batches that are planned and not finished, of each query."""
         found = []
@@ -126,25 +115,6 @@ class Pipeline:
 def _last_batch(folder: Path) -> int:
     numbers = [int(each.name) for each in folder.glob("*") if each.name.isdigit()]
     return max(numbers, default=-1)
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += [int(child), *_descendants(int(child))]
-    except (FileNotFoundError, ProcessLookupError):
-        return found
-    return found
-
-
-def _is_python_worker(pid: int) -> bool:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return b"pyspark.daemon" in command or b"pyspark/daemon" in command
 
 
 class Sender(threading.Thread):
@@ -240,7 +210,7 @@ def _hit(fault: str, node: MillstreamNode, pipeline: Pipeline, chance: random.Ra
         while True:
             pipeline.start_if_ended()
             open_batches = pipeline.open_batches()
-            pid_or_none = pipeline.kill_a_worker(chance)
+            pid_or_none = kill_a_worker(pipeline.pid, chance)
             if pid_or_none is not None:
                 return f"SIGKILL of worker {pid_or_none}, open batches: {open_batches}"
             # Spark has not started one yet.

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.kills import Round
 from tests.spark.conftest import consume
 from tests.support.node import MillstreamNode
+from tests.support.spark_processes import descendants, kill_a_worker
 
 RECORDS = 3000
 MORE_RECORDS = 500
@@ -81,7 +82,7 @@ def _zombie_round(node: MillstreamNode, folder: Path, seed: int) -> Round:
         batch = chance.randrange(1, 4)
         _wait_for_batches(zombie, folder, batch)
         time.sleep(chance.random() * 0.5)
-        frozen = [zombie.pid, *_descendants(zombie.pid)]
+        frozen = [zombie.pid, *descendants(zombie.pid)]
         _signal_all(frozen, signal.SIGSTOP)
         problems = _finish(node, folder, source, sink)
         _signal_all(frozen, signal.SIGCONT)
@@ -161,7 +162,7 @@ def _run(
         if fault == "driver":
             _kill_all(job)
         elif fault == "worker":
-            killed = _kill_a_worker(job, chance)
+            killed = kill_a_worker(job.pid, chance)
             return f"SIGKILL of worker {killed} after batch {batches}"
         elif fault == "node":
             node.kill()
@@ -194,39 +195,8 @@ def _wait_for_batches(job: subprocess.Popen[bytes], folder: Path, count: int) ->
 
 def _kill_all(job: subprocess.Popen[bytes]) -> None:
     """Driver and JVM, with all that they started."""
-    _signal_all([job.pid, *_descendants(job.pid)], signal.SIGKILL)
+    _signal_all([job.pid, *descendants(job.pid)], signal.SIGKILL)
     job.wait()
-
-
-def _kill_a_worker(job: subprocess.Popen[bytes], chance: random.Random) -> int | None:
-    """One of Spark's Python processes: a daemon or a worker, of a task or of the driver."""
-    workers = []
-    for pid in _descendants(job.pid):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except FileNotFoundError:
-            continue
-        if b"pyspark.daemon" in command or b"pyspark/daemon" in command:
-            workers.append(pid)
-    if not workers:
-        return None
-    victim = chance.choice(sorted(workers))
-    try:
-        os.kill(victim, signal.SIGKILL)
-    except ProcessLookupError:
-        return None
-    return victim
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += [int(child), *_descendants(int(child))]
-    except FileNotFoundError:
-        return found
-    return found
 
 
 def _finish(node: MillstreamNode, folder: Path, source: str, sink: str) -> list[str]:
