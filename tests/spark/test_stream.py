@@ -278,3 +278,19 @@ def test_a_pattern_finds_topics_that_come_later(
     kafka.create_topic(f"{first}-more")
     produce(f"{first}-more", numbers(0, 3))
     assert rows(stream, start, latest(stream, start)) == [0, 1, 2]
+
+
+def test_a_batch_that_sparks_own_source_planned_is_read_whole(
+    kafka: Broker, reader: MakeReader, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic(partitions=2)
+    produce(topic, numbers(0, 10), partition=0)
+    produce(topic, numbers(10, 15), partition=1)
+    stream = reader(topic)
+    # Its offsets are ends alone, and a new partition is not in the start.
+    start, end = {topic: {"0": 4}}, {topic: {"0": 9, "1": 5}}
+    assert rows(stream, start, end) == [4, 5, 6, 7, 8, 10, 11, 12, 13, 14]
+    assert rows(stream, end, latest(stream, end)) == [9]
+    # Of the first batch it keeps the start where we cannot read it.
+    with pytest.raises(SourceError, match="first batch"):
+        stream.partitions(stored(stream.initialOffset()), end)

@@ -26,7 +26,8 @@ _IDS = "@ids"
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     ends: Offsets
-    starts: Offsets
+    # None in what Spark's own source wrote: there a batch begins where the one before it ended.
+    starts: Offsets | None
     # Of topics whose broker gives ids: a recreated topic has another one.
     ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
 
@@ -34,7 +35,8 @@ class StreamOffset:
 def to_json(offset: StreamOffset) -> dict[str, object]:
     """Sorted, because Spark compares the text."""
     value: dict[str, object] = dict(ends_to_json(offset.ends))
-    value[_FROM] = ends_to_json(offset.starts)
+    if offset.starts is not None:
+        value[_FROM] = ends_to_json(offset.starts)
     if offset.ids:
         value[_IDS] = {topic: str(offset.ids[topic]) for topic in sorted(offset.ids)}
     return value
@@ -54,8 +56,7 @@ def from_json(value: Mapping[str, object]) -> StreamOffset:
         assert isinstance(ids, Mapping)
         return StreamOffset(
             ends=_offsets(ends),
-            # Spark's own source writes no start; then a batch is where the caller says.
-            starts=_offsets(value.get(_FROM, ends)),
+            starts=_offsets(value[_FROM]) if _FROM in value else None,
             ids={str(topic): uuid.UUID(str(text)) for topic, text in ids.items()},
         )
     except (AssertionError, ValueError, TypeError) as wrong:

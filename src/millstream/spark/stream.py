@@ -104,7 +104,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Sequence[InputPartition]:
         batch = from_json(end)
         ids = {p: batch.ids.get(p.topic, NO_TOPIC_ID) for p in batch.ends}
-        starts = {p: batch.starts.get(p, batch.ends[p]) for p in batch.ends}
+        starts = batch.starts
+        if starts is None:
+            starts = self._starts_of_sparks_own(from_json(start), batch.ends)
+        starts = {p: starts.get(p, batch.ends[p]) for p in batch.ends}
         return [RangePartition(each) for each in self._planner.split(starts, batch.ends, ids)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -114,6 +117,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: it does not come for the last batch. `latestOffset` commits instead."""
 
     # -- where a batch starts ---------------------------------------------------------------
+
+    def _starts_of_sparks_own(self, previous: StreamOffset, ends: Offsets) -> Offsets:
+        """Of a batch that Spark's own source planned and did not finish."""
+        if previous.starts is not None:
+            # Our own answer to `initialOffset`: the batch was the first. Where it began is in a
+            # file of the checkpoint that Spark does not show us, and need not be where we would.
+            raise SourceError(
+                "INVALID_CHECKPOINT",
+                "The first batch of the checkpoint was begun by Spark's own source and not "
+                "finished. Let that source finish it, then go on with this one, or start the "
+                "query with another checkpoint location",
+            )
+        new = {partition: NO_TOPIC_ID for partition in ends if partition not in previous.ends}
+        return {**previous.ends, **self._planner.earliest(new)}
 
     def _starts(
         self, previous: StreamOffset, partitions: PartitionIds
