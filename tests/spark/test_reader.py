@@ -4,7 +4,7 @@ import json
 import pickle
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
 
@@ -68,6 +68,17 @@ def test_offsets_must_name_exactly_the_partitions_that_are_read(
     for text, named in (('{"%s":{"0":1}}', f"{topic}-1"), ('{"%s":{"0":1,"1":1,"2":1}}', "-2")):
         with pytest.raises(SourceError, match=named):
             reader(kafka, subscribe=topic, startingOffsets=text % topic).partitions()
+
+
+def test_a_pattern_leaves_out_the_topics_of_the_brokers_themselves(
+    kafka: Broker, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, [b"a"])
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "of-the-pattern"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    assert values(reader(kafka, subscribePattern=f"{topic}|__.*")) == [b"a"]
 
 
 def test_tasks_are_as_many_as_asked_for(

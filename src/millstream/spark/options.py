@@ -19,6 +19,8 @@ from millstream.spark.security import read_security
 
 log = logging.getLogger(__name__)
 
+# What the protocol and Spark can carry.
+_LONG_MAX: Final = 2**63 - 1
 _SELECTIONS: Final = ("assign", "subscribe", "subscribepattern")
 _UNITS_MS: Final = {
     "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
@@ -151,7 +153,7 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 def _seconds(kafka_options: Mapping[str, str], name: str, default_ms: int) -> float:
     text = kafka_options.get(name, str(default_ms))
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise option_error(f"kafka.{name}", f"'{text}' is not a number of milliseconds")
     return int(text) / 1000
 
@@ -159,7 +161,7 @@ def _seconds(kafka_options: Mapping[str, str], name: str, default_ms: int) -> fl
 def _address(text: str) -> Address:
     text = re.sub(r"^[A-Z_]+://", "", text)
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise option_error("kafka.bootstrap.servers", f"'{text}' is not host:port")
     return Address(host.strip("[]"), int(port))
 
@@ -301,7 +303,8 @@ def _by_partition(
         if not isinstance(rows, dict):
             raise option_error(name, f"topic '{topic}' needs an object of partition and number")
         for index, number in rows.items():
-            if not str(index).isdigit() or type(number) is not int or number < least:
+            is_number = type(number) is int and least <= number <= _LONG_MAX
+            if not str(index).isdecimal() or not is_number:
                 raise option_error(name, f"topic '{topic}': '{index}': {number} is not possible")
             found[TopicPartition(topic, int(index))] = number
     if not found:
@@ -321,7 +324,7 @@ def _json(text: str, name: str, example: str) -> dict[str, object]:
 
 def _timestamp(options: Mapping[str, str], name: str) -> int:
     text = options[name].strip()
-    if not text.isdigit():
+    if not text.isdecimal() or int(text) > _LONG_MAX:
         raise option_error(name, f"'{text}' is not a number of milliseconds since 1970")
     return int(text)
 
@@ -338,7 +341,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if name not in options:
         return None
     number = _number(options, name, 0)
-    if number <= 0:
+    if not 0 < number <= _LONG_MAX:
         raise option_error(name, f"'{options[name]}' is not a positive number")
     return number
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from millstream.model import TopicPartition
+from millstream.model import INTERNAL_TOPICS, TopicPartition
 from millstream.spark.cluster import EARLIEST, LATEST, Cluster, TopicInfo
 from millstream.spark.failure import SourceError, data_loss, option_error
 from millstream.spark.fetching import OffsetRange
@@ -44,7 +44,12 @@ class Planner:
         if selection.pattern is not None:
             expression = re.compile(selection.pattern)
             topics = self._describe(None)
-            matching = [topic for topic in topics.values() if expression.fullmatch(topic.name)]
+            # As Kafka's own consumers do: `.*` is not meant for the brokers' own topics.
+            matching = [
+                topic
+                for topic in topics.values()
+                if expression.fullmatch(topic.name) and topic.name not in INTERNAL_TOPICS
+            ]
         else:
             names = selection.topics or sorted({p.topic for p in selection.partitions or ()})
             matching = list(self._describe(names).values())
