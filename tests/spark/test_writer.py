@@ -1,9 +1,11 @@
 """Rows reach their topics once, as records that Kafka's own producer would have made."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -76,7 +78,7 @@ def test_all_columns_arrive(kafka: Broker, make_topic: MakeTopic, writer: MakeWr
             "headers": pa.array([[{"key": "h", "value": b"1"}], None], headers_type),
         }
     )
-    one = writer(EVERY, includeHeaders="true")
+    one = writer(EVERY)
     one.commit([one.write(iter([rows]))])
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "x"})
     consumer.assign([TopicPartition(topic, 2, 0)])
@@ -241,6 +243,17 @@ def test_a_broker_without_the_group_commit_fails_large_tasks_with_the_remedy(
     assert committed(kafka, topic) == [b"a", b"a"]
 
 
+def test_a_commit_that_fails_holds_up_no_reader_of_committed_data(
+    kafka: Broker, make_topic: MakeTopic, writer: MakeWriter
+) -> None:
+    topic = make_topic(configs={"max.message.bytes": "2000"})
+    one = exactly_once_writer(writer, topic, 0)
+    with pytest.raises(SourceError, match=r"max\.message\.bytes"):
+        one.commit([one.write(values("small", "x" * 3000))])
+    writer(topic=topic).write(values("of others"))
+    assert committed(kafka, topic) == [b"of others"]
+
+
 def test_a_driver_that_was_replaced_cannot_commit(
     kafka: Broker, make_topic: MakeTopic, writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +348,22 @@ def test_outside_of_a_micro_batch_exactly_once_is_refused(
 ) -> None:
     with pytest.raises(SourceError, match="at-least-once"):
         writer(topic=make_topic(), semantics="exactly-once").write(values("a"))
+
+
+def test_a_job_group_in_place_of_sparks_own_is_refused(
+    make_topic: MakeTopic, writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The same in every run: a repeat after a crash would be taken for a second write.
+    told = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "0", "spark.jobGroup.id": "mine"}
+    task = SimpleNamespace(getLocalProperty=told.get)
+    monkeypatch.setattr(exactly_once, "TaskContext", SimpleNamespace(get=lambda: task))
+    one = writer(topic=make_topic(), semantics="exactly-once")
+    with pytest.raises(SourceError, match="setJobGroup"):
+        one.write(values("a"))
+    told["spark.jobGroup.id"] = str(uuid.uuid4())
+    message = one.write(values("a"))
+    assert isinstance(message, exactly_once.CarriedRows)
+    assert message.context.run_id == told["spark.jobGroup.id"]
 
 
 def test_batches_of_a_partition_have_growing_sequence_numbers(

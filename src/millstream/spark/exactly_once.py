@@ -11,6 +11,7 @@ Nothing is undone in `abort`: Spark calls it after a commit that took effect, to
 """
 
 import logging
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -76,11 +77,11 @@ def find_context(options: WriteOptions) -> BatchContext:
     context = TaskContext.get()
     query_id, batch_id = options.query_id, options.batch_id
     run_id = ""
-    if context is not None:
+    if context is not None and context.getLocalProperty(_QUERY_ID) is not None:
         query_id = query_id or context.getLocalProperty(_QUERY_ID)
         told = context.getLocalProperty(_BATCH_ID)
         batch_id = int(told) if batch_id is None and told is not None else batch_id
-        run_id = context.getLocalProperty(_RUN_ID) or ""
+        run_id = _checked_run(context.getLocalProperty(_RUN_ID))
     if query_id is None or batch_id is None:
         raise SourceError(
             "NO_MICRO_BATCH",
@@ -89,6 +90,20 @@ def find_context(options: WriteOptions) -> BatchContext:
             "or 'semantics'='at-least-once'",
         )
     return BatchContext(query_id, run_id, batch_id)
+
+
+def _checked_run(job_group: str | None) -> str:
+    try:
+        uuid.UUID(job_group or "")
+    except ValueError:
+        raise SourceError(
+            "UNKNOWN_RUN",
+            f"The job group is {job_group!r}, but 'semantics'='exactly-once' knows the run of a "
+            "query by the group that Spark gave it. Leave setJobGroup out of foreachBatch, or use "
+            "addJobTag instead",
+        ) from None
+    assert job_group is not None
+    return job_group
 
 
 def group_name(options: WriteOptions, query_id: str) -> str:
@@ -227,10 +242,14 @@ def commit_exactly_once(
         return
     if not streams and not open_ones:
         return
-    router = make_router(cluster, options)
-    where = _produce(options, cluster, transaction, router, _from_streams(streams))
-    where = where or open_ones[0].partition
-    transaction.record(group, where, CommittedBatch(context.batch_id, context.run_id))
+    try:
+        router = make_router(cluster, options)
+        where = _produce(options, cluster, transaction, router, _from_streams(streams))
+        where = where or open_ones[0].partition
+        transaction.record(group, where, CommittedBatch(context.batch_id, context.run_id))
+    except BaseException:
+        _try_abort(transaction)
+        raise
     if has_group_commit:
         # Also when there is but one: what tasks of failed attempts left open is aborted.
         members = [*(m.member for m in open_ones), _member(transaction)]

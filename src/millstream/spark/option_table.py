@@ -57,7 +57,12 @@ OPTIONS = (
         "error",
         "What to do when no record is as new as the starting timestamp: `error` or `latest`.",
     ),
-    Option("endingTimestamp", _BATCH, "", "Milliseconds since 1970; end before the first newer."),
+    Option(
+        "endingTimestamp",
+        _BATCH,
+        "",
+        "Milliseconds since 1970; end before the first record that is not older.",
+    ),
     Option("endingOffsetsByTimestamp", _BATCH, "", "The same per partition, as JSON."),
     Option(
         "endingOffsets",
@@ -83,7 +88,12 @@ OPTIONS = (
     ),
     Option("minPartitions", _READ, "none", "At least so many Spark partitions, by splitting."),
     Option("maxRecordsPerPartition", _READ, "none", "At most so many offsets in a Spark task."),
-    Option("includeHeaders", Use.ALL, "false", "Adds the column `headers`."),
+    Option(
+        "includeHeaders",
+        Use.ALL,
+        "false for reads, true for writes",
+        "Whether a read has the column `headers`, and whether a write sends it where it is there.",
+    ),
     Option(
         "columns",
         _READ,

@@ -48,7 +48,7 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, use: Use
         problem = topic_name_problem(topic)
         if problem is not None:
             raise option_error("topic", problem)
-    has_headers = boolean_option(options, "includeHeaders", default=False)
+    has_headers = boolean_option(options, "includeHeaders", default=True)
     check_columns(schema, has_topic_option=topic is not None, has_headers=has_headers)
     is_stream = bool(use & Use.STREAM_WRITE)
     semantics = options.get("semantics", EXACTLY_ONCE if is_stream else AT_LEAST_ONCE).lower()
@@ -67,7 +67,7 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, use: Use
             "once. Leave it out, or set 'semantics'='at-least-once'",
         )
     batch_id = options.get("batchId")
-    if batch_id is not None and not batch_id.isdigit():
+    if batch_id is not None and not batch_id.isdecimal():
         raise option_error("batchId", f"'{batch_id}' is not the number of a micro-batch")
     return WriteOptions(
         client=read_client_settings(options),
@@ -104,7 +104,7 @@ def _produce_settings(options: Mapping[str, str]) -> ProduceSettings:
 
 def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name, str(default)).strip()
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise option_error(name, f"'{text}' is not a positive number")
     return int(text)
 
