@@ -255,6 +255,16 @@ def test_large_files_are_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch)
 # -- Iceberg ---------------------------------------------------------------------------------
 
 
+def test_a_crash_while_iceberg_makes_a_table_does_not_last(path: Path) -> None:
+    append(path.with_name("raw"), Batch("q", 0), ["a"], "iceberg")
+    # What is written before the catalog knows of the table.
+    (path / "metadata").mkdir(parents=True)
+    (path / "metadata" / "00000-of-a-crash.metadata.json").write_text("{}")
+    assert find_table(path) is None
+    assert append(path, Batch("q", 0), ["b"], "iceberg")
+    assert lines_of(path) == ["b"]
+
+
 def test_old_versions_of_iceberg_and_their_files_are_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table import Table as PyIcebergTable
 
@@ -46,19 +51,26 @@ _PROPERTIES: Final = {
 }
 
 
-def load_iceberg_table(path: Path) -> "Iceberg":
-    return Iceberg(path, load_iceberg(path))
+def find_iceberg_table(path: Path) -> "Iceberg | None":
+    """None also where a crash left files of a table that the catalog never heard of."""
+    try:
+        return Iceberg(path, load_iceberg(path))
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
 
 
 def open_iceberg(path: Path, schema: pa.Schema) -> "Iceberg":
     """The table, made where there is none, with columns added that it does not have yet."""
-    if not is_iceberg_table(path):
+    if not is_iceberg_table(path) or find_iceberg_table(path) is None:
         _create(path, schema)
     table = load_iceberg(path)
     known = set(table.schema().column_names)
     if any(name not in known for name in schema.names):
-        with table.update_schema() as change:
-            change.union_by_name(schema)
+        try:
+            with table.update_schema() as change:
+                change.union_by_name(schema)
+        except CommitFailedException as refused:
+            raise TableChanged(str(refused)) from None
     return Iceberg(path, table)
 
 

@@ -81,9 +81,9 @@ def find_table(path: Path) -> Table | None:
         return load_parquet(path)
     if is_iceberg_table(path):
         # Installed only where it is wanted.
-        from millstream.pipeline.iceberg_table import load_iceberg_table
+        from millstream.pipeline.iceberg_table import find_iceberg_table
 
-        return load_iceberg_table(path)
+        return find_iceberg_table(path)
     return load_delta(path) if is_delta(path) else None
 
 
