@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,14 @@ from click.testing import CliRunner, Result
 
 from millstream.cli.failure import CommandFailed
 from millstream.cli.pipeline import _asked_to_stop, pipeline
+from millstream.cli.spark_process import in_plain_words
 from millstream.pipeline.differences import keep
 from millstream.pipeline.spec import load_spec
 from millstream.pipeline.status import PipelineStatus, Totals, query_status, write_status
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def call(*arguments: str) -> Result:
@@ -96,6 +102,29 @@ def test_status_shows_the_last_state_of_every_query(file: Path) -> None:
         "good": 7,
         "late": 1,
     }
+
+
+def test_status_does_not_call_a_killed_run_running(file: Path) -> None:
+    spec = load_spec(file)
+    spec.home.mkdir()
+    query = query_status("live", None, Totals(), is_running=True, lag=None, problem=None)
+    for written_at, state in (("2026-01-01T00:00:00+00:00", "unheard"), (utc_now(), "running")):
+        write_status(spec.home, PipelineStatus("shop", written_at, 5, [query]))
+        done = call("status", str(file))
+        assert done.stdout.splitlines()[1].split()[:2] == ["live", state]
+        assert ("was killed" in done.stderr) == (state == "unheard")
+
+
+def test_a_failure_of_spark_is_told_in_a_line_and_not_in_pages(file: Path) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.errors import PySparkException
+
+    trace = "boom\n  File 'x'\nmillstream: [MILLSTREAM_UNKNOWN_TOPIC] There is no topic t\n at Java"
+    with pytest.raises(CommandFailed) as failed, in_plain_words(Path("spark.log")):
+        raise PySparkException(trace)
+    assert (
+        str(failed.value) == "[MILLSTREAM_UNKNOWN_TOPIC] There is no topic t. More is in spark.log"
+    )
 
 
 def test_the_first_signal_asks_and_the_second_interrupts() -> None:

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -119,7 +119,7 @@ def status(file: Path, as_json: bool) -> None:
     """Show what the pipeline of FILE does, or did when it last ran."""
     from dataclasses import asdict
 
-    from millstream.pipeline.status import read_status
+    from millstream.pipeline.status import is_unheard, read_status
 
     spec = load_file(file)
     found = read_status(spec.home)
@@ -129,7 +129,8 @@ def status(file: Path, as_json: bool) -> None:
         value: JsonValue = asdict(found)
         print_json(value)
         return
-    headings, rows = status_rows(found)
+    is_silent = is_unheard(found, datetime.now(UTC))
+    headings, rows = status_rows(found, is_unheard=is_silent)
     print_table(headings, rows)
     click.echo(
         f"as of {found.written_at}; {found.stateful_queries} queries with "
@@ -138,6 +139,12 @@ def status(file: Path, as_json: bool) -> None:
         + (", ".join(f"{count:,} {kind}" for kind, count in sorted(found.lines.items())) or "none"),
         err=True,
     )
+    if is_silent:
+        click.echo(
+            "it tells its state every second, and did not since: it was killed, or is making a "
+            f"long report. Where it was killed, millstream pipeline run {file} goes on from there",
+            err=True,
+        )
 
 
 @pipeline.command("run")
@@ -215,7 +222,12 @@ def run_pipeline(
 @click.argument("output", type=click.Choice(["live", "windows", "sessions", "events", "reports"]))
 @file_argument
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark's master; 'submitted' inside spark-submit.",
+)
 def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
     """Make results again from the tables, and replace what is there.
 
@@ -235,10 +247,10 @@ def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
         click.echo(f"made {counted(len(made), 'report')} again", err=True)
         return
     check_reachable(spec.bootstrap)
-    _rebuild(spec, output, day, master)
+    _rebuild(spec, output, day, None if master == "submitted" else master)
 
 
-def _rebuild(spec: Spec, output: str, day: date, master: str) -> None:
+def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> None:
     from millstream.pipeline.rebuild import CannotRebuild
     from millstream.pipeline.rebuild import rebuild as rebuild_output
 

@@ -13,7 +13,12 @@ from millstream.pipeline.spec import SpecError
 
 @click.command("backfill")
 @file_argument
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark's master; 'submitted' inside spark-submit.",
+)
 def backfill(file: Path, master: str) -> None:
     """Take lines of any age, once: tables, closed windows and visits.
 
@@ -31,7 +36,7 @@ def backfill(file: Path, master: str) -> None:
         check_backfill(spec)
     except SpecError as wrong:
         raise CommandFailed(f"{file}: {wrong}") from None
-    with spark_session(spec, master=master) as session:
+    with spark_session(spec, master=None if master == "submitted" else master) as session:
         try:
             done = take_all(session, spec)
         except PipelineFailed as failed:

@@ -38,10 +38,13 @@ def make_screen(spec: Spec, results: Results | None) -> Screen:
     return PlainScreen(results)
 
 
-def status_rows(status: PipelineStatus) -> tuple[Sequence[str], list[Sequence[object]]]:
+def status_rows(
+    status: PipelineStatus, *, is_unheard: bool
+) -> tuple[Sequence[str], list[Sequence[object]]]:
     rows: list[Sequence[object]] = []
+    running = "unheard" if is_unheard else "running"
     for query in status.queries:
-        state = "failed" if query.problem else ("running" if query.is_running else "ended")
+        state = "failed" if query.problem else (running if query.is_running else "ended")
         rows.append(
             (
                 query.name,

@@ -36,16 +36,31 @@ def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]"
     _check_tables(spec)
     spec.home.mkdir(parents=True, exist_ok=True)
     log_path = spec.home / SPARK_LOG
-    with stderr_into(log_path):
-        from millstream.pipeline.session import open_session
-
-        session = open_session(spec, master=master)
-    try:
-        yield session
-    finally:
-        # While Java goes, Spark's threads in this process complain of connections it closed.
+    with in_plain_words(log_path):
         with stderr_into(log_path):
-            session.stop()
+            from millstream.pipeline.session import open_session
+
+            session = open_session(spec, master=master)
+        try:
+            yield session
+        finally:
+            # While Java goes, Spark's threads in this process complain of connections it closed.
+            with stderr_into(log_path):
+                session.stop()
+
+
+@contextmanager
+def in_plain_words(log_path: Path) -> Iterator[None]:
+    """What Spark raises, without its pages of traces."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from millstream.pipeline.run import reason
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failed:
+        raise CommandFailed(f"{reason(str(failed))}. More is in {log_path}") from None
 
 
 @contextmanager

@@ -127,6 +127,7 @@ class Running:
     def stop(self) -> None:
         for query in self.queries.values():
             query.stop()
+        write_status(self.spec.home, self.status())
 
 
 def start(spark: "SparkSession", spec: Spec, *, once: bool) -> Running:

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 STATUS_NAME: Final = "status.json"
+# A run writes its status every second, but not while it makes a report.
+_SILENCE_MAX: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,12 @@ def query_status(
         dropped=totals.dropped,
         problem=problem,
     )
+
+
+def is_unheard(status: PipelineStatus, now: datetime) -> bool:
+    """Whether a run that never said it ended has been silent for long: killed, most likely."""
+    is_running = any(query.is_running for query in status.queries)
+    return is_running and now - datetime.fromisoformat(status.written_at) > _SILENCE_MAX
 
 
 def write_status(home: Path, status: PipelineStatus) -> None:
