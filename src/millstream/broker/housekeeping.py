@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.consumed import delete_consumed
+from millstream.broker.strays import delete_strays
 from millstream.errors import LogDirFailed, NoSpace
 from millstream.replication.partition import Partition
 
@@ -40,6 +41,13 @@ async def keep_house(broker: "Broker") -> None:
             _every(
                 lambda: broker.config.int("producer.id.expiration.check.interval.ms") / 1000,
                 lambda: expire_producers(broker),
+                broker.fail_disk,
+            )
+        )
+        group.create_task(
+            _every(
+                lambda: broker.config.int("log.retention.check.interval.ms") / 1000,
+                lambda: delete_strays(broker),
                 broker.fail_disk,
             )
         )

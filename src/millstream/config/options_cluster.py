@@ -386,4 +386,31 @@ OPTIONS: Final = (
         WORKS,
         choices=("balanced", "manual"),
     ),
+    Option(
+        "millstream.stray.retention.ms",
+        LONG,
+        24 * 3600 * 1000,
+        "Not Kafka's. In a cluster: how long the files of a partition are kept that belongs to a "
+        "topic which was deleted while the node was away. -1 keeps them.",
+        WORKS,
+        minimum=-1,
+    ),
+    Option(
+        "millstream.scrub.bytes.per.second",
+        LONG,
+        10 << 20,
+        "Not Kafka's. In a cluster: how fast a node reads its logs again to compare checksums. "
+        "What is damaged is fetched again from another node. 0: only what somebody complained of.",
+        WORKS,
+        minimum=0,
+    ),
+    Option(
+        "millstream.scrub.interval.ms",
+        LONG,
+        7 * 24 * 3600 * 1000,
+        "Not Kafka's. How long after the beginning of one such round the next begins; the first "
+        "begins with the node.",
+        WORKS,
+        minimum=1,
+    ),
 )

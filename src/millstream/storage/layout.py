@@ -102,7 +102,15 @@ def parse_directory(name: str) -> TopicPartition | None:
 
 
 def is_deleted_directory(name: str) -> bool:
-    if not name.endswith(_DELETED_DIRECTORY_SUFFIX):
+    return _is_unique_directory(name, _DELETED_DIRECTORY_SUFFIX)
+
+
+def is_stray_directory(name: str) -> bool:
+    return _is_unique_directory(name, _STRAY_DIRECTORY_SUFFIX)
+
+
+def _is_unique_directory(name: str, end: str) -> bool:
+    if not name.endswith(end):
         return False
-    stem, dot, unique = name[: -len(_DELETED_DIRECTORY_SUFFIX)].rpartition(".")
+    stem, dot, unique = name[: -len(end)].rpartition(".")
     return bool(dot) and "-" in stem and len(unique) == 32 and unique.isalnum()

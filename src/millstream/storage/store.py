@@ -23,6 +23,7 @@ from millstream.storage.recovery import Circumstances, recover_log
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.store_checkpoints import StoreCheckpoints
+from millstream.storage.strays import Stray, find_strays, note_stray
 from millstream.storage.syncing import sync
 from millstream.storage.values import LogConfig, storage_failure
 
@@ -358,7 +359,16 @@ class LogStore:
         """A partition that nobody knows keeps its files, under a name that is not loaded."""
         name = layout.stray_directory_name(partition, uuid.uuid4())
         if self._take_away(partition, name):
+            note_stray(self._file_system, self._path(name), now_ms=self._clock_now_ms())
             self._report(f"{partition} belongs to no topic; its files are in {self._path(name)}")
+
+    def strays(self) -> list[Stray]:
+        """What was put aside, in this run or an earlier one."""
+        return find_strays(self._file_system, self.directory, now_ms=self._clock_now_ms())
+
+    def delete_stray(self, stray: Stray) -> None:
+        """`sweep` removes it."""
+        self._directories.remove_later(stray.path, due_ms=0)
 
     def _take_away(self, partition: TopicPartition, name: str) -> bool:
         """Close the log and rename its directory; False when there is none."""

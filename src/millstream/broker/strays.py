@@ -1,0 +1,47 @@
+"""Deleting what was put aside because no topic claims it.
+
+A topic can be deleted while a node is away, and then nobody tells the node. That the cluster
+does not know a topic is not yet a reason to delete data: its metadata may be lost, or be
+another cluster's. So a directory goes only when all of this holds:
+
+- the node is a registered member of the cluster that the data directory belongs to (a node
+  with another cluster's directory does not start);
+- the cluster has topics: metadata that lost everything looks like an empty cluster;
+- the directory names its topic's id, and the cluster has no topic with that id;
+- it was put aside `millstream.stray.retention.ms` ago: time for a person to notice.
+
+A node of its own deletes nothing: only its own database, which may be the thing that was
+lost, says which topics there are.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from millstream.cluster.state import ClusterImage
+from millstream.model import NO_TOPIC_ID
+from millstream.storage.strays import Stray
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+
+async def delete_strays(broker: "Broker") -> None:
+    retention_ms = broker.config.int("millstream.stray.retention.ms")
+    membership = broker.membership
+    if membership is None or membership.is_fenced or retention_ms < 0:
+        return
+    now_ms = broker.clock.now_ms()
+    # Beside the loop: the directory may have tens of thousands of names.
+    found = await asyncio.get_running_loop().run_in_executor(None, broker.store.strays)
+    for stray in found:
+        if is_due(stray, broker.image, retention_ms=retention_ms, now_ms=now_ms):
+            log.info("deletes %s: its topic, id %s, is gone", stray.path, stray.topic_id)
+            broker.store.delete_stray(stray)
+
+
+def is_due(stray: Stray, image: ClusterImage, *, retention_ms: int, now_ms: int) -> bool:
+    is_known = stray.topic_id == NO_TOPIC_ID or stray.topic_id in image.topics_by_id
+    return bool(image.topics) and not is_known and now_ms - stray.since_ms >= retention_ms

@@ -1,0 +1,51 @@
+"""Directories that belong to no topic: put aside under another name, and since when.
+
+The name says that they are not to be loaded; a small file inside says when that was, for
+nothing else on a disk does reliably. Nothing here decides that one is to go.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.storage import layout
+from millstream.storage.checkpoints import parse_partition_metadata
+from millstream.storage.files import FileSystem, read_file, write_file
+
+_SINCE_FILE: Final = "millstream-stray"
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    path: str
+    # NO_TOPIC_ID where the directory does not tell.
+    topic_id: TopicId
+    since_ms: int
+
+
+def note_stray(file_system: FileSystem, path: str, *, now_ms: int) -> None:
+    write_file(file_system, f"{path}/{_SINCE_FILE}", f"{now_ms}\n".encode(), is_synced=False)
+
+
+def find_strays(file_system: FileSystem, directory: str, *, now_ms: int) -> list[Stray]:
+    """All of a data directory. One that does not say since when is one since now."""
+    paths = [
+        f"{directory}/{info.name}"
+        for info in file_system.list(directory)
+        if info.is_directory and layout.is_stray_directory(info.name)
+    ]
+    return [_look_at(file_system, path, now_ms) for path in paths]
+
+
+def _look_at(file_system: FileSystem, path: str, now_ms: int) -> Stray:
+    try:
+        since_ms = int(read_file(file_system, f"{path}/{_SINCE_FILE}") or b"")
+    except ValueError:
+        note_stray(file_system, path, now_ms=now_ms)
+        since_ms = now_ms
+    try:
+        metadata = read_file(file_system, f"{path}/{layout.PARTITION_METADATA_FILE}")
+        topic_id = parse_partition_metadata(metadata or b"")
+    except ValueError:
+        topic_id = NO_TOPIC_ID
+    return Stray(path, topic_id, since_ms)
