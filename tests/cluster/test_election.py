@@ -202,3 +202,33 @@ def test_a_repair_keeps_every_promise_and_a_second_one_finds_nothing(before, liv
 def test_nobody_outside_isr_and_elr_is_ever_elected(live):
     before = state(isr=(), elr=(), last_known_elr=(1, 2))
     assert repaired(before, nodes(*live)) is None
+
+
+def test_a_damaged_follower_leaves_and_what_it_fetched_before_counts_no_more():
+    after = election.given_up(state(), 3, nodes(1, 2, 3))
+    assert (after.leader, after.leader_epoch, after.isr, after.elr) == (1, 6, (1, 2), ())
+
+
+def test_a_damaged_leaders_place_goes_to_one_in_sync():
+    after = election.given_up(state(), 1, nodes(1, 2, 3))
+    assert (after.leader, after.leader_epoch, after.isr) == (2, 6, (2, 3))
+
+
+def test_a_damaged_replica_cannot_be_elected_though_it_left_too_small_an_isr():
+    after = election.given_up(state(isr=(1, 3)), 3, nodes(1, 3))
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (1, (1,), (), (3,))
+    later = election.given_up(state(isr=(1,), elr=(2, 3)), 1, nodes(1, 2))
+    assert (later.leader, later.isr, later.elr, later.last_known_elr) == (2, (2,), (3,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("before", "live"),
+    [
+        (state(isr=(1,), min_isr=1), (1, 2, 3)),
+        (state(isr=(1, 2)), (1,)),
+        (state(isr=(2, 3), leader=2), (1,)),
+        (state(isr=(), elr=(1,)), (1, 2)),
+    ],
+)
+def test_a_damaged_replica_stays_as_it_is_while_nobody_else_leads_or_can(before, live):
+    assert election.given_up(before, 1, nodes(*live)) is None

@@ -37,6 +37,7 @@ def fetch(
     now_ms: int = 0,
     broker_epoch: int | None = None,
     log_start_offset: int = 0,
+    is_sent_records: bool = False,
 ) -> None:
     leadership.fetched(
         replica,
@@ -45,6 +46,7 @@ def fetch(
         log_start_offset=log_start_offset,
         end_offset=end_offset,
         now_ms=now_ms,
+        is_sent_records=is_sent_records,
     )
 
 
@@ -296,3 +298,22 @@ def test_the_low_watermark_is_where_the_last_log_in_sync_starts() -> None:
     # Who may be in sync the next moment counts, too.
     leadership.propose(IsrChange((1, 2, 3), version=4))
     assert leadership.low_watermark(7) == 1
+
+
+def test_a_follower_that_asks_for_the_same_records_again_and_again_cannot_use_them() -> None:
+    leadership = lead()
+    for _ in range(3):
+        fetch(leadership, 2, 40, is_sent_records=True)
+        assert not leadership.is_stuck(2)
+    fetch(leadership, 2, 40, is_sent_records=True)
+    assert leadership.is_stuck(2)
+    fetch(leadership, 2, 41, is_sent_records=True)
+    assert not leadership.is_stuck(2)
+
+
+def test_a_follower_that_is_sent_nothing_is_not_stuck() -> None:
+    leadership = lead()
+    for _ in range(6):
+        # At the end of the log, or held back by a throttle.
+        fetch(leadership, 2, 40)
+        assert not leadership.is_stuck(2)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from millstream.broker.broker import Broker
+from millstream.cluster.lease import Lease
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.apis import ApiKey
@@ -422,3 +423,27 @@ async def _eventually(is_so: object) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it never was")
+
+
+def test_without_the_lease_readers_begin_and_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while ZooKeeper is away: what is committed can be read, by whoever begins too."""
+    has_lease = True
+    monkeypatch.setattr(Lease, "is_valid", lambda lease: has_lease)
+
+    async def scenario() -> None:
+        nonlocal has_lease
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await produce(leader, 3)
+            has_lease = False
+            code, _ = await produce(leader, 1, acks=1)
+            assert code is KafkaCode.NOT_LEADER_OR_FOLLOWER
+            assert await produce(leader, 1) == (KafkaCode.NONE, 3)
+            assert await end_offset(leader) == (KafkaCode.NONE, 4)
+            assert (await fetch(leader)).error_code == KafkaCode.NONE
+            has_lease = True
+
+    asyncio.run(scenario())

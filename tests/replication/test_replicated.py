@@ -18,8 +18,9 @@ from millstream.replication.following import (
     StartOver,
 )
 from millstream.replication.leadership import Divergence
+from millstream.replication.node import Node
 from millstream.replication.partition import Partition
-from millstream.replication.replicated import Node, ReplicatedPartition
+from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 from millstream.replication.taking import whole_batches
 from millstream.replication.waiting import FetchWait
@@ -50,6 +51,7 @@ def replica(
     has_lease: bool = True,
     wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]" = lambda *_: None,
     may_cut: Callable[[TopicPartition, int], bool] = lambda where, offset: True,
+    on_doubt: Callable[[ReplicatedPartition, int], None] = lambda partition, offset: None,
 ) -> ReplicatedPartition:
     return ReplicatedPartition(
         TopicPartition("t", 0),
@@ -63,6 +65,7 @@ def replica(
             on_disk_failure=lambda reason: None,
             may_cut=may_cut,
             was_cut=lambda where: None,
+            on_doubt=on_doubt,
         ),
     )
 
@@ -383,3 +386,23 @@ def test_batches_without_records_are_replicated_too() -> None:
     produce(leader)
     ask(leader, follower)
     assert follower.log.size_bytes == leader.log.size_bytes
+
+
+def test_a_follower_does_not_take_records_whose_checksum_is_wrong() -> None:
+    follower = replica(2)
+    follower.apply(role(1), now_ms=0)
+    asked = follower.next_fetch()
+    assert asked is not None
+    records = batch(3)
+    records[-1] ^= 0x40
+    with pytest.raises(KafkaError) as refused:
+        follower.take_fetched(asked, FetchAnswer(KafkaCode.NONE, 3, 0), memoryview(records))
+    assert refused.value.code is KafkaCode.CORRUPT_MESSAGE
+    assert follower.log.next_offset == 0
+
+
+def test_a_damaged_replica_tells_no_leader_how_far_it_is() -> None:
+    follower = replica(2)
+    follower.apply(role(1), now_ms=0)
+    follower.is_damaged = True
+    assert follower.next_fetch() is None

@@ -11,7 +11,9 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.healing import Healing
 from millstream.broker.replicas import Replicas
+from millstream.broker.scrubbing import Scrubbing
 from millstream.cluster.in_cluster import InCluster
 from millstream.cluster.joining import Session
 from millstream.cluster.leaders import Leaders
@@ -53,6 +55,10 @@ class Clustering:
         self.publisher = InCluster(self.membership)
         self.leaders = Leaders(self.membership)
         self.replicas = Replicas(broker, self.membership, durability)
+        self._healing = Healing(broker, self.replicas, self.leaders)
+        self._scrubbing = Scrubbing(broker, self._healing.heal)
+        self.replicas.on_doubt = self._scrubbing.doubt
+        self._healing_offline: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
         """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
@@ -67,6 +73,9 @@ class Clustering:
         self.replicas.start()
         self.membership.subscribe(self.replicas)
         await self.membership.register(self._describe)
+        self._scrubbing.start()
+        heal = self._healing.heal_offline()
+        self._healing_offline = asyncio.get_running_loop().create_task(heal)
 
     def _describe(self) -> BrokerState:
         broker = self._broker
@@ -100,6 +109,10 @@ class Clustering:
             await self.membership.hand_over(seconds_max=_HAND_OVER_SECONDS_MAX)
 
     async def stop(self) -> None:
+        await self._scrubbing.stop()
+        if self._healing_offline is not None:
+            self._healing_offline.cancel()
+            await asyncio.gather(self._healing_offline, return_exceptions=True)
         await self.replicas.stop()
 
     async def leave(self) -> None:

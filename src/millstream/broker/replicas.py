@@ -22,8 +22,9 @@ from millstream.replication.cluster_commit import ClusterCommit
 from millstream.replication.fetcher import Fetchers
 from millstream.replication.isr import IsrKeeper, NotWritten
 from millstream.replication.leadership import IsrChange
+from millstream.replication.node import Node
 from millstream.replication.partition import Partition
-from millstream.replication.replicated import Node, ReplicatedPartition
+from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 from millstream.storage.log import Log
 
@@ -48,6 +49,7 @@ class Replicas:
             on_disk_failure=broker.fail_disk,
             may_cut=broker.store.may_cut,
             was_cut=broker.store.was_cut,
+            on_doubt=lambda partition, offset: self.on_doubt(partition, offset),
         )
         self.throttles = Throttles(broker)
         self._fetchers = Fetchers(
@@ -76,6 +78,8 @@ class Replicas:
         self._tasks: set[asyncio.Task[None]] = set()
         # Called with a partition whose role is another one now.
         self.on_role: list[Callable[[ReplicatedPartition], None]] = []
+        # Called with a partition and an offset where its log may be damaged.
+        self.on_doubt: Callable[[ReplicatedPartition, int], None] = lambda partition, offset: None
 
     def start(self) -> None:
         self._broker.partitions.elsewhere = self
@@ -225,6 +229,34 @@ class Replicas:
     def _tell(self, partition: ReplicatedPartition) -> None:
         for call in self.on_role:
             call(partition)
+
+    # -- damaged ones -----------------------------------------------------------------
+
+    def silence(self, partition: ReplicatedPartition) -> None:
+        """From now on no leader hears how far this log goes."""
+        partition.is_damaged = True
+        self._fetchers.leave(partition)
+
+    def speak_again(self, partition: ReplicatedPartition) -> None:
+        partition.is_damaged = False
+        if partition.next_fetch() is not None:
+            self._fetchers.follow(partition, partition.leader_id)
+
+    def renew(self, partition: ReplicatedPartition) -> None:
+        """Given up in the cluster's state: an empty log takes the place of the damaged one."""
+        # The role first: who waits here is to look for the leader.
+        self._apply(partition.topic_partition)
+        self._broker.partitions.remove(partition)
+        self._close(partition)
+        self._open_topic(partition.topic_partition.topic)
+
+    def open_anew(self, where: TopicPartition) -> None:
+        """As `renew`, for a log that could not be opened at all."""
+        try:
+            self._broker.store.delete(where)
+        except LogDirFailed as error:
+            self._broker.fail_disk(str(error))
+        self._open_topic(where.topic)
 
     def _remove(self, partition: ReplicatedPartition) -> None:
         """Given to other nodes."""

@@ -62,6 +62,20 @@ def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | N
     return None
 
 
+def given_up(state: PartitionState, replica: int, nodes: Nodes) -> PartitionState | None:
+    """A replica's log is damaged: it neither leads nor counts as one that has the records.
+
+    The epoch rises even where the leader stays: what the replica fetched in the epoch before
+    would let it join again at once. None where nobody else leads or can.
+    """
+    staying = [each for each in state.isr if each != replica]
+    changed = _without_suspects(with_isr(state, staying), {replica})
+    if state.leader == replica:
+        changed = _with_leader(changed, nodes)
+        return None if changed.leader == NO_LEADER else changed
+    return _led_by(changed, state.leader) if state.leader in nodes.live else None
+
+
 def awaited_for_recovery(state: PartitionState) -> tuple[int, ...]:
     """Whose logs must be compared before anybody may lead; empty when that is not needed."""
     if state.leader != NO_LEADER or state.isr or state.elr:

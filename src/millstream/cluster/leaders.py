@@ -38,6 +38,20 @@ class Leaders:
         """Whoever is there leads, whatever is lost. Raises KafkaError where there is a leader."""
         await self._change(where, self._unclean)
 
+    async def give_up(self, where: TopicPartition, replica: int) -> None:
+        """Take a damaged replica out of what is in sync, and out of the lead. Raises KafkaError
+        where no other replica can lead; then nothing has changed."""
+
+        def decide(state: PartitionState) -> PartitionState:
+            changed = election.given_up(state, replica, self._nodes())
+            if changed is None:
+                raise KafkaError(
+                    KafkaCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other replica can lead"
+                )
+            return changed
+
+        await self._change(where, decide)
+
     async def reassign(
         self, where: TopicPartition, target: Sequence[int], *, may_resize: bool = True
     ) -> None:

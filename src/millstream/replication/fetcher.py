@@ -51,6 +51,8 @@ class Fetcher:
         # Those whose records have to reach the disk before they are asked for again.
         self._syncing: set[ReplicatedPartition] = set()
         self._problem = ""
+        # What a person was told of each that cannot be followed.
+        self._problems: dict[ReplicatedPartition, str] = {}
         errand = Errand(self._ask_busy, self._next_due_seconds, self._take, self._tell)
         self._busy = Asking(leader_id, surroundings, errand)
         self._quiet: Asking | None = None
@@ -68,6 +70,7 @@ class Fetcher:
     def leave(self, partition: ReplicatedPartition) -> None:
         self._lanes.remove(partition)
         self._paused.pop(partition, None)
+        self._problems.pop(partition, None)
 
     async def stop(self) -> None:
         await self._busy.stop()
@@ -191,8 +194,12 @@ class Fetcher:
         try:
             step = partition.take_fetched(position, answer, fetched.records)
         except KafkaError as error:
-            log.warning("cannot follow %s: %s", partition.topic_partition, error)
+            if self._problems.get(partition) != str(error):
+                log.warning("cannot follow %s: %s", partition.topic_partition, error)
+            self._problems[partition] = str(error)
             step = BackOff(error.code)
+        else:
+            self._problems.pop(partition, None)
         if isinstance(step, BackOff):
             log.debug("%s: the leader answers %s", partition.topic_partition, step.code.name)
             self._pause(partition)

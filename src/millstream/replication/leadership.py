@@ -25,6 +25,8 @@ UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 # Long before any clock began: never caught up.
 _NEVER_MS: Final = -(2**63)
+# A lost connection makes a follower ask twice; more often than this, it is the records.
+_REPEATS_MAX: Final = 3
 
 
 @dataclass(slots=True)
@@ -39,6 +41,9 @@ class Follower:
     # follower was caught up back then.
     fetched_ms: int = _NEVER_MS
     fetched_end_offset: int = UNKNOWN_OFFSET
+    # Was it sent records then; and how often has it asked for the same ones again?
+    was_sent_records: bool = False
+    repeats: int = 0
 
     @property
     def has_fetched(self) -> bool:
@@ -124,6 +129,7 @@ class Leadership:
         log_start_offset: int,
         end_offset: int,
         now_ms: int,
+        is_sent_records: bool = False,
     ) -> None:
         """A follower asks for `offset` in this epoch: it has everything below.
 
@@ -137,11 +143,19 @@ class Leadership:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         elif follower.has_fetched and offset >= follower.fetched_end_offset:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        is_repeated = follower.was_sent_records and offset == follower.next_offset
+        follower.repeats = follower.repeats + 1 if is_repeated else 0
+        follower.was_sent_records = is_sent_records
         follower.next_offset = offset
         follower.broker_epoch = broker_epoch
         follower.log_start_offset = log_start_offset
         follower.fetched_ms = now_ms
         follower.fetched_end_offset = end_offset
+
+    def is_stuck(self, replica: int) -> bool:
+        """Has a follower shown that it cannot use the records at its offset?"""
+        follower = self._followers.get(replica)
+        return follower is not None and follower.repeats >= _REPEATS_MAX
 
     # -- what is committed ------------------------------------------------------------
 

@@ -82,9 +82,6 @@ class Partition:
         """May consumers read here, from a leader or from a follower? Raises KafkaError."""
         self.require_online()
 
-    def require_lease(self) -> None:
-        """May an answer be given that a successor could contradict? Raises KafkaError."""
-
     def require_acks(self, *, is_acks_all: bool) -> None:
         """May a produce be taken? Asked where other nodes have replicas. Raises KafkaError."""
         self.require_online()

@@ -12,8 +12,7 @@ role, the epoch or the log may be another.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -33,6 +32,7 @@ from millstream.replication.following import (
     take_answer,
 )
 from millstream.replication.leadership import Leadership, find_divergence
+from millstream.replication.node import Node
 from millstream.replication.partition import Partition
 from millstream.replication.role import Role
 from millstream.replication.taking import do_step
@@ -47,25 +47,18 @@ log = logging.getLogger(__name__)
 _SYNC_EACH_BATCH: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What a partition asks of the node that it is on."""
-
-    broker_id: int
-    # May this node still believe that it leads what it leads?
-    has_lease: Callable[[], bool]
-    # What an answer waits for, when nobody else has the records; None where it need not.
-    wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]"
-    on_disk_failure: Callable[[str], None]
-    # May a log be cut at an offset, for all that the disk says; and that it was.
-    may_cut: Callable[[TopicPartition, int], bool]
-    was_cut: Callable[[TopicPartition], None]
-
-
 class ReplicatedPartition(Partition):
     is_replicated = True
 
-    __slots__ = ("_deleting", "_node", "_uncommitted", "_waiting", "leadership", "role")
+    __slots__ = (
+        "_deleting",
+        "_node",
+        "_uncommitted",
+        "_waiting",
+        "is_damaged",
+        "leadership",
+        "role",
+    )
 
     def __init__(
         self,
@@ -87,6 +80,8 @@ class ReplicatedPartition(Partition):
         self._node = node
         self.role: Role = Role.none()
         self.leadership: Leadership | None = None
+        # On its way out: nobody is to hear from it how far its log goes.
+        self.is_damaged = False
         # What waits for the high watermark, by the offset that it has to reach.
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         # Ends and sizes of batches that are written and not committed, for fetches that wait.
@@ -186,19 +181,27 @@ class ReplicatedPartition(Partition):
         if self.leader_id < 0:
             raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
 
-    def require_lease(self) -> None:
-        if not self._node.has_lease():
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
-
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         self._check_not_ahead(offset)
-        return super().read(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        try:
+            return super().read(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        except KafkaError as error:
+            raise self._doubted(error, offset) from error
 
     def read_committed(
         self, offset: int, *, max_bytes: int, at_least_one: bool
     ) -> tuple[FileRange | None, list[AbortedTransaction]]:
         self._check_not_ahead(offset)
-        return super().read_committed(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        try:
+            return super().read_committed(offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        except KafkaError as error:
+            raise self._doubted(error, offset) from error
+
+    def _doubted(self, error: KafkaError, offset: int) -> KafkaError:
+        """The same error, after the log was called in question where it may be the reason."""
+        if error.code is KafkaCode.KAFKA_STORAGE_ERROR:
+            self._node.on_doubt(self, offset)
+        return error
 
     def _check_not_ahead(self, offset: int) -> None:
         """A follower may be behind what its leader has shown: that is not out of range."""
@@ -433,7 +436,10 @@ class ReplicatedPartition(Partition):
             log_start_offset=fetch.log_start_offset,
             end_offset=partition_log.next_offset,
             now_ms=now_ms,
+            is_sent_records=found is not None,
         )
+        if leadership.is_stuck(replica_id):
+            self._node.on_doubt(self, fetch.offset)
         self.advance()
         self._release_deletions(leadership)
         result.high_watermark = partition_log.high_watermark
@@ -444,7 +450,7 @@ class ReplicatedPartition(Partition):
         try:
             found = self.log.read_for_replica(offset, max_bytes=max(max_bytes, 0))
         except (CorruptLog, LogDirFailed, OSError) as error:
-            raise self._read_failed(error) from error
+            raise self._doubted(self._read_failed(error), offset) from error
         return None if max_bytes < 0 else found
 
     # -- following --------------------------------------------------------------------
@@ -452,6 +458,8 @@ class ReplicatedPartition(Partition):
     def next_fetch(self) -> FetchPosition | None:
         """What to ask the leader; None when nobody is followed."""
         if self.leadership is not None or self.leader_id < 0 or self.offline_reason is not None:
+            return None
+        if self.is_damaged:
             return None
         return next_fetch(self.leader_id, self.leader_epoch, self.log.epochs, self.log.next_offset)
 

@@ -38,19 +38,34 @@ class SegmentScan:
         self.has_markers = False
         self.problem: str | None = None
         self.has_producers = False
+        # What is written from here on is not looked at.
+        self._end = segment.size_bytes
+        self._wanted_bytes = HEADER_BYTES
 
     def run(self) -> None:
         """Window after window; a batch that does not end in one begins the next."""
-        end = self.segment.size_bytes
-        wanted_bytes = HEADER_BYTES
-        while self.end_position < end and self.problem is None:
-            data = self.segment.file.read_at(self.end_position, max(wanted_bytes, _WINDOW_BYTES))
-            if len(data) >= wanted_bytes:
-                wanted_bytes = self._scan_window(memoryview(data), end)
-            elif wanted_bytes == HEADER_BYTES:
-                self.problem = f"{end - self.end_position} bytes are too few for a batch"
-            else:
-                self.problem = _BAD_CHECKSUM
+        while not self.is_over:
+            position, length = self.next_window(_WINDOW_BYTES)
+            self.take(self.segment.file.read_at(position, length))
+
+    @property
+    def is_over(self) -> bool:
+        return self.end_position >= self._end or self.problem is not None
+
+    def next_window(self, size_bytes: int) -> tuple[int, int]:
+        """Position and length of what `take` needs next: about `size_bytes`, or one batch."""
+        left_bytes = self._end - self.end_position
+        return self.end_position, min(max(self._wanted_bytes, size_bytes), left_bytes)
+
+    def take(self, data: bytes) -> None:
+        """Check what was read at `next_window`."""
+        if len(data) >= self._wanted_bytes:
+            self._wanted_bytes = self._scan_window(memoryview(data), self._end)
+        elif self._wanted_bytes == HEADER_BYTES:
+            left_bytes = self._end - self.end_position
+            self.problem = f"{left_bytes} bytes are too few for a batch"
+        else:
+            self.problem = _BAD_CHECKSUM
 
     def _scan_window(self, window: memoryview, end: int) -> int:
         """Accept the batches that are whole in `window`, which begins at `end_position`.

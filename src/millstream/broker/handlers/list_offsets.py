@@ -70,7 +70,6 @@ def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer:
         else partition.high_watermark
     )
     if timestamp == LATEST:
-        partition.require_lease()
         answer.offset, answer.leader_epoch = end, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
