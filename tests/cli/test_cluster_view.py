@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from millstream.cli.cluster_view import PlacedPartition
+from millstream.cli.cluster_view import PlacedPartition, placed_partitions, summed_up
+from millstream.wire.messages import Struct
 from tests.support.command_line import run_millstream
 
 
@@ -21,6 +22,22 @@ def test_a_partition_has_its_worst_problem(
     leader: int, in_sync: tuple[int, ...], problem: str | None
 ) -> None:
     assert PlacedPartition("t", 0, leader, (1, 2, 3), in_sync).problem == problem
+
+
+def test_the_partitions_of_users_come_first() -> None:
+    place = Struct(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+    names = ["__consumer_offsets", "orders", "__mine"]
+    metadata = Struct(topics=[Struct(name=name, partitions=[place]) for name in names])
+    found = [one.topic for one in placed_partitions(metadata)]
+    assert found == ["__mine", "orders", "__consumer_offsets"]
+
+
+def test_problems_of_internal_topics_are_summed_up() -> None:
+    wrong = [PlacedPartition("__consumer_offsets", n, 1, (1, 2), (1,)) for n in range(50)]
+    wrong.append(PlacedPartition("orders", 0, -1, (1, 2), ()))
+    assert list(summed_up(wrong)) == [
+        "__consumer_offsets: 50 partitions under-replicated (--all lists them)"
+    ]
 
 
 @pytest.mark.slow

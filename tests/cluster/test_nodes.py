@@ -1,5 +1,6 @@
 """A cluster as users start it: ZooKeeper and three processes."""
 
+import contextlib
 import os
 import re
 import signal
@@ -181,6 +182,14 @@ def test_a_killed_leader_is_replaced_before_its_session_ends(running: Running) -
     after = [b"after %d" % number for number in range(300)]
     produce(running.bootstrap, "killed", after)
     assert consume(running.bootstrap, "killed", 600) == {*before, *after}
+
+    # Whoever runs the cluster starts it again, where clients know it.
+    def is_back() -> bool:
+        with contextlib.suppress(OSError), RawClient(running.bootstrap.split(",")[victim - 1]):
+            return True
+        return False
+
+    wait_until(is_back, f"node {victim} is back", seconds_max=60)
 
 
 def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str) -> None:

@@ -8,7 +8,8 @@ import click
 
 from millstream.cli.cluster import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
-from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.model import INTERNAL_TOPICS
 from millstream.wire.messages import Struct
 
 
@@ -19,6 +20,10 @@ class PlacedPartition:
     leader: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.topic in INTERNAL_TOPICS
 
     @property
     def problem(self) -> str | None:
@@ -32,9 +37,10 @@ class PlacedPartition:
 
 
 @click.command(name="describe")
+@click.option("--all", "with_internal", is_flag=True, help="List those of internal topics, too.")
 @json_option
 @bootstrap_option
-def describe_cluster(as_json: bool, bootstrap: str) -> None:
+def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None:
     """Show the nodes of a cluster, and the partitions that are not as they should be."""
     with Cluster(bootstrap) as cluster:
         metadata, nodes = cluster.metadata(), cluster.live_nodes()
@@ -48,7 +54,8 @@ def describe_cluster(as_json: bool, bootstrap: str) -> None:
     click.echo(
         f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be"
     )
-    if wrong:
+    listed = [one for one in wrong if with_internal or not one.is_internal]
+    if listed:
         click.echo()
         print_table(
             ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "PROBLEM"],
@@ -61,13 +68,24 @@ def describe_cluster(as_json: bool, bootstrap: str) -> None:
                     _ids(one.in_sync) or "none",
                     one.problem,
                 )
-                for one in wrong
+                for one in listed
             ],
         )
+    if len(listed) < len(wrong):
+        click.echo()
+        for line in summed_up(wrong):
+            click.echo(line)
+
+
+def summed_up(wrong: Iterable[PlacedPartition]) -> Iterable[str]:
+    """One line for each internal topic and problem: there are fifty partitions to a topic."""
+    counts = Counter((one.topic, one.problem) for one in wrong if one.is_internal)
+    for (topic, problem), count in sorted(counts.items()):
+        yield f"{topic}: {counted(count, 'partition')} {problem} (--all lists them)"
 
 
 def placed_partitions(metadata: Struct) -> Iterable[PlacedPartition]:
-    for topic in sorted(metadata.topics, key=lambda one: one.name):
+    for topic in sorted(metadata.topics, key=lambda one: (one.name in INTERNAL_TOPICS, one.name)):
         for one in sorted(topic.partitions, key=lambda one: one.partition_index):
             yield PlacedPartition(
                 topic.name,

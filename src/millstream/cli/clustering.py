@@ -1,9 +1,7 @@
 """`millstream cluster`: several nodes as one, on this machine."""
 
-import contextlib
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -14,6 +12,7 @@ from millstream.cli.advise import advise_command
 from millstream.cli.cluster_view import describe_cluster
 from millstream.cli.moving import adopt
 from millstream.cli.node_process import NodeProcess
+from millstream.cli.watching import Watch
 from millstream.cli.zookeeper import ZooKeeperServer, class_path
 
 _REPLICAS_MAX: Final = 3
@@ -38,13 +37,20 @@ cluster.add_command(describe_cluster)
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper instead of a new one.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option of all.")
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
+@click.option("--no-restart", is_flag=True, help="Leave away what ends by itself or is killed.")
 def start(
-    nodes: int, data_dir: Path, zookeeper: str | None, sets: tuple[str, ...], dev: bool
+    nodes: int,
+    data_dir: Path,
+    zookeeper: str | None,
+    sets: tuple[str, ...],
+    dev: bool,
+    no_restart: bool,
 ) -> None:
     """Run ZooKeeper and some nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
-    Prints `bootstrap HOST:PORT,...` when clients can connect. New topics get three replicas,
-    or one for each node where there are fewer; so do those of groups and
+    Prints `bootstrap HOST:PORT,...` when clients can connect. One that ends is named on stderr,
+    with its exit code and its log, and started again after five seconds. New topics get three
+    replicas, or one for each node where there are fewer; so do those of groups and
     transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
     Debian's package zookeeper.
     """
@@ -55,9 +61,15 @@ def start(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    with contextlib.ExitStack() as running:
+    watch = Watch(restarts=not no_restart)
+    started: list[NodeProcess] = []
+    server: _ZooKeeper | None = None
+    try:
         if zookeeper is None:
-            zookeeper = running.enter_context(_zookeeper(data_dir / "zookeeper"))
+            server = _ZooKeeper(data_dir / "zookeeper")
+            server.start()
+            zookeeper = server.wait_serving()
+            watch.over(server)
         options = [
             *("--set", f"zookeeper.connect={zookeeper}"),
             *_replica_options(nodes),
@@ -65,11 +77,17 @@ def start(
             *(["--dev"] if dev else []),
         ]
         started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
-        running.callback(_stop_all, started)
         for node in started:
             node.start()
-        click.echo(f"bootstrap {','.join(node.wait() for node in started)}")
+        click.echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
+        for node in started:
+            watch.over(node)
         stopped.wait()
+    finally:
+        watch.stop()
+        _stop_all(started)
+        if server is not None:
+            server.stop()
 
 
 def _replica_options(nodes: int) -> list[str]:
@@ -83,14 +101,31 @@ def _replica_options(nodes: int) -> list[str]:
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
 
-@contextlib.contextmanager
-def _zookeeper(folder: Path) -> Iterator[str]:
-    server = ZooKeeperServer(folder)
-    server.start(class_path())
-    try:
-        yield server.address
-    finally:
-        server.stop()
+class _ZooKeeper:
+    """The server as one of the processes that are watched."""
+
+    name = "ZooKeeper"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = ZooKeeperServer(folder)
+        self._jars = class_path()
+        self._is_launched = False
+        self.log_path = self._server.log_path
+
+    def start(self) -> None:
+        self._server.launch(self._jars)
+        self._is_launched = True
+
+    def wait_serving(self) -> str:
+        self._server.wait_serving()
+        return self._server.address
+
+    def wait_ended(self) -> int:
+        return self._server.process.wait()
+
+    def stop(self) -> None:
+        if self._is_launched:
+            self._server.stop()
 
 
 def _stop_all(nodes: list[NodeProcess]) -> None:

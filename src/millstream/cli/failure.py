@@ -1,7 +1,7 @@
 """How a command fails: one line on stderr and an exit code that scripts can tell apart.
 
 0 it worked; 1 it failed; 2 it was called wrongly; 3 it took too long; 4 no broker was
-reached; 130 Ctrl-C.
+reached; 130 Ctrl-C; 141 the reader of the output left, as `head` does: nothing is said then.
 """
 
 from enum import IntEnum
@@ -13,6 +13,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 3
     UNREACHABLE = 4
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
 
 
 class CommandFailed(Exception):

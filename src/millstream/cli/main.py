@@ -50,7 +50,8 @@ _ALIASES = {"topics": "topic", "groups": "group"}
 
 _HELP = """An event log that speaks the Kafka wire protocol.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 130 Ctrl-C.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 130 Ctrl-C,
+141 the reader of the output left.
 """
 
 
@@ -106,7 +107,7 @@ def _run(arguments: list[str] | None) -> int:
     except (BrokenPipeError, OutputClosed):
         # Python would complain once more when it closes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _say("the reader of the output went away", ExitCode.FAILED)
+        return ExitCode.OUTPUT_CLOSED
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
 

@@ -72,7 +72,7 @@ def measure(folder: Path, *, seconds: float = SECONDS) -> Measurement:
         node = NodeProcess(work, 1, [])
         node.start()
         try:
-            bootstrap = node.wait()
+            bootstrap = node.wait_serving()
             assert node.process is not None
             rates = _node_rates(bootstrap, node.process.pid, disk, seconds=seconds)
         finally:

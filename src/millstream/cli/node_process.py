@@ -16,20 +16,22 @@ class NodeProcess:
     """One node. It ends when this process does, however that ends."""
 
     def __init__(self, folder: Path, number: int, options: list[str]) -> None:
-        self._log_path = folder / f"node-{number}.log"
-        self._number = number
+        self.name = f"node {number}"
+        self.log_path = folder / f"node-{number}.log"
         self._command = [
             *(sys.executable, "-m", "millstream", "broker"),
             *("--data-dir", str(folder / f"node-{number}")),
-            *("--listen", "127.0.0.1:0", "--set", f"node.id={number}"),
+            *("--set", f"node.id={number}"),
             *options,
         ]
+        # Of the first start: clients that know it find the node there again.
+        self._address = "127.0.0.1:0"
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        with open(self._log_path, "ab") as errors:
+        with open(self.log_path, "ab") as errors:
             self.process = subprocess.Popen(
-                self._command,
+                [*self._command, "--listen", self._address],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -39,15 +41,23 @@ class NodeProcess:
                 start_new_session=True,
             )
 
-    def wait(self) -> str:
+    def wait_serving(self) -> str:
         """The address, once the node serves. Raises CommandFailed where it does not start."""
         assert self.process is not None
         assert self.process.stdout is not None
         for line in self.process.stdout:
             found = re.match(r"listening on (\S+)", line)
             if found is not None:
-                return found[1]
-        raise CommandFailed(f"node {self._number} did not start, see {self._log_path}")
+                self._address = found[1]
+                return self._address
+        raise CommandFailed(f"{self.name} did not start, see {self.log_path}")
+
+    def wait_ended(self) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        code = self.process.wait()
+        self.process.stdout.close()
+        return code
 
     def ask_to_stop(self) -> None:
         if self.process is not None and self.process.poll() is None:

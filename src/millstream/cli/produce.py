@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ from millstream.cli.cluster import (
     describe_topic,
     explain,
 )
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.delay import Acknowledged, Delay
+from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line
 
@@ -73,8 +75,10 @@ def produce(
     parse = _json_parser(rules) if as_json else rules.parse
     admin = connect_admin(bootstrap)
     describe_topic(admin, topic)
-    sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet))
-    sender.send_all(_read_records(parse))
+    delay = Delay(admin, topic, is_acks_all=acks == "all")
+    sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet), delay)
+    with delay.told(sender.acknowledged) if not quiet else nullcontext():
+        sender.send_all(_read_records(parse))
     if not quiet:
         click.echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)
 
@@ -128,8 +132,11 @@ def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord]:
 class _Sender:
     """Hands records to the client and stops at the first one the broker refuses."""
 
-    def __init__(self, topic: str, producer: "Producer", progress: "_Progress") -> None:
+    def __init__(
+        self, topic: str, producer: "Producer", progress: "_Progress", delay: Delay
+    ) -> None:
         self.sent_count = 0
+        self._delay = delay
         self._topic = topic
         self._producer = producer
         self._progress = progress
@@ -146,13 +153,22 @@ class _Sender:
             # Also after a bad line: what was read before it is sent.
             left = self._flush()
             self._progress.stop()
+        if left or self._is_timeout():
+            raise self._delay.failure(
+                f"records not acknowledged in {_DELIVERY_SECONDS_MAX} s, {self.sent_count:,} were"
+            )
         if self._refused is not None:
             raise explain(self._refused, f"topic {self._topic}")
-        if left:
-            raise CommandFailed(
-                f"{counted(left, 'record')} not acknowledged in {_DELIVERY_SECONDS_MAX} s",
-                exit_code=ExitCode.TIMEOUT,
-            )
+
+    def _is_timeout(self) -> bool:
+        from confluent_kafka import KafkaError
+
+        return self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT
+
+    def acknowledged(self) -> Acknowledged:
+        """For who watches, in another thread: acknowledgements arrive while stdin is waited for."""
+        self._producer.poll(0)
+        return Acknowledged(self.sent_count, len(self._producer))
 
     def _send(self, record: JsonRecord) -> None:
         from confluent_kafka import KafkaException

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # A leader that is away is not waited for as long as an answer that has to come.
 _OFFSET_SECONDS_MAX = 5.0
+_MIN_ISR = "min.insync.replicas"
 
 
 @click.group(cls=AliasGroup)
@@ -88,6 +89,21 @@ def create(
                 raise explain(error, f"topic {name}") from None
         else:
             click.echo(f"created {name}", err=True)
+    if _MIN_ISR in configs:
+        replicas = replicas or len(describe_topic(admin, names[0]).partitions[0].replicas)
+        warning = min_isr_warning(configs[_MIN_ISR], replicas)
+        if warning is not None:
+            click.echo(f"millstream: {warning}", err=True)
+
+
+def min_isr_warning(value: str, replicas: int) -> str | None:
+    """A number that can never be reached is taken, as by Kafka, but it is rarely meant."""
+    if not value.isdigit() or int(value) <= replicas:
+        return None
+    return (
+        f"{_MIN_ISR}={value} is more than the replicas of a partition, {replicas}: it counts as"
+        f" {replicas}, so acks=all waits for every replica"
+    )
 
 
 @topic.command("list")

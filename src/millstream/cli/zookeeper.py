@@ -92,6 +92,7 @@ class ZooKeeperServer:
         self._settings = settings
         self._host = host
         self._port = port
+        self.log_path = folder / "zookeeper.output"
         self.process: subprocess.Popen[bytes]
 
     @property
@@ -100,6 +101,14 @@ class ZooKeeperServer:
 
     def start(self, jars: str) -> None:
         """Raises CommandFailed unless it serves in time."""
+        self.launch(jars)
+        try:
+            self.wait_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self, jars: str) -> None:
         java = shutil.which("java")
         if java is None:
             raise CommandFailed("ZooKeeper needs Java 11 or newer, and there is none on the PATH")
@@ -110,7 +119,7 @@ class ZooKeeperServer:
             _SETTINGS.format(folder=self._folder.absolute(), host=self._host, port=self._port)
             + self._settings
         )
-        with open(self._folder / "zookeeper.output", "ab") as output:
+        with open(self.log_path, "ab") as output:
             self.process = subprocess.Popen(
                 [java, *_JVM_FLAGS, "-cp", jars, _MAIN, str(settings)],
                 stdin=subprocess.DEVNULL,
@@ -120,11 +129,6 @@ class ZooKeeperServer:
                 # Ctrl-C is for this process, which ends it last.
                 start_new_session=True,
             )
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
 
     def stop(self) -> None:
         self.process.terminate()
@@ -138,16 +142,15 @@ class ZooKeeperServer:
         self.process.kill()
         self.process.wait()
 
-    def _wait(self) -> None:
-        """It listens before it serves."""
+    def wait_serving(self) -> None:
+        """It listens before it serves. Raises CommandFailed."""
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not self._serves():
-            output = self._folder / "zookeeper.output"
             if self.process.poll() is not None:
-                raise CommandFailed(f"ZooKeeper did not start, see {output}")
+                raise CommandFailed(f"ZooKeeper did not start, see {self.log_path}")
             if time.monotonic() > deadline:
                 raise CommandFailed(
-                    f"ZooKeeper did not serve in {_START_SECONDS_MAX:.0f} s, see {output}",
+                    f"ZooKeeper did not serve in {_START_SECONDS_MAX:.0f} s, see {self.log_path}",
                     exit_code=ExitCode.TIMEOUT,
                 )
             time.sleep(_POLL_SECONDS)

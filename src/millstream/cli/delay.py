@@ -1,0 +1,152 @@
+"""Why records are not acknowledged: said while one waits, and when one gave up.
+
+A client retries in silence what a broker refuses for now. The cluster knows the reason: a
+partition without a leader, or with fewer replicas in sync than acks=all needs.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.cluster import REQUEST_SECONDS_MAX, describe_topic, wait_for
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import counted
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_LOOK_SECONDS: Final = 0.5
+_TELL_AFTER_SECONDS: Final = 2.0
+_TELL_EVERY_SECONDS: Final = 15.0
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    count: int
+    waiting_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """A partition of the topic, as the cluster sees it."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class Patience:
+    """When to say something: nothing was acknowledged for a while, and again rarely."""
+
+    def __init__(self, *, now: float) -> None:
+        self._count = -1
+        self._since = now
+        self._told_at: float | None = None
+
+    def is_over(self, seen: Acknowledged, *, now: float) -> bool:
+        if seen.count != self._count or seen.waiting_count == 0:
+            self._count, self._since, self._told_at = seen.count, now, None
+            return False
+        if now - self._since < _TELL_AFTER_SECONDS:
+            return False
+        if self._told_at is not None and now - self._told_at < _TELL_EVERY_SECONDS:
+            return False
+        self._told_at = now
+        return True
+
+
+class Delay:
+    def __init__(self, admin: "AdminClient", topic: str, *, is_acks_all: bool) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._is_acks_all = is_acks_all
+
+    @contextlib.contextmanager
+    def told(self, acknowledged: Callable[[], Acknowledged]) -> Iterator[None]:
+        """Meanwhile a person learns what is waited for."""
+        done = threading.Event()
+        thread = threading.Thread(target=self._tell, args=(acknowledged, done), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join(_LOOK_SECONDS)
+
+    def failure(self, what: str) -> CommandFailed:
+        reason = self._reason()
+        return CommandFailed(
+            f"topic {self._topic}: {what}"
+            + (f". {reason}" if reason else "; no reason is to be seen in the cluster"),
+            exit_code=ExitCode.TIMEOUT,
+        )
+
+    def _tell(self, acknowledged: Callable[[], Acknowledged], done: threading.Event) -> None:
+        patience = Patience(now=time.monotonic())
+        while not done.wait(_LOOK_SECONDS):
+            seen = acknowledged()
+            if not patience.is_over(seen, now=time.monotonic()):
+                continue
+            reason = self._reason()
+            if not done.is_set():
+                waiting = counted(seen.waiting_count, "record")
+                what = f"{waiting} not acknowledged yet"
+                click.echo(f"millstream: {what}{f': {reason}' if reason else ''}", err=True)
+
+    def _reason(self) -> str | None:
+        """None when the cluster cannot be asked, or all is well as far as it tells."""
+        try:
+            description = describe_topic(self._admin, self._topic)
+            needed = self._needed_in_sync() if self._is_acks_all else 1
+        except CommandFailed as failed:
+            return str(failed)
+        partitions = [
+            Hindered(
+                one.id,
+                None if one.leader is None or one.leader.id < 0 else one.leader.id,
+                tuple(node.id for node in one.replicas),
+                tuple(node.id for node in one.isr),
+            )
+            for one in description.partitions
+        ]
+        return reason(partitions, needed)
+
+    def _needed_in_sync(self) -> int:
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        answers = self._admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+        configs = wait_for(answers[resource], f"topic {self._topic}")
+        return int(configs[_MIN_ISR].value or 1)
+
+
+def reason(partitions: Sequence[Hindered], needed: int) -> str | None:
+    """What keeps records from being acknowledged, and what can be done about it."""
+    leaderless = [one for one in partitions if one.leader is None]
+    if leaderless:
+        one = leaderless[0]
+        return (
+            f"partition {one.partition} has no leader; its replicas are on nodes"
+            f" {_ids(one.replicas)}, and one that has all records must come back"
+        )
+    for one in partitions:
+        in_sync_min = min(needed, len(one.replicas))
+        if len(one.in_sync) < in_sync_min:
+            missing = [node for node in one.replicas if node not in one.in_sync]
+            return (
+                f"partition {one.partition} has {counted(len(one.in_sync), 'replica')} in sync and"
+                f" {_MIN_ISR} is {needed}; nodes {_ids(missing)} are away or behind."
+                " Start them, or give the topic a smaller one"
+            )
+    return None
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(str(each) for each in ids)

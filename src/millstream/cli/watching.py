@@ -1,0 +1,89 @@
+"""Processes that are to run until this one stops: who ends before is named, and started again."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Final, Protocol
+
+import click
+
+from millstream.cli.failure import CommandFailed
+
+_PAUSE_SECONDS_MIN: Final = 5.0
+_PAUSE_SECONDS_MAX: Final = 60.0
+
+
+class Watched(Protocol):
+    name: str
+    log_path: Path
+
+    def wait_ended(self) -> int:
+        """The exit code; negative is the signal that ended it."""
+        ...
+
+    def start(self) -> None: ...
+    def wait_serving(self) -> str:
+        """The address, once it serves. Raises CommandFailed where it does not."""
+        ...
+
+
+class Watch:
+    """One thread for each process: it waits for its end, and for nothing else."""
+
+    def __init__(self, *, restarts: bool, pause_seconds: float = _PAUSE_SECONDS_MIN) -> None:
+        self._restarts = restarts
+        self._pause_seconds = pause_seconds
+        self._stopping = threading.Event()
+        # Held while one is started, so that none is that nobody stops.
+        self._starting = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def over(self, process: Watched) -> None:
+        thread = threading.Thread(target=self._watch, args=(process,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        """Nobody is started or named from here on. What runs is to be stopped after this."""
+        with self._starting:
+            self._stopping.set()
+
+    def _watch(self, process: Watched) -> None:
+        pause_seconds = self._pause_seconds
+        while True:
+            code = process.wait_ended()
+            if self._stopping.is_set():
+                return
+            what = f"{process.name} ended ({ending(code)}), its log is {process.log_path}"
+            if not self._restarts:
+                _say(what)
+                return
+            _say(f"{what}; it is started again in {pause_seconds:.0f} s")
+            if self._stopping.wait(pause_seconds) or not self._start(process):
+                return
+            try:
+                _say(f"{process.name} is back at {process.wait_serving()}")
+                pause_seconds = self._pause_seconds
+            except CommandFailed:
+                # It ended again, which the next turn tells.
+                pause_seconds = min(pause_seconds * 2, _PAUSE_SECONDS_MAX)
+
+    def _start(self, process: Watched) -> bool:
+        with self._starting:
+            if not self._stopping.is_set():
+                process.start()
+            return not self._stopping.is_set()
+
+
+def ending(code: int) -> str:
+    """`exit code 1`, `SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _say(text: str) -> None:
+    click.echo(f"millstream: {text}", err=True)
