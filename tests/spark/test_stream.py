@@ -231,6 +231,19 @@ def test_a_checkpoint_of_another_topic_is_refused(
         latest(reader(other, failOnDataLoss="false"), start)
 
 
+def test_a_start_behind_the_end_is_refused_with_its_option(
+    reader: MakeReader, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, numbers(0, 3))
+    at_the_end, behind = (json.dumps({topic: {"0": offset}}) for offset in (3, 4))
+    with pytest.raises(SourceError, match=r"'startingOffsets'.*ends at 3, before 4"):
+        reader(topic, startingOffsets=behind).initialOffset()
+    lenient = reader(topic, startingOffsets=behind, failOnDataLoss="false")
+    assert lenient.initialOffset()[topic] == {"0": 4}
+    assert reader(topic, startingOffsets=at_the_end).initialOffset()[topic] == {"0": 3}
+
+
 def test_a_topic_that_does_not_exist_is_refused_at_the_start(reader: MakeReader) -> None:
     with pytest.raises(SourceError, match="no-such-topic"):
         reader("no-such-topic").initialOffset()

@@ -162,7 +162,7 @@ def test_update_mode_goes_through_foreach_batch_and_two_writes_need_two_names(
 def test_sparks_own_connector_reads_streams_and_writes_our_topics(
     spark: SparkSession, kafka: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
-    source, sink = make_topic(partitions=2), make_topic()
+    source, sink, ours_sink = make_topic(partitions=2), make_topic(), make_topic()
     produce(source, [b"%d" % n for n in range(100)], partition=0)
     produce(source, [b"%d" % n for n in range(100, 150)], partition=1)
     servers = {"kafka.bootstrap.servers": kafka.bootstrap}
@@ -186,3 +186,11 @@ def test_sparks_own_connector_reads_streams_and_writes_our_topics(
     assert query.exception() is None
     values = consume(kafka.bootstrap, sink, partitions=1, isolation="read_committed")
     assert sorted(map(int, values)) == list(range(150))
+    # Its checkpoint, as a crash in the third batch leaves it, goes on with our source.
+    for path in (tmp_path / "checkpoint" / "commits").glob("*2*"):
+        path.unlink()
+    produce(source, [b"%d" % n for n in range(150, 160)])
+    copy_stream(spark, kafka, source, ours_sink, tmp_path / "checkpoint")
+    rest = consume(kafka.bootstrap, ours_sink, partitions=1, isolation="read_committed")
+    assert len(rest) == 30 + 10
+    assert {int(value) for value in rest} >= set(range(150, 160))

@@ -140,8 +140,9 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
         raise option_error(
             "kafka.bootstrap.servers",
             "must be set. (Spark gives no options to a table made by CREATE TABLE ... USING "
-            "millstream. Use CREATE TEMPORARY VIEW ... USING millstream OPTIONS (...), or SELECT "
-            "... FROM the_table WITH (...), which do.)",
+            "millstream. Use CREATE TEMPORARY VIEW ... USING millstream OPTIONS (...), or name "
+            "them in the statement: SELECT ... FROM the_table WITH (...), INSERT INTO the_table "
+            "WITH (...) ...)",
         )
     return ClientSettings(
         bootstrap=tuple(_address(part.strip()) for part in servers.split(",") if part.strip()),

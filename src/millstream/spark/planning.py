@@ -90,6 +90,13 @@ class Planner:
         """Where the options say to begin."""
         return self._resolve(self._options.starting, partitions, is_end=False)
 
+    def check_start(self, starts: Offsets, partitions: PartitionIds) -> None:
+        """Refuse a stream that begins behind the end; to readers of committed data the end
+        may only seem to be before it."""
+        fetch = self._options.fetch
+        if fetch.fails_on_data_loss and not fetch.is_committed_only:
+            _check_not_behind(self._options.starting, starts, self.latest(partitions))
+
     def resolve_end(self, partitions: PartitionIds) -> Offsets:
         """Where the options say to end."""
         return self._resolve(self._options.ending, partitions, is_end=True)

@@ -100,7 +100,7 @@ class Router:
                 raise SourceError(
                     "UNKNOWN_PARTITION",
                     f"The column 'partition' holds a number that topic {topic} with its {count} "
-                    "partitions does not have",
+                    "partitions does not have. Where it is null, or not there, the key decides",
                 )
             numbers = numpy.where(is_null, numbers, wanted)
         return numbers.astype(numpy.int32)

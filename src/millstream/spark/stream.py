@@ -56,6 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partitions = self._planner.partitions()
             self._planner.check_existence(partitions)
             starts = self._planner.resolve_start(partitions)
+            self._planner.check_start(starts, partitions)
             # Its own start: Spark passes it as the end of an empty first batch too.
             self._initial = to_json(StreamOffset(starts, starts, _ids(partitions)))
         return self._initial
