@@ -73,6 +73,7 @@ class Clustering:
         self.replicas.start()
         self.membership.subscribe(self.replicas)
         await self.membership.register(self._describe)
+        self._broker.producer_ids.keep_spare()
         self._scrubbing.start()
         heal = self._healing.heal_offline()
         self._healing_offline = asyncio.get_running_loop().create_task(heal)
@@ -111,6 +112,8 @@ class Clustering:
     async def stop(self) -> None:
         await self._scrubbing.stop()
         if self._healing_offline is not None:
+            # It was registered: the rest of `register` has begun, too.
+            await self._broker.producer_ids.stop()
             self._healing_offline.cancel()
             await asyncio.gather(self._healing_offline, return_exceptions=True)
         await self.replicas.stop()

@@ -1,18 +1,39 @@
 """Producer ids, from blocks that the coordination store hands out once and for all."""
 
 import asyncio
+import logging
 
 from millstream.cluster.controller import Controller
+from millstream.errors import KafkaError
+
+log = logging.getLogger(__name__)
 
 
 class ProducerIds:
-    """A block is stored before its first id is used; a crash wastes the rest of it."""
+    """A block is stored before its first id is used; a crash wastes the rest of it.
+
+    With a spare block at hand new producers begin while the store is away.
+    """
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
+        self._keeps_spare = False
+        self._spare: range | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    def keep_spare(self) -> None:
+        """From now on there is another block, for when the one in use is at its end."""
+        self._keeps_spare = True
+        self._fetch_spare_if_none()
+
+    async def stop(self) -> None:
+        self._keeps_spare = False
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
 
     async def next(self) -> int:
         await self.ensure()
@@ -22,10 +43,25 @@ class ProducerIds:
         """One id at least is at hand for `take`, until the next await."""
         async with self._refill:
             if self._next == self._end:
-                block = await self._controller.allocate_producer_ids()
+                block, self._spare = self._spare, None
+                if block is None:
+                    block = await self._controller.allocate_producer_ids()
                 self._next, self._end = block.start, block.stop
+        self._fetch_spare_if_none()
 
     def take(self) -> int:
         assert self._next < self._end, "take without ensure"
         self._next += 1
         return self._next - 1
+
+    def _fetch_spare_if_none(self) -> None:
+        is_fetching = self._fetching is not None and not self._fetching.done()
+        if self._keeps_spare and self._spare is None and not is_fetching:
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch_spare())
+
+    async def _fetch_spare(self) -> None:
+        try:
+            self._spare = await self._controller.allocate_producer_ids()
+        except KafkaError as error:
+            # Whoever asks for an id next is a reason to try again.
+            log.debug("no block of producer ids to spare: %s", error)
