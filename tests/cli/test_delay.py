@@ -27,14 +27,24 @@ def test_where_enough_are_in_sync_there_is_no_reason() -> None:
     assert reason([partition(1, (1, 2, 3))], 5) is None
 
 
+WAITING = Acknowledged(count=7, waiting_count=1)
+
+
 def test_it_is_said_after_two_seconds_and_again_rarely() -> None:
     patience = Patience(now=0.0)
     said = [
         now
         for now in range(40)
-        if patience.is_over(Acknowledged(count=7, waiting_count=1), now=float(now))
+        if patience.is_over(WAITING, now=float(now)) and patience.is_due("why", now=float(now))
     ]
     assert said == [2, 17, 32]
+
+
+def test_another_reason_is_said_at_once() -> None:
+    patience = Patience(now=0.0)
+    assert patience.is_due("nobody knows", now=2.0)
+    assert patience.is_due("two nodes are away", now=2.5)
+    assert not patience.is_due("two nodes are away", now=3.0)
 
 
 def test_nothing_is_said_while_records_are_acknowledged_or_none_wait() -> None:

@@ -43,22 +43,24 @@ class Hindered:
 
 
 class Patience:
-    """When to say something: nothing was acknowledged for a while, and again rarely."""
+    """When to look for a reason, and when to say it: at once if it is new, else rarely."""
 
     def __init__(self, *, now: float) -> None:
         self._count = -1
         self._since = now
-        self._told_at: float | None = None
+        self._told: tuple[str, float] | None = None
 
     def is_over(self, seen: Acknowledged, *, now: float) -> bool:
+        """Was nothing acknowledged for a while, though something waits?"""
         if seen.count != self._count or seen.waiting_count == 0:
-            self._count, self._since, self._told_at = seen.count, now, None
+            self._count, self._since, self._told = seen.count, now, None
+        return now - self._since >= _TELL_AFTER_SECONDS
+
+    def is_due(self, text: str, *, now: float) -> bool:
+        told_text, told_at = self._told or ("", 0.0)
+        if told_text == text and now - told_at < _TELL_EVERY_SECONDS:
             return False
-        if now - self._since < _TELL_AFTER_SECONDS:
-            return False
-        if self._told_at is not None and now - self._told_at < _TELL_EVERY_SECONDS:
-            return False
-        self._told_at = now
+        self._told = (text, now)
         return True
 
 
@@ -81,12 +83,10 @@ class Delay:
             thread.join(_LOOK_SECONDS)
 
     def failure(self, what: str) -> CommandFailed:
-        reason = self._reason()
-        return CommandFailed(
-            f"topic {self._topic}: {what}"
-            + (f". {reason}" if reason else "; no reason is to be seen in the cluster"),
-            exit_code=ExitCode.TIMEOUT,
-        )
+        reason = self._reason() or "the cluster shows no reason; its nodes' logs may"
+        if not self._is_acks_all:
+            reason += ". Nodes that cannot reach ZooKeeper take records with acks=all only"
+        return CommandFailed(f"topic {self._topic}: {what}: {reason}", exit_code=ExitCode.TIMEOUT)
 
     def _tell(self, acknowledged: Callable[[], Acknowledged], done: threading.Event) -> None:
         patience = Patience(now=time.monotonic())
@@ -95,10 +95,9 @@ class Delay:
             if not patience.is_over(seen, now=time.monotonic()):
                 continue
             reason = self._reason()
-            if not done.is_set():
-                waiting = counted(seen.waiting_count, "record")
-                what = f"{waiting} not acknowledged yet"
-                click.echo(f"millstream: {what}{f': {reason}' if reason else ''}", err=True)
+            text = "not acknowledged yet" + ("" if reason is None else f": {reason}")
+            if not done.is_set() and patience.is_due(text, now=time.monotonic()):
+                click.echo(f"millstream: {counted(seen.waiting_count, 'record')} {text}", err=True)
 
     def _reason(self) -> str | None:
         """None when the cluster cannot be asked, or all is well as far as it tells."""

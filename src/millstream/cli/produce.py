@@ -141,6 +141,7 @@ class _Sender:
         self._producer = producer
         self._progress = progress
         self._refused: KafkaError | None = None
+        self._refused_count = 0
 
     def send_all(self, records: Iterator[JsonRecord]) -> None:
         try:
@@ -154,9 +155,8 @@ class _Sender:
             left = self._flush()
             self._progress.stop()
         if left or self._is_timeout():
-            raise self._delay.failure(
-                f"records not acknowledged in {_DELIVERY_SECONDS_MAX} s, {self.sent_count:,} were"
-            )
+            lost = counted(left + self._refused_count, "record")
+            raise self._delay.failure(f"{lost} not acknowledged in {_DELIVERY_SECONDS_MAX} s")
         if self._refused is not None:
             raise explain(self._refused, f"topic {self._topic}")
 
@@ -202,8 +202,9 @@ class _Sender:
             self.sent_count += 1
             if self.sent_count % _PROGRESS_EVERY_RECORDS == 0:
                 self._progress.show(self.sent_count)
-        elif self._refused is None:
-            self._refused = error
+        else:
+            self._refused_count += 1
+            self._refused = self._refused or error
 
 
 class _Progress:
