@@ -4,18 +4,21 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from millstream.cli import pipeline as command
 from millstream.cli.failure import CommandFailed
 from millstream.cli.pipeline import _asked_to_stop, pipeline
 from millstream.cli.spark_process import in_plain_words
 from millstream.pipeline.differences import keep
-from millstream.pipeline.spec import load_spec
+from millstream.pipeline.spec import Spec, load_spec
 from millstream.pipeline.status import PipelineStatus, Totals, query_status, write_status
 
 
@@ -113,6 +116,35 @@ def test_status_does_not_call_a_killed_run_running(file: Path) -> None:
         done = call("status", str(file))
         assert done.stdout.splitlines()[1].split()[:2] == ["live", state]
         assert ("was killed" in done.stderr) == (state == "unheard")
+
+
+def test_rebuild_tells_what_it_did_and_takes_the_session_of_spark_submit(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    from millstream.pipeline import rebuild as rebuilding
+
+    masters = []
+
+    @contextmanager
+    def session(spec: Spec, *, master: str | None) -> Iterator[None]:
+        masters.append(master)
+        yield None
+
+    def done(spark: None, spec: Spec, output: str, day: date) -> rebuilding.Rebuilt:
+        return rebuilding.Rebuilt(day, 12, 3)
+
+    monkeypatch.setattr(command, "spark_session", session)
+    monkeypatch.setattr(command, "check_reachable", lambda bootstrap: None)
+    monkeypatch.setattr(rebuilding, "rebuild", done)
+    since = ("rebuild", "windows", str(file), "--from", "2026-09-21")
+    text = "windows since 2026-09-21: wrote 12 rows again, and removed 3 that are no more\n"
+    assert call(*since).stderr == text
+    assert call(*since, "--master", "submitted").stderr == text
+    assert masters == ["local[*]", None]
+    assert call("rebuild", "windows", str(file), "--from", "yesterday").exit_code == 2
+    assert call("rebuild", "alerts", str(file), "--from", "2026-09-21").exit_code == 2
 
 
 def test_a_failure_of_spark_is_told_in_a_line_and_not_in_pages(file: Path) -> None:
