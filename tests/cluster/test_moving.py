@@ -91,6 +91,8 @@ def test_what_is_somebody_elses_is_left_alone():
         await target.commit([Create("/hbase")])
         assert "hbase" in await target_problem(target, what.image.cluster_id)
         other, _ = await single_node()
+        # Also where it keeps more than a cluster needs.
+        await other.commit([Create("/consumers")])
         assert "another cluster" in await target_problem(other, "not this one")
         with pytest.raises(StartError):
             await read_move(MemoryTree().open_session())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from kazoo.client import KazooClient
 
 from millstream.cluster.embedded import FILE_NAME
 from millstream.errors import KafkaCode
@@ -192,6 +193,16 @@ def test_a_killed_leader_is_replaced_before_its_session_ends(running: Running) -
     wait_until(is_back, f"node {victim} is back", seconds_max=60)
 
 
+def is_in_zookeeper(address: str, path: str) -> bool:
+    client = KazooClient(address)
+    client.start(20)
+    try:
+        return client.exists(path) is not None
+    finally:
+        client.stop()
+        client.close()
+
+
 def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str) -> None:
     data = tmp_path / "data"
     with MillstreamNode(data, "--dev") as node:
@@ -200,13 +211,15 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str
         produce(node.bootstrap, "kept", [b"one", b"two", b"three"])
     where = f"{zookeeper_of_spark}/adopted"
     refused = run_millstream(
-        "broker", "--data-dir", str(data), "--set", f"zookeeper.connect={where}"
+        *("broker", "--data-dir", str(data), "--listen", "127.0.0.1:0"),
+        *("--set", f"zookeeper.connect={where}"),
     )
     assert refused.exit_code == 1
     assert "cluster adopt" in refused.errors
     dry = run_millstream("cluster", "adopt", "--data-dir", str(data), "--zookeeper", where)
     assert "topic kept: 2 partitions" in dry.output
     assert (data / FILE_NAME).exists()
+    assert not is_in_zookeeper(zookeeper_of_spark, "/adopted")
     done = run_millstream(
         "cluster", "adopt", "--data-dir", str(data), "--zookeeper", where, "--apply"
     )
@@ -215,7 +228,7 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str
     with MillstreamNode(data, "--dev", "--set", f"zookeeper.connect={where}", *small) as node:
         assert consume(node.bootstrap, "kept", 3) == {b"one", b"two", b"three"}
         produce(node.bootstrap, "kept", [b"four"])
-    alone = run_millstream("broker", "--data-dir", str(data))
+    alone = run_millstream("broker", "--data-dir", str(data), "--listen", "127.0.0.1:0")
     assert alone.exit_code == 1
     assert "of a node of a cluster" in alone.errors
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from millstream.storage.store import LogStore
 
 # The store as it was, kept for a way back.
 _MOVED_SUFFIX: Final = ".moved"
+_NOTHING_CHANGED: Final = "Nothing was changed. Give --apply to move this to ZooKeeper."
 
 
 @click.command()
@@ -77,13 +79,16 @@ async def _adopt(
     what = await _read(data_dir)
     for line in what.lines():
         click.echo(line)
+    if not is_applied and not await _is_made(ensemble):
+        click.echo(_NOTHING_CHANGED)
+        return
     target = await open_zookeeper(ensemble)
     try:
         problem = await target_problem(target, what.image.cluster_id)
         if problem is not None:
             raise CommandFailed(f"nothing is moved to {ensemble.hosts}{ensemble.root}: {problem}")
         if not is_applied:
-            click.echo("Nothing was changed. Give --apply to move this to ZooKeeper.")
+            click.echo(_NOTHING_CHANGED)
             return
         await move(what, target, min_isr=config.int("min.insync.replicas"))
     finally:
@@ -91,6 +96,17 @@ async def _adopt(
     _put_aside(data_dir)
     where = f"{ensemble.hosts}{ensemble.root}"
     click.echo(f"Moved. Start the node with --set zookeeper.connect={where}")
+
+
+async def _is_made(ensemble: Ensemble) -> bool:
+    """Is the path there? To open a session in it makes it."""
+    from millstream.cluster.zookeeper import open_zookeeper
+
+    top = await open_zookeeper(replace(ensemble, root=""))
+    try:
+        return await top.exists(ensemble.root or "/")
+    finally:
+        await top.close()
 
 
 def _put_aside(data_dir: Path) -> None:

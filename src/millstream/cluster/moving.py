@@ -43,10 +43,16 @@ class Move:
         """For a person."""
         partitions = sum(len(topic.partitions) for topic in self.image.topics.values())
         yield f"cluster {self.image.cluster_id}"
-        yield f"{len(self.image.topics)} topics with {partitions} partitions"
+        topics = _counted(len(self.image.topics), "topic")
+        yield f"{topics} with {_counted(partitions, 'partition')}"
         for topic in sorted(self.image.topics.values(), key=lambda topic: topic.name):
             options = ", ".join(f"{name}={value}" for name, value in topic.overrides.items())
-            yield f"topic {topic.name}: {len(topic.partitions)} partitions {options}".rstrip()
+            count = _counted(len(topic.partitions), "partition")
+            yield f"topic {topic.name}: {count} {options}".rstrip()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 async def read_move(store: CoordinationStore) -> Move:
@@ -65,13 +71,13 @@ async def read_move(store: CoordinationStore) -> Move:
 
 async def target_problem(store: CoordinationStore, cluster_id: str) -> str | None:
     """Why nothing can be moved to where `store` is. None also where it was moved there before."""
+    if await store.exists(znodes.CLUSTER_ID):
+        found = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
+        return None if found == cluster_id else f"there is another cluster, {found}"
     present = set(await store.children("/"))
     if not present <= _TOP:
         return f"there is something else: {', '.join(sorted(present - _TOP))}"
-    if not await store.exists(znodes.CLUSTER_ID):
-        return None
-    found = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
-    return None if found == cluster_id else f"there is another cluster, {found}"
+    return None
 
 
 async def move(what: Move, store: CoordinationStore, *, min_isr: int) -> None:
