@@ -159,6 +159,20 @@ def test_a_failure_of_spark_is_told_in_a_line_and_not_in_pages(file: Path) -> No
     )
 
 
+def test_java_that_is_gone_cannot_be_asked_what_was_wrong() -> None:
+    pytest.importorskip("pyspark")
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    class OfJava(Py4JError):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    for failure in (OfJava(), Py4JNetworkError("empty"), ConnectionRefusedError()):
+        with pytest.raises(CommandFailed) as failed, in_plain_words(Path("spark.log")):
+            raise failure
+        assert str(failed.value) == "Spark's Java process is gone. More is in spark.log"
+
+
 def test_the_first_signal_asks_and_the_second_interrupts() -> None:
     # Whoever starts the tests in the background may have it ignored.
     before = signal.getsignal(signal.SIGINT)

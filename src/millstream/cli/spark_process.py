@@ -55,12 +55,24 @@ def in_plain_words(log_path: Path) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from millstream.pipeline.run import reason
-
     try:
         yield
-    except (PySparkException, Py4JError) as failed:
-        raise CommandFailed(f"{reason(str(failed))}. More is in {log_path}") from None
+    except (PySparkException, Py4JError, ConnectionError) as failed:
+        raise CommandFailed(f"{_words(failed)}. More is in {log_path}") from None
+
+
+def _words(failed: Exception) -> str:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    from millstream.pipeline.run import reason
+
+    if not isinstance(failed, ConnectionError | Py4JNetworkError):
+        try:
+            return reason(str(failed))
+        except (Py4JError, ConnectionError):
+            # The text of what Java raised is asked of Java.
+            pass
+    return "Spark's Java process is gone"
 
 
 @contextmanager
