@@ -85,6 +85,8 @@ def test_diff_fails_for_a_change_that_the_state_cannot_follow(file: Path) -> Non
     done = call("diff", str(file), "--json")
     assert done.exit_code == 0
     assert [each["setting"] for each in json.loads(done.stdout)] == ["trigger"]
+    # Durations are shown with their unit.
+    assert json.loads(done.stdout)[0]["now"] == "5 s"
     keep(replace(spec, state_partitions=200))
     done = call("diff", str(file))
     assert isinstance(done.exception, CommandFailed)

@@ -38,6 +38,10 @@ _SETTING_OF: Final = {
     "weekly_report": "reports.weekly",
     "monthly_report": "reports.monthly",
 }
+# Kept in milliseconds, written by people as '90s' or '10 minutes'.
+_DURATIONS: Final = {
+    setting for attribute, setting in _SETTING_OF.items() if attribute.endswith("_ms")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,21 @@ def differences(spec: Spec) -> list[Difference]:
     before = json.loads(path.read_text())
     now = _plain(spec)
     return [
-        Difference(setting, before.get(setting), value, _change(setting))
+        Difference(
+            setting,
+            _shown(setting, before.get(setting)),
+            _shown(setting, value),
+            _change(setting),
+        )
         for setting, value in now.items()
         if before.get(setting) != value
     ]
+
+
+def _shown(setting: str, value: object) -> object:
+    if setting in _DURATIONS and isinstance(value, int):
+        return f"{value / 1000:g} s"
+    return value
 
 
 def _plain(spec: Spec) -> dict[str, object]:
