@@ -1,6 +1,8 @@
 """Whole nodes whose disks change a byte: nobody takes it over, and it heals from a peer."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,29 @@ def test_a_header_that_cannot_be_read_is_noticed_by_who_reads(tmp_path: Path) ->
             second = await cluster.led(besides=first.node_id)
             assert (await fetch(second)).error_code == KafkaCode.NONE
             await healed(cluster, first.node_id)
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_cannot_read_is_damaged_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, settings=_ALWAYS) as cluster:
+            await fill(cluster)
+            leader = await cluster.led()
+            other = next(n for n in cluster.nodes if n != leader.node_id)
+            before = cluster.replica(other)
+            bad, read = before.log.segments[1].file, os.pread
+
+            def pread(descriptor: int, length: int, position: int) -> bytes:
+                if descriptor == bad.descriptor:
+                    raise OSError(errno.EIO, "Input/output error")
+                return read(descriptor, length, position)
+
+            monkeypatch.setattr(os, "pread", pread)
+            await until(lambda: cluster.replica(other) is not before, "it is given up")
+            await healed(cluster, other)
 
     asyncio.run(scenario())
 

@@ -40,29 +40,29 @@ class Healing:
             await self._leaders.give_up(where, self._broker.node_id)
         except KafkaError as error:
             self._replicas.speak_again(partition)
-            self._tell(where, f"damaged and not replaced ({error}): {damage}")
+            self._tell(where, f"is damaged and not fetched again, {error}: {damage}")
             return
         if self._broker.partitions.find(where.topic, where.partition) is not partition:
             return
         self._replicas.renew(partition)
-        self._tell(where, f"damaged and fetched again from {self._leader(where)}: {damage}")
+        self._tell(where, f"is damaged and fetched again from {self._leader(where)}: {damage}")
 
     async def heal_offline(self) -> None:
         """What was too damaged to be opened at the start. Runs until all is done."""
         while mine := [where for where in self._broker.store.offline if self._is_mine(where)]:
             for where in mine:
-                await self._heal_offline_one(where, self._broker.store.offline[where])
+                await self._heal_offline_one(where)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _heal_offline_one(self, where: TopicPartition, damage: str) -> None:
+    async def _heal_offline_one(self, where: TopicPartition) -> None:
         try:
             await self._leaders.give_up(where, self._broker.node_id)
         except KafkaError as error:
-            self._tell(where, f"offline and not replaced ({error}): {damage}")
+            self._tell(where, f"is offline and not fetched again, {error}")
             return
         if where in self._broker.store.offline and self._is_mine(where):
             self._replicas.open_anew(where)
-            self._tell(where, f"was offline, fetched again from {self._leader(where)}: {damage}")
+            self._tell(where, f"was offline and is fetched again from {self._leader(where)}")
 
     def _is_mine(self, where: TopicPartition) -> bool:
         return self._replicas.has_here(where)
@@ -74,4 +74,4 @@ class Healing:
     def _tell(self, where: TopicPartition, text: str) -> None:
         if self._told.get(where) != text:
             self._told[where] = text
-            log.error("%s is %s", where, text)
+            log.error("%s %s", where, text)
