@@ -335,19 +335,3 @@ def test_masking_leaves_nothing_recognisable_and_visitors_countable(
     assert rows[0].visitor == rows[1].visitor
     assert rows[0].visitor is not None
     assert [row.problem for row in rows] == [None, None, "unparsable", "ahead", None]
-
-
-def test_dead_letters_carry_the_line_and_the_reason(
-    spark: "SparkSession", make_spec: MakeSpec
-) -> None:
-    from millstream.pipeline.parsing import dead_letters, parse_events
-
-    rows = [(b"web-1/log", bytearray(b"\xffbad"), "logs", 3, 42, NOW)]
-    events = parse_events(spark.createDataFrame(rows, SCHEMA), make_spec())
-    [row] = dead_letters(events).collect()
-    headers = {header.key: bytes(header.value).decode() for header in row.headers}
-    assert bytes(row.key) == b"web-1/log"
-    assert bytes(row.value) == b"\xffbad"
-    assert headers["reason"] == "unparsable"
-    assert headers["detail"] == "not UTF-8"
-    assert (headers["topic"], headers["partition"], headers["offset"]) == ("logs", "3", "42")

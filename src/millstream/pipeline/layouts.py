@@ -22,12 +22,14 @@ class Layout:
     begins: str
     pattern: str
     columns: tuple[str, ...]
+    # Ranges of which its first character is, such as `0-9`; none where it may be any.
+    first: tuple[str, ...]
 
 
-def _layout(begins: str, pattern: str) -> Layout:
+def _layout(begins: str, pattern: str, *, first: tuple[str, ...] = ()) -> Layout:
     """Named groups into plain ones, with the names beside."""
     names = tuple(re.findall(r"\(\?<(\w+)>", pattern))
-    return Layout(begins, "(?s)" + re.sub(r"\(\?<\w+>", "(", pattern), names)
+    return Layout(begins, "(?s)" + re.sub(r"\(\?<\w+>", "(", pattern), names, first)
 
 
 # In this order a line is tried.
@@ -36,18 +38,21 @@ LAYOUTS: Final = {
         r"^<\d{1,3}>1 ",
         r"^<(?<priority>\d{1,3})>1 (?<time>\S+) (?<host>\S+) (?<program>\S+) (?<process>\S+) \S+ "
         r"(?:-|\[.*?\](?= |$)) ?(?<message>.*)$",
+        first=("<",),
     ),
     "rfc3164": _layout(
         r"^(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d ",
         r"^(?:<(?<priority>\d{1,3})>)?(?<month>[A-Z][a-z]{2}) +(?<day>\d{1,2}) "
         r"(?<clock>\d\d:\d\d:\d\d) (?<host>\S+) "
         r"(?:(?<program>[^\s:\[]+)(?:\[(?<process>[^\]]*)\])?: ?)?(?<message>.*)$",
+        first=("<", "A-Z"),
     ),
     # What rsyslog writes into files since Debian 12.
     "isosyslog": _layout(
         r"^\d{4}-\d\d-\d\dT\S+ \S+ (?:[^\s:\[]+\[\d+\]|kernel|systemd): ",
         r"^(?<time>\S+) (?<host>\S+) (?<program>[^\s:\[]+)(?:\[(?<process>\d+)\])?: "
         r"(?<message>.*)$",
+        first=("0-9",),
     ),
     "access": _layout(
         r"^\S+ \S+ \S+ \[\d\d/",
@@ -61,12 +66,14 @@ LAYOUTS: Final = {
         r"^\[[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d",
         r"^\[[A-Z][a-z]{2} (?<month>[A-Z][a-z]{2}) (?<day>\d\d) (?<clock>\d\d:\d\d:\d\d)"
         r"(?:\.\d+)? (?<year>\d{4})\] (?:\[(?:\w*:)?(?<level>\w+)\] )?(?<message>.*)$",
+        first=("[",),
     ),
     # Years of two digits: `081109 203615 148 INFO ...` of HDFS, `17/06/09 20:10:40 INFO` of Spark.
     "shortdate": _layout(
         r"^(?:\d{6} \d{6}|\d\d/\d\d/\d\d \d\d:\d\d:\d\d) ",
         r"^(?<short>\d{6} \d{6}|\d\d/\d\d/\d\d \d\d:\d\d:\d\d) +(?:\d{1,10} +)?"
         rf"(?:(?<level>(?i:{_LEVELS}))[ :]+)?(?:(?<program>[\w.$*-]{{1,200}}): )?(?<message>.*)$",
+        first=("0-9",),
     ),
     # What collectors of large machines write before a line: a label, the second, the day, the host.
     "labelled": _layout(

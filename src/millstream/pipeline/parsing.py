@@ -6,10 +6,12 @@ own timestamp. That is decided from the row alone, so that every query, and ever
 of a batch, decides the same; and before any watermark, which one wrong clock would move.
 """
 
+import functools
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.layouts import (
@@ -27,7 +29,8 @@ LINE_BYTES_MAX: Final = 64 * 1024
 _SEPARATOR: Final = "\x01"
 UNKNOWN: Final = "unknown"
 CUSTOM: Final = "custom"
-_MAPPED: Final = ("json", "logfmt", CUSTOM)
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_MAPPED: Final = ("logfmt", CUSTOM)
 # Columns of a record that every step hands on.
 _CARRIED: Final = (
     *("topic", "partition", "offset", "record_time", "source", "value", "not_text", "format"),
@@ -51,39 +54,41 @@ def parse_events(records: DataFrame, spec: Spec) -> DataFrame:
         formatted = parse_custom(formatted, spec.sources)
     else:
         formatted = formatted.withColumn("fields", F.lit(None).cast("map<string,string>"))
-    parted = formatted.withColumn("parts", _parts()).withColumn("fields", _fields())
-    return _with_problem(_columns(_texts(parted), spec), spec)
+    parted = formatted.withColumns(
+        {"parts": _parts(), "json": _json(spec), "fields": _fields_of_logfmt()}
+    )
+    return _with_problem(_columns(_texts(parted, spec), spec), spec)
 
 
 def _lines(records: DataFrame) -> DataFrame:
     value = F.col("value")
     text = value.cast("string")
-    is_text = (
-        F.is_valid_utf8(text)
-        & ~text.contains(_SEPARATOR)
-        & (F.octet_length(value) <= LINE_BYTES_MAX)
+    not_text = (
+        F.when(value.isNull() | (F.octet_length(value) == 0), "empty")
+        .when(F.octet_length(value) > LINE_BYTES_MAX, f"longer than {LINE_BYTES_MAX:,} bytes")
+        .when(~F.is_valid_utf8(text), "not UTF-8")
+        .when(text.contains(_SEPARATOR), "control characters")
     )
-    return records.select(
+    told = records.select(
         "topic",
         "partition",
         "offset",
         F.col("timestamp").alias("record_time"),
         F.coalesce(F.col("key").cast("string"), F.col("topic")).alias("source"),
         "value",
-        F.when(is_text, F.rtrim(text)).alias("line"),
-        F.when(value.isNull() | (F.octet_length(value) == 0), "empty")
-        .when(F.octet_length(value) > LINE_BYTES_MAX, f"longer than {LINE_BYTES_MAX:,} bytes")
-        .when(~F.is_valid_utf8(text), "not UTF-8")
-        .when(text.contains(_SEPARATOR), "control characters")
-        .alias("not_text"),
+        not_text.alias("not_text"),
     )
+    return told.withColumn("line", F.when(F.col("not_text").isNull(), F.rtrim(text)))
 
 
 def _format(rules: tuple[SourceRule, ...]) -> Column:
     line = F.col("line")
-    found = F.when(line.isNull(), UNKNOWN).when(line.rlike(JSON_BEGINS), "json")
+    found = F.when(line.isNull(), UNKNOWN)
+    # The first character tells most lines from most formats, for less than an expression.
+    found = found.when(line.startswith("{") | ((line < "!") & line.rlike(JSON_BEGINS)), "json")
     for name, layout in LAYOUTS.items():
-        found = found.when(line.rlike(layout.begins), name)
+        begins = line.rlike(layout.begins)
+        found = found.when(_begins_within(layout.first) & begins if layout.first else begins, name)
     detected = found.when(line.rlike(LOGFMT_BEGINS), "logfmt").otherwise(UNKNOWN)
     given = [rule for rule in rules if rule.format != "auto" or rule.function]
     if not given:
@@ -97,6 +102,12 @@ def _format(rules: tuple[SourceRule, ...]) -> Column:
         chosen = F.when(is_match, value) if chosen is None else chosen.when(is_match, value)
     assert chosen is not None
     return chosen.otherwise(detected)
+
+
+def _begins_within(ranges: tuple[str, ...]) -> Column:
+    first = F.substring("line", 1, 1)
+    found = [first.between(each[0], each[-1]) for each in ranges]
+    return functools.reduce(Column.__or__, found)
 
 
 def _parts() -> Column:
@@ -116,15 +127,57 @@ def _parts() -> Column:
     return parts
 
 
-def _fields() -> Column:
+def _json(spec: Spec) -> Column:
+    """The fields of a JSON line that columns and gauges are made from, each in its place.
+
+    In a map of all fields Spark would look for every name that there might be, one by one.
+    """
+    schema = StructType([StructField(name, StringType()) for name in _json_names(spec)])
+    return F.when(F.col("format") == "json", F.from_json("line", schema))
+
+
+def _json_names(spec: Spec) -> list[str]:
+    names = [alias for aliases in ALIASES.values() for alias in aliases]
+    # Spark tells names of a structure not by their case.
+    known = {name.lower() for name in names}
+    for gauge in spec.gauges:
+        if gauge.lower() not in known:
+            known.add(gauge.lower())
+            names.append(gauge)
+    return names
+
+
+def _fields_of_logfmt() -> Column:
     pairs = F.regexp_extract_all("line", F.lit(LOGFMT_PAIR), F.lit(0))
     keys = F.transform(pairs, lambda pair: F.substring_index(pair, "=", 1))
     values = F.transform(pairs, _logfmt_value)
-    return (
-        F.when(F.col("format") == "json", F.from_json("line", "map<string,string>"))
-        .when(F.col("format") == "logfmt", F.map_from_arrays(keys, values))
-        .otherwise(F.col("fields"))
+    is_logfmt = F.col("format") == "logfmt"
+    return F.when(is_logfmt, F.map_from_arrays(keys, values)).otherwise(F.col("fields"))
+
+
+def _all_fields() -> Column:
+    """A map of all fields; only the table has use for it."""
+    return F.when(F.col("format") == "json", F.from_json("line", "map<string,string>")).otherwise(
+        F.col("fields")
     )
+
+
+def _gauges(spec: Spec) -> Column:
+    """What a line says of each gauge, as numbers; where `fields` are left out so are these."""
+    if spec.mask or not spec.gauges:
+        return F.lit(None).cast("array<double>")
+    names = set(_json_names(spec))
+    found = []
+    for name in spec.gauges:
+        told = (
+            F.col("json")[name]
+            if name in names
+            else F.try_element_at(F.from_json("line", "map<string,string>"), F.lit(name))
+        )
+        mapped = F.when(F.col("format").isin(*_MAPPED), F.try_element_at("fields", F.lit(name)))
+        text = F.when(F.col("format") == "json", told).otherwise(mapped)
+        found.append(text.try_cast("double"))
+    return F.array(*found)
 
 
 def _logfmt_value(pair: Column) -> Column:
@@ -135,7 +188,7 @@ def _logfmt_value(pair: Column) -> Column:
 
 
 def _part(name: str) -> Column:
-    """A column as text, from whichever format the line has; null for nothing and for `-`."""
+    """A column as text, from whichever format the line has."""
     found: Column | None = None
     for format_name, layout in LAYOUTS.items():
         if name in layout.columns:
@@ -143,28 +196,34 @@ def _part(name: str) -> Column:
             is_format = F.col("format") == format_name
             found = F.when(is_format, value) if found is None else found.when(is_format, value)
     if name in ALIASES:
+        told = F.coalesce(*(F.col("json")[alias] for alias in ALIASES[name]))
+        is_json = F.col("format") == "json"
+        found = F.when(is_json, told) if found is None else found.when(is_json, told)
         values = [F.try_element_at("fields", F.lit(alias)) for alias in ALIASES[name]]
-        value = F.coalesce(*values)
-        is_mapped = F.col("format").isin(*_MAPPED)
-        found = F.when(is_mapped, value) if found is None else found.when(is_mapped, value)
+        found = found.when(F.col("format").isin(*_MAPPED), F.coalesce(*values))
     assert found is not None, name
-    return F.when(~found.isin("", "-"), found)
+    return found
 
 
-def _texts(parted: DataFrame) -> DataFrame:
-    """Every column as text, once: what refers to one of them later is a name, not a copy.
+def _texts(parted: DataFrame, spec: Spec) -> DataFrame:
+    """Every column as text, once, null for nothing and for `-`.
 
-    Spark plans each micro-batch anew, so the size of expressions is paid again and again.
+    What refers to one of them later is a name, not a copy: Spark plans each micro-batch anew,
+    so the size of expressions is paid again and again.
     """
     names = sorted({*ALIASES, *(name for each in LAYOUTS.values() for name in each.columns)})
     # Null where the line is no access line after all.
     access_agent = F.get("parts", F.lit(LAYOUTS["access"].columns.index("agent")))
-    return parted.select(
+    found = parted.select(
         *_CARRIED,
-        "fields",
+        _all_fields().alias("fields"),
+        _gauges(spec).alias("gauges"),
         access_agent.alias("access_agent"),
         *(_part(name).alias(f"text_{name}") for name in names),
     )
+    # A step of its own: in one, Spark would look for each part twice.
+    said = [F.when(~_text(name).isin("", "-"), _text(name)).alias(f"text_{name}") for name in names]
+    return found.select(*_CARRIED, "fields", "gauges", "access_agent", *said)
 
 
 def _text(name: str) -> Column:
@@ -205,13 +264,14 @@ def _columns(texts: DataFrame, spec: Spec) -> DataFrame:
         agent.alias("agent"),
         _text("message").alias("message"),
         (F.lit(None).cast("map<string,string>") if spec.mask else F.col("fields")).alias("fields"),
+        "gauges",
         user.alias("plain_user"),
     )
 
 
 def _event_time() -> Column:
     text = _text("time")
-    access = F.try_to_timestamp(text, F.lit("dd/MMM/yyyy:HH:mm:ss Z"))
+    access = _access_time(text)
     return (
         F.when(F.col("format") == "access", access)
         .when(F.col("format").isin("rfc3164", "errorlog"), _time_of_words())
@@ -221,6 +281,23 @@ def _event_time() -> Column:
         )
         .otherwise(_numeric_or_iso_time(text))
     )
+
+
+def _access_time(text: Column) -> Column:
+    """Of `21/Sep/2026:15:59:58 +0200`; put in Spark's own order, which it reads much sooner.
+
+    What is not quite so is left to a pattern.
+    """
+    month = (F.instr(F.lit(_MONTHS), F.substring(text, 4, 3)) + 2) / 3
+    numbered = F.lpad(month.cast("int").cast("string"), 2, "0")
+    ordered = F.concat(
+        *(F.substring(text, 8, 4), F.lit("-"), numbered, F.lit("-"), F.substring(text, 1, 2)),
+        *(F.lit("T"), F.substring(text, 13, 8), F.substring(text, 22, 3), F.lit(":")),
+        F.substring(text, 25, 2),
+    )
+    is_usual = text.rlike(r"^\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}$")
+    pattern = F.try_to_timestamp(text, F.lit("dd/MMM/yyyy:HH:mm:ss Z"))
+    return F.when(is_usual, ordered.try_cast("timestamp")).otherwise(pattern)
 
 
 def _numeric_or_iso_time(text: Column) -> Column:
@@ -233,12 +310,12 @@ def _numeric_or_iso_time(text: Column) -> Column:
         .when(number < 10**17, number)
         .when(number < 9 * 10**18, number / 1_000)
     )
-    points = F.translate(text, ",/", ".-")
-    plain = F.regexp_replace(points, r" (?=[+-]|Z)", "")
+    # Most have none of these, and need not be looked through and copied.
+    is_odd = text.contains(" ") | text.contains(",") | text.contains("/")
+    plain = F.regexp_replace(F.translate(text, ",/", ".-"), r" (?=[+-]|Z)", "")
     is_iso = text.rlike(r"^\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
-    return F.when(is_iso, plain.try_cast("timestamp")).otherwise(
-        F.timestamp_micros(micros.try_cast("long"))
-    )
+    iso = F.when(is_odd, plain).otherwise(text).try_cast("timestamp")
+    return F.when(is_iso, iso).otherwise(F.timestamp_micros(micros.try_cast("long")))
 
 
 def _time_of_words() -> Column:
@@ -316,23 +393,19 @@ def _masked_value(spec: Spec) -> Column:
     return F.when(is_readable & F.col("problem").isNotNull(), text.cast("binary"))
 
 
-def dead_letters(events: DataFrame) -> DataFrame:
-    """What does not count, as records: the line, with the reason in its headers."""
+def dead_letter_headers() -> Column:
+    """Of a line that does not count: why, and where it stands."""
 
     def header(name: str, value: Column) -> Column:
         text = F.coalesce(value.cast("string"), F.lit(""))
         return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
-    return events.where("problem IS NOT NULL").select(
-        F.col("source").cast("binary").alias("key"),
-        "value",
-        F.array(
-            header("reason", F.col("problem")),
-            header("detail", F.col("detail")),
-            header("topic", F.col("topic")),
-            header("partition", F.col("partition")),
-            header("offset", F.col("offset")),
-            header("record_time", F.col("record_time")),
-            header("event_time", F.col("event_time")),
-        ).alias("headers"),
+    return F.array(
+        header("reason", F.col("problem")),
+        header("detail", F.col("detail")),
+        header("topic", F.col("topic")),
+        header("partition", F.col("partition")),
+        header("offset", F.col("offset")),
+        header("record_time", F.col("record_time")),
+        header("event_time", F.col("event_time")),
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +21,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.pipeline import outputs, sessions, watching, windows
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.parsing import dead_letters, parse_events
+from millstream.pipeline.parsing import parse_events
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.table_files import Batch, TableChanged, WrittenFile
 from millstream.spark import upserts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -116,48 +120,52 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
     """Dead letters and tables: every line once, stateless."""
 
     def write(batch: DataFrame, number: int) -> None:
-        batch = batch.persist()
+        from millstream.pipeline import storing
+
+        folders = (
+            {}
+            if spec.warehouse == "none"
+            else {name: table_path(spec, name) for name in (outputs.RAW, outputs.EVENTS)}
+        )
+        told = storing.write_batch(batch, folders, f"batch-{number}", spec.warehouse).persist()
         try:
-            (
-                dead_letters(batch)
-                .write.format("millstream")
-                .options(**write_options(spec, outputs.DEAD))
-                .option("includeHeaders", "true")
-                .option("semantics", "exactly-once")
-                .option("batchId", number)
-                .mode("append")
-                .save()
-            )
-            if spec.warehouse != "none":
-                _store_tables(batch, spec, number)
-            found = batch.groupBy(F.coalesce("problem", F.lit("good")).alias("kind")).count()
-            counts.add({row["kind"]: row["count"] for row in found.collect()})
+            stored = storing.read_stored(told)
+            if any(kind != storing.GOOD for kind in stored.counts):
+                (
+                    storing.dead_records(told)
+                    .write.format("millstream")
+                    .options(**write_options(spec, outputs.DEAD))
+                    .option("includeHeaders", "true")
+                    .option("semantics", "exactly-once")
+                    .option("batchId", number)
+                    .mode("append")
+                    .save()
+                )
         finally:
-            batch.unpersist()
+            told.unpersist()
+        schemas = storing.table_schemas(batch)
+        for name, folder in folders.items():
+            _commit(spec, folder, schemas[name], Batch(stored.query_id, number), stored.files[name])
+        counts.add(dict(stored.counts))
 
     return events.writeStream.foreachBatch(write)
 
 
-def _store_tables(batch: DataFrame, spec: Spec, number: int) -> None:
+def _commit(
+    spec: Spec, folder: Path, schema: "pa.Schema", batch: Batch, files: list[WrittenFile]
+) -> None:
     from deltalake.exceptions import DeltaError
 
     from millstream.pipeline import warehouse
-    from millstream.pipeline.table_files import TableChanged
 
-    tables = {
-        outputs.RAW: warehouse.raw_rows(batch),
-        outputs.EVENTS: warehouse.event_rows(batch),
-    }
-    for name, rows in tables.items():
-        path = table_path(spec, name)
-        is_new = warehouse.append_batch(rows, path, number, spec.warehouse)
-        if is_new and number % spec.compact_every == spec.compact_every - 1:
-            today = datetime.now(ZoneInfo(spec.timezone)).date()
-            try:
-                warehouse.tidy(path, keep_days=spec.keep_days, today=today)
-            except (DeltaError, TableChanged, OSError) as failed:
-                # The rows are stored; files that stay small for a while are no reason to stop.
-                log.warning("could not tidy %s: %s", path, failed)
+    is_new = warehouse.commit_batch(folder, schema, spec.warehouse, batch, files)
+    if is_new and batch.number % spec.compact_every == spec.compact_every - 1:
+        today = datetime.now(ZoneInfo(spec.timezone)).date()
+        try:
+            warehouse.tidy(folder, keep_days=spec.keep_days, today=today)
+        except (DeltaError, TableChanged, OSError) as failed:
+            # The rows are stored; files that stay small for a while are no reason to stop.
+            log.warning("could not tidy %s: %s", folder, failed)
 
 
 def _live(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:

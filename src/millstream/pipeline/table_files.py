@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -60,34 +61,51 @@ class Table(Protocol):
         """Join small files, forget days before `oldest_day`, remove what nothing needs."""
 
 
-def write_files(
-    batches: Iterable[pa.RecordBatch], folder: Path, *, name: str, has_day_inside: bool
-) -> list[WrittenFile]:
-    """One Parquet file for each day, called after `name`.
+class DayFiles:
+    """Files that are being written: one Parquet file for each day, called after `name`.
 
     `has_day_inside`: the day is a column of the file, too; otherwise only its path has it.
     """
-    writers: dict[str, tuple[str, pq.ParquetWriter]] = {}
-    counts: dict[str, int] = {}
-    try:
-        for batch in batches:
-            for day in pc.unique(batch.column(PARTITION)).to_pylist():
-                rows = batch.filter(pc.equal(batch.column(PARTITION), day))
-                rows = _in_utc(rows if has_day_inside else rows.drop_columns([PARTITION]))
-                if day not in writers:
-                    path = f"{PARTITION}={day}/{name}-{uuid.uuid4()}.parquet"
-                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                    writer = pq.ParquetWriter(folder / path, rows.schema, compression="zstd")
-                    writers[day] = (path, writer)
-                writers[day][1].write_batch(rows)
-                counts[day] = counts.get(day, 0) + rows.num_rows
-    finally:
-        for _, writer in writers.values():
+
+    def __init__(self, folder: Path, *, name: str, has_day_inside: bool) -> None:
+        self._folder = folder
+        self._name = name
+        self._has_day_inside = has_day_inside
+        self._writers: dict[str, tuple[str, pq.ParquetWriter]] = {}
+        self._counts: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for day in pc.unique(batch.column(PARTITION)).to_pylist():
+            rows = batch.filter(pc.equal(batch.column(PARTITION), day))
+            rows = _in_utc(rows if self._has_day_inside else rows.drop_columns([PARTITION]))
+            if day not in self._writers:
+                path = f"{PARTITION}={day}/{self._name}-{uuid.uuid4()}.parquet"
+                (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(self._folder / path, rows.schema, compression="zstd")
+                self._writers[day] = (path, writer)
+            self._writers[day][1].write_batch(rows)
+            self._counts[day] = self._counts.get(day, 0) + rows.num_rows
+
+    def close(self) -> None:
+        for _, writer in self._writers.values():
             writer.close()
-    return [
-        WrittenFile(path, (folder / path).stat().st_size, day, counts[day])
-        for day, (path, _) in writers.items()
-    ]
+
+    def written(self) -> list[WrittenFile]:
+        """What there is, after it was closed."""
+        return [
+            WrittenFile(path, (self._folder / path).stat().st_size, day, self._counts[day])
+            for day, (path, _) in self._writers.items()
+        ]
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch], folder: Path, *, name: str, has_day_inside: bool
+) -> list[WrittenFile]:
+    files = DayFiles(folder, name=name, has_day_inside=has_day_inside)
+    with closing(files):
+        for batch in batches:
+            files.write(batch)
+    return files.written()
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:

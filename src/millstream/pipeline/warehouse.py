@@ -16,9 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from millstream.pipeline.delta_table import is_delta, load_delta, open_delta
 from millstream.pipeline.parquet_table import load_parquet, open_parquet
@@ -39,8 +38,9 @@ DELTA: Final = "delta"
 PARQUET: Final = "parquet"
 ICEBERG: Final = "iceberg"
 
-_BY_HAND: Final = "by hand"
-_QUERY_ID: Final = "sql.streaming.queryId"
+# Rows that no streaming query has made.
+BY_HAND: Final = "by hand"
+QUERY_ID: Final = "sql.streaming.queryId"
 _FILES: Final = "query_id string, path string, size_bytes long, date string, rows long"
 _FILES_SCHEMA: Final = pa.schema(
     [
@@ -57,22 +57,31 @@ _COMMITS_TRIED: Final = 10
 def raw_rows(events: DataFrame) -> DataFrame:
     return events.select(
         *("topic", "partition", "offset", "record_time", "source", "value", "problem", "detail"),
-        F.to_date("record_time").cast("string").alias(PARTITION),
+        raw_day().alias(PARTITION),
     )
+
+
+def raw_day() -> Column:
+    return F.to_date("record_time").cast("string")
 
 
 def event_rows(events: DataFrame) -> DataFrame:
-    """What was parsed; what is `ahead` or `late` is there too, with that flag.
-
-    A day is the event's own, in the declared time zone. An event whose time is not believed
-    is filed under the day of its record: one wrong clock makes no day of its own.
-    """
-    day = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
+    """What was parsed; what is `ahead` or `late` is there too, with that flag."""
     return (
         events.where("problem IS NULL OR problem != 'unparsable'")
-        .drop("value", "detail")
-        .withColumn(PARTITION, F.to_date(day).cast("string"))
+        .drop("value", "detail", "gauges")
+        .withColumn(PARTITION, event_day())
     )
+
+
+def event_day() -> Column:
+    """The event's own, in the declared time zone.
+
+    An event whose time is not believed is filed under the day of its record: one wrong clock
+    makes no day of its own.
+    """
+    day = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
+    return F.to_date(day).cast("string")
 
 
 def find_table(path: Path) -> Table | None:
@@ -96,16 +105,6 @@ def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
 
         return open_iceberg(path, schema)
     return open_delta(path, schema)
-
-
-def append_batch(rows: DataFrame, path: Path, batch_number: int, table_format: str) -> bool:
-    """Add a batch to the table; False where it was there already.
-
-    One without rows is noted, too: tables of the same query then tell the same last batch.
-    """
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
-    query_id, files = write_rows(rows, path, f"batch-{batch_number}", table_format)
-    return commit_batch(path, schema, table_format, Batch(query_id, batch_number), files)
 
 
 def commit_batch(
@@ -151,7 +150,7 @@ def write_rows(
         for row in written
         if row.path is not None
     ]
-    return written[0].query_id if written else _BY_HAND, files
+    return written[0].query_id if written else BY_HAND, files
 
 
 def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-untyped-def]
@@ -159,7 +158,7 @@ def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-u
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        query_id = (context.getLocalProperty(_QUERY_ID) if context else None) or _BY_HAND
+        query_id = (context.getLocalProperty(QUERY_ID) if context else None) or BY_HAND
         files = write_files(batches, Path(folder), name=name, has_day_inside=table_format != DELTA)
         # The first row has no file: a task without rows tells its query, too.
         told = [{"query_id": query_id}, *({"query_id": query_id, **asdict(f)} for f in files)]

@@ -1,0 +1,79 @@
+"""A micro-batch in one pass: files, dead letters and counts from the same rows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from millstream.pipeline.outputs import EVENTS, RAW
+from tests.pipeline.conftest import MakeSpec
+from tests.pipeline.test_parsing import NOW, SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.slow
+
+LINES = [
+    b"\xffbad",
+    b"ts=2026-09-21T13:59:01Z host=db-1 cpu=0.5",
+    b"ts=2099-09-21T13:59:01Z host=db-1 cpu=0.5",
+    b"ts=2026-09-20T23:59:01Z host=db-1 cpu=0.5",
+]
+
+
+@pytest.fixture
+def events(spark: "SparkSession", make_spec: MakeSpec) -> "DataFrame":
+    from millstream.pipeline.parsing import parse_events
+
+    rows = [
+        (b"web-1/log", bytearray(line), "logs", 3, 42 + number, NOW)
+        for number, line in enumerate(LINES)
+    ]
+    spec = make_spec('[parse]\nlate = "2 days"')
+    return parse_events(spark.createDataFrame(rows, SCHEMA), spec)
+
+
+def test_dead_letters_carry_the_line_and_the_reason(events: "DataFrame") -> None:
+    from millstream.pipeline.storing import dead_records, write_batch
+
+    bad, ahead = sorted(
+        dead_records(write_batch(events, {}, "batch-0", "none")).collect(), reverse=True
+    )
+    headers = {header.key: bytes(header.value).decode() for header in bad.headers}
+    assert bytes(bad.key) == b"web-1/log"
+    assert bytes(bad.value) == LINES[0]
+    assert bytes(ahead.value) == LINES[2]
+    assert headers["reason"] == "unparsable"
+    assert headers["detail"] == "not UTF-8"
+    assert (headers["topic"], headers["partition"], headers["offset"]) == ("logs", "3", "42")
+
+
+def test_every_line_is_counted_and_stands_in_the_file_of_its_day(
+    events: "DataFrame", tmp_path: Path
+) -> None:
+    from millstream.pipeline.storing import read_stored, write_batch
+
+    folders = {RAW: tmp_path / "raw", EVENTS: tmp_path / "events"}
+    stored = read_stored(write_batch(events, folders, "batch-0", "delta"))
+    assert stored.counts == {"good": 2, "unparsable": 1, "ahead": 1}
+    rows = {
+        table: sorted(
+            (file.date, number)
+            for file in stored.files[table]
+            for number in pq.read_table(folders[table] / file.path)["offset"].to_pylist()
+        )
+        for table in folders
+    }
+    # Lines by the day of their record; events by their own, unless that is not believed.
+    assert rows[RAW] == [("2026-09-21", 42 + number) for number in range(4)]
+    assert rows[EVENTS] == [("2026-09-20", 45), ("2026-09-21", 43), ("2026-09-21", 44)]
+    assert sum(file.rows for file in stored.files[EVENTS]) == 3
+
+
+def test_a_batch_without_lines_tells_its_query(events: "DataFrame") -> None:
+    from millstream.pipeline.storing import read_stored, write_batch
+
+    stored = read_stored(write_batch(events.limit(0), {}, "batch-0", "none"))
+    assert (stored.query_id, stored.counts) == ("by hand", {})
