@@ -1,11 +1,12 @@
 """The pipeline file: read, refused with a reason, compared with what ran before."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.differences import differences, keep
+from millstream.pipeline.differences import KEPT_NAME, differences, keep
 from millstream.pipeline.spec import (
     Change,
     SpecError,
@@ -150,3 +151,16 @@ def test_a_change_that_the_state_cannot_follow_is_refused_with_the_remedy(
         check_differences(replace(spec, state_partitions=200))
     assert "state_partitions was 2 and is now 200" in str(refused.value)
     assert "another `home`" in str(refused.value)
+
+
+def test_state_of_an_older_version_is_refused(make_spec: MakeSpec) -> None:
+    from millstream.pipeline.run import check_differences
+
+    spec = make_spec()
+    keep(spec)
+    path = spec.home / KEPT_NAME
+    kept = json.loads(path.read_text())
+    del kept["version of the state"]
+    path.write_text(json.dumps(kept))
+    with pytest.raises(SpecError, match="version of the state was 1 and is now 2"):
+        check_differences(spec)

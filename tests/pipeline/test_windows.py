@@ -46,3 +46,19 @@ def test_a_window_of_a_host_has_its_gauges_and_every_window_a_rate(
         assert found["input", "all"]["cpu"] is None
         assert found["input", "all"]["count"] == 4
         assert found["site", "all"]["visitors"] == 1
+
+
+def test_a_line_is_parsed_once_for_each_query(spark: "SparkSession", make_spec: MakeSpec) -> None:
+    """Spark repeats expressions where it joins steps or moves conditions down to the lines."""
+    from millstream.pipeline.parsing import parse_events
+    from millstream.pipeline.sessions import sessions
+    from millstream.pipeline.windows import final_windows, live_windows
+
+    spec = make_spec()
+    events = parse_events(spark.createDataFrame([], SCHEMA), spec)
+    # All fields of a line, as a map, are for the table alone.
+    makings = {events: 2, live_windows(events, spec): 1, final_windows(events, spec): 1}
+    for made, count in {**makings, sessions(events, spec): 1}.items():
+        plan = made._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("from_json") == count
+        assert plan.count("sha2(") == 1

@@ -11,6 +11,9 @@ from typing import Final
 from millstream.pipeline.spec import FIELDS, Change, Spec
 
 KEPT_NAME: Final = "kept-settings.json"
+# Of what Spark keeps for the queries. Where a query keeps other things than before, one more.
+STATE_VERSION: Final = 2
+_VERSION: Final = "version of the state"
 
 # Attributes of `Spec` by the setting they come from, where they are named otherwise.
 _SETTING_OF: Final = {
@@ -65,7 +68,8 @@ def differences(spec: Spec) -> list[Difference]:
     path = spec.home / KEPT_NAME
     if not path.exists():
         return []
-    before = json.loads(path.read_text())
+    # The first version had no number.
+    before = {_VERSION: 1, **json.loads(path.read_text())}
     now = _plain(spec)
     return [
         Difference(
@@ -90,11 +94,14 @@ def _plain(spec: Spec) -> dict[str, object]:
     # Where it lies is not a part of it: a home may be moved as a whole. The salt is a secret.
     del values["home"]
     values["parse.salt"] = bool(values["parse.salt"])
+    values[_VERSION] = STATE_VERSION
     found: dict[str, object] = json.loads(json.dumps(values))
     return found
 
 
 def _change(setting: str) -> Change:
+    if setting == _VERSION:
+        return Change.STATE
     section, _, name = setting.rpartition(".")
     for field in FIELDS.get(section, ()):
         if field.name == name:

@@ -55,6 +55,11 @@ def prepare(session: "SparkSession", spec: Spec) -> None:
         "spark.sql.session.timeZone": spec.timezone,
         "spark.sql.shuffle.partitions": str(spec.state_partitions),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        # Java compiles no larger method: Spark's code for all steps of parsing in one would be
+        # interpreted for ever. Above this Spark makes code for each step.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
+        # Many windows at once have more groups than Spark's 128, above which it sorts all rows.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         # What changed since, instead of a whole copy at every commit.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # A file a batch for each of 2,880 batches of a day at 30 s would only be litter.
