@@ -52,6 +52,9 @@ def test_a_wrong_setting_is_named_with_its_file(file: Path) -> None:
     failed = call("validate", str(file)).exception
     assert isinstance(failed, CommandFailed)
     assert str(failed).startswith(f"{file}: trigger:")
+    file.unlink()
+    text = f"{file}: No such file or directory. `millstream pipeline init` writes one"
+    assert str(call("validate", str(file)).exception) == text
 
 
 def test_a_parser_function_that_cannot_be_loaded_is_found_before_the_run(file: Path) -> None:

@@ -280,7 +280,7 @@ def load_spec(path: Path) -> Spec:
     try:
         text = path.read_text()
     except OSError as failed:
-        raise SpecError(f"{path}: {failed.strerror}. `pipeline init` writes one") from None
+        raise SpecError(f"{failed.strerror}. `millstream pipeline init` writes one") from None
     if path.suffix == ".py":
         return _read_spec(_python_settings(path), folder=path.parent)
     return parse_spec(text, folder=path.parent)
