@@ -20,7 +20,7 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
     # Spark would move a plain condition before the watermark, which only page views would move
     # then: on a quiet site visits would never end. One about the event time itself stays behind.
     is_never = F.col("event_time") < F.lit("1000-01-01").cast("timestamp")
-    is_view = F.col("is_good") & is_page_view() & F.col("visitor").isNotNull()
+    is_view = is_page_view() & F.col("visitor").isNotNull()
     views = countable(events, spec).where(is_view | is_never)
     step = funnel_step(spec.funnel)
     # The record's place orders views of the same millisecond, the same way every time.

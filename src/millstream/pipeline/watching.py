@@ -55,11 +55,9 @@ _NOTHING: Final = {**_NOTHING_SEEN, "counts": None}
 
 def watch(events: DataFrame, spec: Spec) -> DataFrame:
     """A row for every alert, every visit that changed or ended, and every changed funnel."""
-    # No filter: Spark would move it down to the lines, and parse each once more to decide it.
-    is_good = F.col("problem").isNull()
-    is_view = is_good & is_page_view() & F.col("visitor").isNotNull()
-    told = events.select(
-        F.when(is_good, F.col("host")).alias(_HOST),
+    is_view = is_page_view() & F.col("visitor").isNotNull()
+    good = events.where("problem IS NULL").select(
+        F.col("host").alias(_HOST),
         F.when(is_view, F.col("visitor")).alias(_VISITOR),
         F.unix_micros("event_time").alias("at_us"),
         is_error().alias("is_error"),
@@ -68,7 +66,7 @@ def watch(events: DataFrame, spec: Spec) -> DataFrame:
         "offset",
     )
     seen = (
-        told.mapInArrow(_heard, _HEARD)
+        good.mapInArrow(_heard, _HEARD)
         .groupBy("kind", "name")
         .transformWithState(_Watch(spec), _SEEN, "Append", "ProcessingTime")
     )
