@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker import scrubbing
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from tests.replication.nodes import Cluster, cluster_of, fetch, produce, until
@@ -173,6 +174,33 @@ def test_a_replica_too_damaged_to_be_opened_is_fetched_again(tmp_path: Path) -> 
             node = await cluster.start(other)
             await until(lambda: not node.store.offline, "it is opened anew")
             await healed(cluster, other)
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_healed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(scrubbing, "_REST_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, settings=_ON_COMPLAINT) as cluster:
+            await fill(cluster)
+            leader = await cluster.led()
+            others = [n for n in cluster.nodes if n != leader.node_id]
+            for node_id in others:
+                await cluster.kill(node_id)
+            await cluster.in_sync(leader.node_id)
+            flip_a_byte(first_segment(tmp_path, leader.node_id), 16)
+            assert (await fetch(leader)).error_code == KafkaCode.KAFKA_STORAGE_ERROR
+            clustering = leader._clustering
+            assert clustering is not None
+            await until(lambda: bool(clustering._healing._told), "a person is told")
+            for node_id in others:
+                await cluster.start(node_id)
+            await cluster.led(besides=leader.node_id)
+            await healed(cluster, leader.node_id)
 
     asyncio.run(scenario())
 

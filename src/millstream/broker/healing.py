@@ -33,7 +33,8 @@ class Healing:
         # What a person was told last of each that cannot be healed.
         self._told: dict[TopicPartition, str] = {}
 
-    async def heal(self, partition: ReplicatedPartition, damage: str) -> None:
+    async def heal(self, partition: ReplicatedPartition, damage: str) -> bool:
+        """False where nothing could be done."""
         where = partition.topic_partition
         self._replicas.silence(partition)
         try:
@@ -41,11 +42,12 @@ class Healing:
         except KafkaError as error:
             self._replicas.speak_again(partition)
             self._tell(where, f"is damaged and not fetched again, {error}: {damage}")
-            return
+            return False
         if self._broker.partitions.find(where.topic, where.partition) is not partition:
-            return
+            return True
         self._replicas.renew(partition)
         self._tell(where, f"is damaged and fetched again from {self._leader(where)}: {damage}")
+        return True
 
     async def heal_offline(self) -> None:
         """What was too damaged to be opened at the start. Runs until all is done."""

@@ -35,8 +35,10 @@ _PAUSE_SECONDS_MIN: Final = 0.005
 _DOUBTED_SEGMENTS: Final = 2
 # After a doubt was looked at, others about the same partition wait for so long.
 _REST_SECONDS: Final = 30.0
+_RETRY_SECONDS: Final = 60.0
 
-OnDamage = Callable[[ReplicatedPartition, str], Awaitable[None]]
+# Says whether something was done about it.
+OnDamage = Callable[[ReplicatedPartition, str], Awaitable[bool]]
 
 
 class Scrubbing:
@@ -130,7 +132,11 @@ class Scrubbing:
             return True
         if not self._has(partition, segment):
             return True
-        await self._on_damage(partition, problem)
+        if not await self._on_damage(partition, problem) and len(partition.role.replicas) > 1:
+            # Nobody could take its place; that may change long before the next round.
+            asyncio.get_running_loop().call_later(
+                _RETRY_SECONDS, self.doubt, partition, segment.base_offset
+            )
         return False
 
     def _is_here(self, partition: ReplicatedPartition) -> bool:
