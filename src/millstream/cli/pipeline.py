@@ -196,7 +196,9 @@ def run_pipeline(
     except SpecError as wrong:
         raise CommandFailed(str(wrong)) from None
     log_path = spec.home / SPARK_LOG
-    click.echo(f"starting Spark; its log is {log_path}", err=True)
+    if master is not None:
+        # spark-submit has started it, and shows its log.
+        click.echo(f"starting Spark; its log is {log_path}", err=True)
     with spark_session(spec, master=master) as session:
         running: Running | None = None
         try:
