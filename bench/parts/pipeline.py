@@ -2,14 +2,15 @@
 
 Every query, table and setting is the same on both sides, in one session of two cores; Kafka's
 lines come through Spark's own connector. *All queries* takes the lines that lie in a topic
-through live and closed windows, visits, dead letters and tables. A stage is everything up to
-it. Delays are those of a trigger of five seconds, all queries running.
+through live and closed windows, visits, dead letters and tables; one round does not count, for
+Java compiles most of the code in it. A stage is everything up to it, run once after that.
+Delays are those of a trigger of five seconds, all queries running.
 """
 
 import itertools
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -55,19 +56,21 @@ class Sides:
         self.sent_rates.setdefault(feed.name, []).append(len(self.lines) / seconds)
         return topic
 
-    def each_round(self, what: str, rounds: int, measure: Callable[[Feed, bool], None]) -> None:
-        """One round that does not count, then those that do, alternating."""
-        for number in range(rounds + 1):
+    def each_round(
+        self, what: str, numbers: Sequence[int], measure: Callable[[Feed, bool], None]
+    ) -> None:
+        """Both sides in turn; round 0, if there is one, does not count."""
+        for number in numbers:
             for feed in self.feeds:
                 os.sync()
-                self.bench.say(f"pipeline: {what}, {feed.name}, round {number} of {rounds}")
+                self.bench.say(f"pipeline: {what}, {feed.name}, round {number} of {numbers[-1]}")
                 measure(feed, number > 0)
 
 
 def run(bench: Bench) -> list[Row]:
     folder = bench.path("pipeline")
     folder.mkdir()
-    lines = pipeline.make_lines(40_000 if bench.is_quick else 100_000)
+    lines = pipeline.make_lines(40_000 if bench.is_quick else 200_000)
     sides = Sides(bench, folder, [_ours(bench.ours), _kafka(bench.kafka)], lines)
     bench.say("pipeline: starting a session")
     spark = pipeline.start_session(folder, "local[2]")
@@ -113,7 +116,7 @@ def _measure_wholes(sides: Sides, spark: SparkSession, topics: dict[str, str]) -
         if counts:
             sides.wholes.setdefault(feed.name, []).append(whole)
 
-    sides.each_round("all queries", sides.bench.rounds, measure)
+    sides.each_round("all queries", range(2 if sides.bench.is_quick else 3), measure)
 
 
 def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> None:
@@ -129,7 +132,7 @@ def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -
         return measure
 
     for stage in [*STAGES, TABLES]:
-        sides.each_round(stage, 1 if sides.bench.is_quick else 2, measure_stage(stage))
+        sides.each_round(stage, [1], measure_stage(stage))
 
 
 def _delays(sides: Sides, spark: SparkSession, feed: Feed) -> list[float]:
@@ -137,21 +140,18 @@ def _delays(sides: Sides, spark: SparkSession, feed: Feed) -> list[float]:
     topic = f"live-{next(_NUMBERS)}"
     clients.create_topic(feed.bootstrap, topic, partitions=_PARTITIONS, config={})
     spec = pipeline.make_spec(feed, sides.folder, topic, _name(), trigger=_TRIGGER)
-    seconds = 15 if sides.bench.is_quick else 30
+    seconds = 10 if sides.bench.is_quick else 20
     return pipeline.live_delays_ms(
         spark, feed, spec, lines_per_second=_LINES_PER_SECOND, seconds=seconds
     )
 
 
 def _whole_rate(sides: Sides, spark: SparkSession, topic: str) -> list[float]:
-    """Of our side alone, after one run that does not count."""
+    """Of our side alone."""
     [ours, _] = sides.feeds
-    rates = []
-    for _ in range(2):
-        os.sync()
-        spec = pipeline.make_spec(ours, sides.folder, topic, _name())
-        rates.append(pipeline.run_whole(spark, ours, spec, len(sides.lines)).rate)
-    return rates[1:]
+    os.sync()
+    spec = pipeline.make_spec(ours, sides.folder, topic, _name())
+    return [pipeline.run_whole(spark, ours, spec, len(sides.lines)).rate]
 
 
 def _partitions_row(sides: Sides, spark: SparkSession, partitions: int) -> Row:
