@@ -49,7 +49,7 @@ def test_a_window_of_a_host_has_its_gauges_and_every_window_a_rate(
 
 
 def test_a_line_is_parsed_once_for_each_query(spark: "SparkSession", make_spec: MakeSpec) -> None:
-    """Spark repeats expressions where it joins steps or moves conditions down to the lines."""
+    """Spark may repeat expressions where it joins steps or moves conditions down to the lines."""
     from millstream.pipeline.parsing import parse_events
     from millstream.pipeline.sessions import sessions
     from millstream.pipeline.windows import final_windows, live_windows
