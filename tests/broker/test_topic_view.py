@@ -49,13 +49,42 @@ def test_a_leader_that_seems_dead_is_none_and_a_dead_node_goes_after_its_leaders
                 assert partition.leader_id == -1
             answer = await metadata(other)
             assert answer.topics[0].partitions[0].leader_id == leader
-            dead = other.image.brokers[leader]
             await cluster.kill(leader)
             await until(lambda: leader not in other.image.brokers, "the node is out")
-            monkeypatch.setattr(other.membership, "departed", lambda: [dead])
             answer = await metadata(other)
             assert sorted(one.node_id for one in answer.brokers) == [1, 2, 3]
             assert answer.topics[0].partitions[0].leader_id != leader
             assert await live_nodes(other) == sorted({1, 2, 3} - {leader})
+
+    asyncio.run(scenario())
+
+
+def test_nodes_whose_sessions_end_together_are_named_all_the_time(tmp_path: Path) -> None:
+    """librdkafka drops whoever an answer does not name, and may not find back."""
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            nodes = dict(cluster.nodes)
+            epochs = {number: node.image.brokers[number].epoch for number, node in nodes.items()}
+            fewest: list[int] = []
+
+            def all_are_back() -> bool:
+                fewest.append(min(len(node.image.brokers) for node in nodes.values()))
+                return all(
+                    number in node.image.brokers
+                    and node.image.brokers[number].epoch > epochs[number]
+                    for node in nodes.values()
+                    for number in nodes
+                )
+
+            for number in nodes:
+                cluster.lose_session(number)
+            async with asyncio.timeout(20):
+                while not all_are_back():
+                    for node in nodes.values():
+                        named = [one.node_id for one in (await metadata(node)).brokers]
+                        assert sorted(named) == [1, 2, 3]
+            assert min(fewest) < len(nodes)
 
     asyncio.run(scenario())

@@ -30,6 +30,7 @@ from millstream.cluster.coordination import (
     SessionEnded,
     UnknownOutcome,
 )
+from millstream.cluster.departed import Departed
 from millstream.cluster.joining import Session
 from millstream.cluster.lease import Lease
 from millstream.cluster.observer import ImageChange, Observer
@@ -79,6 +80,7 @@ class Membership:
     ) -> None:
         self.image = ClusterImage()
         self.lease = Lease(clock)
+        self._departed = Departed(self.image, clock)
         self.broker_epoch = NO_BROKER_EPOCH
         self.is_fenced = True
         self._open_session = open_session
@@ -126,8 +128,8 @@ class Membership:
         return self._ports is not None and self._ports.is_suspect(broker_id)
 
     def departed(self) -> list[BrokerState]:
-        """Nodes that died a moment ago and are in the image no more."""
-        return [] if self._ports is None else self._ports.departed()
+        """Nodes that left a moment ago and are in the image no more."""
+        return self._departed.nodes()
 
     def guards(self) -> list[Operation]:
         """What every write of this node checks: that it is still itself, and alive."""
@@ -246,6 +248,7 @@ class Membership:
     # -- being a member -----------------------------------------------------------------
 
     def _image_changed(self, change: ImageChange) -> None:
+        self._departed.image_changed(change)
         if change.has_incarnations:
             self._check_handled()
             self._check_epoch()

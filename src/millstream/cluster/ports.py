@@ -24,9 +24,6 @@ _RETRY_SECONDS: Final = 1.0
 # How long a refused port is enough to call a node suspect. By then it is out of the cluster,
 # or this node alone cannot reach it.
 SUSPECT_SECONDS_MAX: Final = 2.0
-# How long clients are still told of a node that died: librdkafka loses, for a second, the
-# partitions of a node that disappears together with its leadership.
-DEPARTED_SECONDS_MAX: Final = 3.0
 
 # Called with the node's id, its epoch, and the version of the controller epoch from before
 # the port was tried.
@@ -53,17 +50,6 @@ class PortWatch:
         # When a connection was last lost, and whose port has refused since.
         self._lost_at: dict[int, float] = {}
         self._refusing: set[int] = set()
-        # Those who died, and when that was known.
-        self._departed: dict[int, tuple[BrokerState, float]] = {}
-
-    def departed(self) -> list[BrokerState]:
-        """Nodes that died a moment ago and are in the image no more."""
-        after = asyncio.get_running_loop().time() - DEPARTED_SECONDS_MAX
-        return [
-            broker
-            for broker, died_at in self._departed.values()
-            if died_at > after and broker.id not in self._image.brokers
-        ]
 
     def is_suspect(self, broker_id: int) -> bool:
         """Just lost, and its port refuses: whoever is sent there now comes in vain."""
@@ -96,10 +82,8 @@ class PortWatch:
             if broker.id != self._broker_id and broker.endpoints
         }
         for broker_id in [i for i, b in self._watched.items() if wanted.get(i) != b]:
-            broker = self._watched.pop(broker_id)
-            if broker_id in self._refusing:
-                self._refusing.discard(broker_id)
-                self._departed[broker_id] = (broker, asyncio.get_running_loop().time())
+            del self._watched[broker_id]
+            self._refusing.discard(broker_id)
             self._tasks.pop(broker_id).cancel()
         for broker_id, broker in wanted.items():
             if broker_id not in self._watched:
