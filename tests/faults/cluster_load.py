@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.faults.history import History, Outcome, Poll, Send
+from tests.faults.history import NOWHERE, History, Outcome, Poll, Send
 from tests.support.java_client import JavaClient, JavaClientError, encode_bytes
 
 TOPIC = "faults"
@@ -91,7 +91,9 @@ class Writer:
             if error is not None:
                 self.errors.append(f"{send.value}: {error}")
                 return
-            send.completed, send.outcome, send.offset = now, Outcome.OK, message.offset()
+            offset = message.offset()
+            send.completed, send.outcome = now, Outcome.OK
+            send.offset = NOWHERE if offset is None else offset
             self.acknowledged += 1
             last = self.last.get(send.partition, now)
             self.gaps[send.partition] = max(self.gaps.get(send.partition, 0.0), now - last)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.history import History, Outcome, Poll, Send, anomalies
+from tests.faults.history import NOWHERE, History, Outcome, Poll, Send, anomalies
 
 
 def clean_history(count: int = 200) -> History:
@@ -123,3 +123,14 @@ def test_a_mutated_history_is_caught(mutate: Callable[[History], None], kind: st
     history = clean_history()
     mutate(history)
     assert kind in {anomaly.kind for anomaly in anomalies(history)}
+
+
+def test_a_send_whose_place_nobody_told_is_looked_for_at_the_end():
+    history = clean_history()
+    known, lost = [send for send in history.sends if send.outcome is Outcome.OK][:2]
+    known.offset = NOWHERE
+    assert anomalies(history) == []
+    lost.offset = NOWHERE
+    history.final = {where: value for where, value in history.final.items() if value != lost.value}
+    history.polls.clear()
+    assert [each.kind for each in anomalies(history)] == ["lost-write"]
