@@ -127,6 +127,35 @@ def test_a_connection_that_is_only_closed_is_made_again():
     asyncio.run(scenario())
 
 
+class DyingPeer(Peer):
+    """As the kernel ends a process: its connections go first, its port a moment later."""
+
+    async def _accept(self, reader, writer):
+        is_first = not self.connected.is_set()
+        await super()._accept(reader, writer)
+        if not is_first:
+            await self.die()
+
+
+def test_a_process_whose_port_closes_after_its_connections_is_told():
+    async def scenario():
+        peer, told = DyingPeer(), asyncio.Queue()
+
+        async def refused(*what):
+            told.put_nowait(what)
+
+        await peer.start()
+        _, watch = watch_of(peer, refused)
+        watch.start()
+        await peer.connected.wait()
+        peer.connections.pop().close()
+        async with asyncio.timeout(10):
+            assert await told.get() == (2, 4, 9)
+        await watch.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_node_that_is_gone_from_the_image_is_watched_no_more():
     async def scenario():
         peer, told = Peer(), []

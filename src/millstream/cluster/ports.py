@@ -92,12 +92,17 @@ class PortWatch:
                 self._tasks[broker_id] = task
 
     async def _watch(self, broker: BrokerState) -> None:
-        is_dead = False
+        # A port that refuses from the first time on may be this node's trouble alone.
+        has_stood = False
         while True:
             was_open = await self._until_closed(broker)
             if was_open:
+                has_stood = True
                 self._lost_at[broker.id] = asyncio.get_running_loop().time()
-            if was_open or is_dead:
+            is_dead = False
+            if has_stood:
+                # Also when the last look found the port open: the kernel closes the connections
+                # of a process that dies before it closes what it listens on.
                 version = self._image.controller_epoch_version
                 is_dead = await self._refuses(broker)
                 if is_dead:
