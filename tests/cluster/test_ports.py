@@ -39,17 +39,24 @@ def watch_of(peer, refused, epoch=4):
     return image, PortWatch(image, 1, refused, pause_seconds=0.01, retry_seconds=0.01)
 
 
+async def connected_watch(peer):
+    """A watch that is connected to the peer, and what it tells."""
+    told = asyncio.Queue()
+
+    async def refused(*what):
+        told.put_nowait(what)
+
+    await peer.start()
+    _, watch = watch_of(peer, refused)
+    watch.start()
+    await peer.connected.wait()
+    return watch, told
+
+
 def test_a_dead_process_is_told_with_the_epoch_it_had():
     async def scenario():
-        peer, told = Peer(), asyncio.Queue()
-
-        async def refused(*what):
-            told.put_nowait(what)
-
-        await peer.start()
-        _, watch = watch_of(peer, refused)
-        watch.start()
-        await peer.connected.wait()
+        peer = Peer()
+        watch, told = await connected_watch(peer)
         await peer.die()
         async with asyncio.timeout(10):
             assert await told.get() == (2, 4, 9)
@@ -139,15 +146,8 @@ class DyingPeer(Peer):
 
 def test_a_process_whose_port_closes_after_its_connections_is_told():
     async def scenario():
-        peer, told = DyingPeer(), asyncio.Queue()
-
-        async def refused(*what):
-            told.put_nowait(what)
-
-        await peer.start()
-        _, watch = watch_of(peer, refused)
-        watch.start()
-        await peer.connected.wait()
+        peer = DyingPeer()
+        watch, told = await connected_watch(peer)
         peer.connections.pop().close()
         async with asyncio.timeout(10):
             assert await told.get() == (2, 4, 9)

@@ -8,7 +8,7 @@ import click
 
 from millstream.cli.cluster import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
-from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.output import JsonValue, counted, joined, print_json, print_table
 from millstream.model import INTERNAL_TOPICS
 from millstream.wire.messages import Struct
 
@@ -64,8 +64,8 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
                     one.topic,
                     one.partition,
                     "none" if one.leader < 0 else one.leader,
-                    _ids(one.replicas),
-                    _ids(one.in_sync) or "none",
+                    joined(one.replicas),
+                    joined(one.in_sync) or "none",
                     one.problem,
                 )
                 for one in listed
@@ -137,7 +137,3 @@ def _as_json(
             if one.problem is not None
         ],
     }
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return ",".join(str(each) for each in ids)

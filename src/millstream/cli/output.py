@@ -33,5 +33,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def joined(ids: Iterable[int]) -> str:
+    """Ids of nodes, as one word of a table."""
+    return ",".join(str(each) for each in ids)
+
+
 def _looks_like_number(text: str) -> bool:
     return text.lstrip("-").replace(",", "").isdigit()

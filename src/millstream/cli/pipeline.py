@@ -16,7 +16,7 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
 from millstream.cli.pipeline_backfill import backfill
 from millstream.cli.pipeline_check import check
-from millstream.cli.pipeline_file import file_argument, load_file
+from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.pipeline_screen import Screen, make_screen, status_rows
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session, stderr_into
 from millstream.pipeline.spec import (
@@ -159,13 +159,8 @@ def status(file: Path, as_json: bool) -> None:
     metavar="SECONDS",
     help="End after so many seconds from the first finished batch.",
 )
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    help="Spark's master; 'submitted' inside spark-submit.",
-)
-def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # fmt: skip
+@master_option
+def run(file: Path, once: bool, seconds: float | None, master: str | None) -> None:
     """Run the pipeline of FILE until Ctrl-C; started again it goes on where it was."""
     spec = load_file(file)
     check_reachable(spec.bootstrap)
@@ -173,7 +168,7 @@ def run(file: Path, once: bool, seconds: float | None, master: str) -> None:  # 
     _say_whose_clocks(spec)
     run_pipeline(
         spec,
-        master=None if master == "submitted" else master,
+        master=master,
         once=once,
         screen=make_screen(spec, None),
         is_over=_deadline(seconds),
@@ -224,13 +219,8 @@ def run_pipeline(
 @click.argument("output", type=click.Choice(["live", "windows", "sessions", "events", "reports"]))
 @file_argument
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    help="Spark's master; 'submitted' inside spark-submit.",
-)
-def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
+@master_option
+def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None:
     """Make results again from the tables, and replace what is there.
 
     live, windows and sessions: the records of their topic. events: the table, parsed again
@@ -249,7 +239,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str) -> None:
         click.echo(f"made {counted(len(made), 'report')} again", err=True)
         return
     check_reachable(spec.bootstrap)
-    _rebuild(spec, output, day, None if master == "submitted" else master)
+    _rebuild(spec, output, day, master)
 
 
 def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> None:

@@ -6,20 +6,15 @@ import click
 
 from millstream.cli.cluster import check_reachable
 from millstream.cli.failure import CommandFailed
-from millstream.cli.pipeline_file import file_argument, load_file
+from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session
 from millstream.pipeline.spec import SpecError
 
 
 @click.command("backfill")
 @file_argument
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    help="Spark's master; 'submitted' inside spark-submit.",
-)
-def backfill(file: Path, master: str) -> None:
+@master_option
+def backfill(file: Path, master: str | None) -> None:
     """Take lines of any age, once: tables, closed windows and visits.
 
     For historic files, with a pipeline FILE, a name and a home of their own. Called again it
@@ -36,7 +31,7 @@ def backfill(file: Path, master: str) -> None:
         check_backfill(spec)
     except SpecError as wrong:
         raise CommandFailed(f"{file}: {wrong}") from None
-    with spark_session(spec, master=None if master == "submitted" else master) as session:
+    with spark_session(spec, master=master) as session:
         try:
             done = take_all(session, spec)
         except PipelineFailed as failed:

@@ -1,4 +1,4 @@
-"""The pipeline file as an argument of commands."""
+"""What commands of the pipeline share: its file, and Spark's master."""
 
 import os
 import sys
@@ -11,6 +11,20 @@ from millstream.pipeline.spec import Spec, SpecError, load_spec
 
 file_argument = click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False), default="pipeline.toml"
+)
+
+
+def _master(context: click.Context, parameter: click.Parameter, value: str) -> str | None:
+    return None if value == "submitted" else value
+
+
+# None where spark-submit has chosen one.
+master_option = click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    callback=_master,
+    help="Spark's master; 'submitted' inside spark-submit.",
 )
 
 

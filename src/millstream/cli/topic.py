@@ -17,7 +17,7 @@ from millstream.cli.cluster import (
     wait_for,
 )
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.output import JsonValue, joined, print_json, print_table
 from millstream.cli.trimming import trim
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
             (
                 row.id,
                 "none" if row.leader < 0 else row.leader,
-                _ids(row.replicas),
-                _ids(row.in_sync) or "none",
+                joined(row.replicas),
+                joined(row.in_sync) or "none",
                 _offset_text(row.start_offset),
                 _offset_text(row.end_offset),
             )
@@ -305,10 +305,6 @@ def _records_text(partitions: list[PartitionRow]) -> str:
     known = sum(count for count in counts if count is not None)
     unknown = counts.count(None)
     return str(known) if not unknown else f"{known}, and those of {unknown} without an answer"
-
-
-def _ids(ids: list[int]) -> str:
-    return ",".join(str(each) for each in ids)
 
 
 def _id_text(topic_id: object) -> str:
