@@ -77,3 +77,22 @@ def test_a_batch_without_lines_tells_its_query(events: "DataFrame") -> None:
 
     stored = read_stored(write_batch(events.limit(0), {}, "batch-0", "none"))
     assert (stored.query_id, stored.counts) == ("by hand", {})
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet", "iceberg"])
+def test_a_batch_fits_the_tables_that_were_made_for_it(
+    events: "DataFrame", tmp_path: Path, table_format: str
+) -> None:
+    from millstream.pipeline.storing import read_stored, table_schemas, write_batch
+    from millstream.pipeline.table_files import Batch
+    from millstream.pipeline.warehouse import commit_batch, find_table
+
+    folders = {RAW: tmp_path / "raw", EVENTS: tmp_path / "events"}
+    stored = read_stored(write_batch(events, folders, "batch-0", table_format))
+    schemas = table_schemas(events)
+    for table, folder in folders.items():
+        batch = Batch("query", 0)
+        assert commit_batch(folder, schemas[table], table_format, batch, stored.files[table])
+        found = find_table(folder)
+        assert found is not None
+        assert found.dataset().count_rows() == {RAW: 4, EVENTS: 3}[table]

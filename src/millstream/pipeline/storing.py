@@ -148,9 +148,11 @@ class _Writer:
         if table == EVENTS:
             problem = pc.fill_null(batch.column("problem"), GOOD)
             batch = batch.filter(pc.not_equal(problem, _UNPARSABLE))
-        names = self.columns[table]
-        columns = [batch.column(_DAYS[table] if name == PARTITION else name) for name in names]
-        return pa.RecordBatch.from_arrays(columns, names)
+        given = {name: _DAYS[table] if name == PARTITION else name for name in self.columns[table]}
+        # With what Spark says of nulls: the table was made with that, and Iceberg compares.
+        fields = [batch.schema.field(each).with_name(name) for name, each in given.items()]
+        columns = [batch.column(each) for each in given.values()]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _told(
         self, files: Mapping[str, DayFiles], counts: Mapping[str, int]
