@@ -1,6 +1,7 @@
 """Groups of a cluster are copied to where tools of ZooKeeper's time look."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,13 @@ def consumer_of(cluster: Cluster) -> Consumer:
 
 def commit(consumer: Consumer, offset: int) -> None:
     """The coordinator may have moved a moment ago."""
-    for _ in range(100):
+    for _ in range(400):
         try:
             consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
             return
         except KafkaException as refused:
             last = refused
+        time.sleep(0.05)
     raise last
 
 

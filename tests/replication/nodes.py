@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from millstream.broker.broker import Broker
@@ -139,6 +140,21 @@ class Cluster:
         assert answer.topics[0].error_code == KafkaCode.NONE, answer.topics[0].error_message
         for index in range(partitions):
             await self.led(topic, index)
+            is_known = partial(self._is_known, topic, index)
+            await until(is_known, f"every node knows {topic}-{index}")
+
+    def _is_known(self, topic: str, index: int) -> bool:
+        """The nodes hear of a topic one after the other: all know who leads, and have their
+        replicas open."""
+        for node in self.nodes.values():
+            state = node.image.partition(topic, index)
+            if state is None or state.leader not in self.nodes:
+                return False
+            found = node.partitions.find(topic, index)
+            has_role = isinstance(found, ReplicatedPartition) and found.leader_id == state.leader
+            if node.node_id in state.replicas and not has_role:
+                return False
+        return True
 
 
 async def until(is_so: Callable[[], bool], what: str) -> None:
@@ -159,6 +175,12 @@ async def cluster_of(
     try:
         for node_id in range(1, nodes + 1):
             await cluster.start(node_id, broker_rack=f"rack-{node_id}")
+        # Who started first hears of the last a moment later.
+        everybody = set(cluster.nodes)
+        await until(
+            lambda: all(set(node.image.brokers) == everybody for node in cluster.nodes.values()),
+            "all nodes know each other",
+        )
         yield cluster
     finally:
         await cluster.stop()

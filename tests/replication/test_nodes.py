@@ -16,6 +16,10 @@ from tests.storage.logs import NOW_MS, batch
 
 pytestmark = pytest.mark.slow
 
+# Waited for once. All nodes stand still where this process gets no turn, and who follows must
+# not fall behind by that.
+LAG_MS = 1_500
+
 
 def test_an_acknowledged_record_is_on_every_replica_in_sync(tmp_path: Path) -> None:
     async def scenario() -> None:
@@ -127,7 +131,7 @@ def test_with_too_few_in_sync_nothing_is_taken(tmp_path: Path) -> None:
 
 def test_a_follower_that_stays_behind_leaves_and_comes_back(tmp_path: Path) -> None:
     async def scenario() -> None:
-        settings = {"replica.lag.time.max.ms": "300"}
+        settings = {"replica.lag.time.max.ms": str(LAG_MS)}
         async with cluster_of(tmp_path, settings=settings) as cluster:
             await cluster.create()
             leader = await cluster.led()
@@ -148,7 +152,7 @@ def test_a_follower_that_stays_behind_leaves_and_comes_back(tmp_path: Path) -> N
 def test_a_throttled_replica_catches_up_only_as_fast_as_it_may(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = {
-            "replica.lag.time.max.ms": "300",
+            "replica.lag.time.max.ms": str(LAG_MS),
             "leader.replication.throttled.rate": "1",
             # One batch in each answer.
             "replica.fetch.max.bytes": "1",
@@ -324,7 +328,7 @@ def test_a_deletion_that_a_follower_in_sync_does_not_hear_of_times_out(tmp_path:
 
 
 async def _find_coordinator(cluster: Cluster, name: str, key_type: int = 0) -> int:
-    for _ in range(400):
+    for _ in range(2_000):
         node = next(iter(cluster.nodes.values()))
         answer = await ask(
             node, ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name]
