@@ -1,0 +1,54 @@
+"""What decides how lines are read: plain values that travel to workers as JSON."""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRule:
+    """How lines of sources that match are parsed: by a format, or by a function of the user."""
+
+    # A pattern with * and ?.
+    match: str
+    format: str = "auto"
+    # `module:name`, or nothing.
+    function: str = ""
+
+    @property
+    def decides(self) -> bool:
+        return self.format != "auto" or bool(self.function)
+
+    def matches(self, source: str) -> bool:
+        parts = ({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in self.match)
+        return re.fullmatch("".join(parts), source, re.DOTALL) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LineRules:
+    # In order: the first that matches decides. Where none does, each line tells its format.
+    sources: tuple[SourceRule, ...]
+    # Of times without a zone.
+    timezone: str
+    # Of "address", "user", "query".
+    mask: tuple[str, ...]
+    salt: str
+    gauges: tuple[str, ...]
+    ahead_ms: int
+    late_ms: int
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "LineRules":
+        said = json.loads(text)
+        return cls(
+            sources=tuple(SourceRule(**each) for each in said["sources"]),
+            timezone=said["timezone"],
+            mask=tuple(said["mask"]),
+            salt=said["salt"],
+            gauges=tuple(said["gauges"]),
+            ahead_ms=said["ahead_ms"],
+            late_ms=said["late_ms"],
+        )

@@ -1,0 +1,37 @@
+"""The scanner of lines in use: compiled, or in Python for installs without a C compiler.
+
+Both give the same columns. `IMPLEMENTATION` is the one in use; `PURE` is always there.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.lines import _scan_pure
+
+
+class Scanner(Protocol):
+    """Reads values as lines; the columns it makes are those of `schema.SCANNED`."""
+
+    def faults(self, values: pa.BinaryArray) -> NDArray[np.int8]: ...
+    def scan(
+        self,
+        values: pa.BinaryArray,
+        sources: pa.StringArray,
+        records_us: pa.Int64Array,
+        given: NDArray[np.int8],
+        custom: pa.MapArray | None,
+    ) -> dict[str, pa.Array]: ...
+
+
+class Implementation(Protocol):
+    NAME: str
+
+    def Scanner(self, wanted: Collection[str], gauges: Sequence[str]) -> Scanner: ...
+
+
+PURE: Final = cast(Implementation, _scan_pure)
+IMPLEMENTATION: Final = PURE
