@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from millstream.broker import cleaning_worker
 from millstream.broker.cleaner import Cleaner
+from millstream.broker.cleaning_worker import Throttle
 from millstream.errors import KafkaCode
 from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
@@ -288,9 +289,20 @@ def test_a_node_that_stops_while_a_segment_is_put_in_place_stops_quietly(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_a_node_that_stops_in_the_middle_of_a_round_leaves_nothing_behind(data_dir: Path) -> None:
+def test_a_node_that_stops_in_the_middle_of_a_round_leaves_nothing_behind(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = Throttle.__call__
+
+    def move_until_the_middle(throttle: Throttle, size_bytes: int) -> None:
+        if list(data_dir.glob("*/*.cleaned")):
+            throttle._stop.wait(60)
+        move(throttle, size_bytes)
+
+    # A child process is not held, only slow.
     slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "50000"}
-    with Broker(settings=slow, data_dir=data_dir) as broker:
+    with monkeypatch.context() as patched, Broker(settings=slow, data_dir=data_dir) as broker:
+        patched.setattr(Throttle, "__call__", move_until_the_middle)
         topic = create(broker)
         produce(broker, topic, range(40))
         wait_until(
