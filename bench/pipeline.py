@@ -3,6 +3,8 @@
 Two feeds run the same queries with the same settings in the same session: `millstream` reads
 from our node by our source, `kafka` from Apache Kafka by Spark's own connector. Everything
 after the source is the same code, and results go back to the broker that the lines came from.
+Our source has the lines parsed by the worker that fetched them; the connector's lines go to a
+Python worker for the same parser.
 
 A stage is everything up to it into Spark's noop sink, so the difference of two stages is what
 the second costs. The table in `bench/parts/pipeline.py` says what is made of it.
@@ -20,10 +22,11 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.ingest.traffic import Site, TrafficLine
 from millstream.pipeline import outputs, queries, run, sessions, windows
-from millstream.pipeline.parsing import parse_events
+from millstream.pipeline.parsing import RECORD_COLUMNS, parse_events
 from millstream.pipeline.session import open_session
 from millstream.pipeline.spec import Spec, parse_spec
 from tests.support.spark_connector import connector_jars
@@ -40,12 +43,12 @@ class Feed:
 
     name: str
     bootstrap: str
-    read: Callable[[SparkSession, Spec, str], DataFrame]
+    read: Callable[[SparkSession, Spec, queries.Query], DataFrame]
 
 
-def read_by_connector(spark: SparkSession, spec: Spec, query_name: str) -> DataFrame:
-    """Spark's own source, told what ours is told."""
-    return (
+def read_by_connector(spark: SparkSession, spec: Spec, query: queries.Query) -> DataFrame:
+    """Spark's own source, told what ours is told; its lines are parsed by the same code."""
+    records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", spec.bootstrap)
         .option("subscribe", ",".join(spec.topics))
@@ -53,8 +56,9 @@ def read_by_connector(spark: SparkSession, spec: Spec, query_name: str) -> DataF
         .option("maxOffsetsPerTrigger", str(spec.records_per_batch_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
-        .select("key", "value", "topic", "partition", "offset", "timestamp")
+        .select(*RECORD_COLUMNS)
     )
+    return records if query.columns is None else parse_events(records, spec, query.columns)
 
 
 def start_session(folder: Path, master: str) -> SparkSession:
@@ -100,15 +104,18 @@ def send_lines(feed: Feed, topic: str, lines: list[TrafficLine]) -> float:
 
 Stage = Callable[[DataFrame, Spec], DataFrame]
 
-STAGES: Final[dict[str, tuple[Stage, str]]] = {
-    "read": (lambda records, spec: records, "append"),
-    "parse": (parse_events, "append"),
-    "live windows": (lambda r, spec: windows.live_windows(parse_events(r, spec), spec), "update"),
-    "final windows": (
-        lambda r, spec: windows.final_windows(parse_events(r, spec), spec),
-        "append",
-    ),
-    "visits": (lambda r, spec: sessions.sessions(parse_events(r, spec), spec), "append"),
+
+def _as_read(rows: DataFrame, spec: Spec) -> DataFrame:
+    return rows
+
+
+# What is read for it, what is done with that, and in which mode.
+STAGES: Final[dict[str, tuple[tuple[str, ...] | None, Stage, str]]] = {
+    "read": (None, _as_read, "append"),
+    "parse": (windows.NEEDED, _as_read, "append"),
+    "live windows": (windows.NEEDED, windows.live_windows, "update"),
+    "final windows": (windows.NEEDED, windows.final_windows, "append"),
+    "visits": (sessions.NEEDED, sessions.sessions, "append"),
 }
 TABLES: Final = "tables"
 
@@ -117,11 +124,14 @@ def run_stage(spark: SparkSession, feed: Feed, spec: Spec, name: str) -> float:
     """Seconds that the batches took, without the start of the query."""
     if name == TABLES:
         [store] = [query for query in queries.QUERIES if query.name == queries.STORE]
-        return seconds_of([_start(spark, feed, spec, store, is_once=True)])
-    stage, mode = STAGES[name]
-    stream = stage(feed.read(spark, spec, name), spec).writeStream.format("noop").outputMode(mode)
-    stream = stream.option("checkpointLocation", str(spec.home / name)).trigger(availableNow=True)
-    return seconds_of([stream.start()])
+        return seconds_of([_start(spark, feed, spec, store, once=True)])
+    columns, stage, mode = STAGES[name]
+
+    def build(rows: DataFrame, spec: Spec, counts: queries.LineCounts) -> DataStreamWriter:
+        return stage(rows, spec).writeStream.format("noop").outputMode(mode)
+
+    query = queries.Query(name, 0, False, columns, build)
+    return seconds_of([_start(spark, feed, spec, query, once=True)])
 
 
 def seconds_of(running: list[StreamingQuery]) -> float:
@@ -163,7 +173,7 @@ def run_whole(spark: SparkSession, feed: Feed, spec: Spec, count: int) -> Whole:
     run.create_topics(spec)
     began = time.monotonic()
     running = [
-        _start(spark, feed, spec, query, is_once=True)
+        _start(spark, feed, spec, query, once=True)
         for query in queries.QUERIES
         if not query.is_by_clock
     ]
@@ -179,17 +189,11 @@ def run_whole(spark: SparkSession, feed: Feed, spec: Spec, count: int) -> Whole:
 
 
 def _start(
-    spark: SparkSession, feed: Feed, spec: Spec, query: queries.Query, *, is_once: bool
+    spark: SparkSession, feed: Feed, spec: Spec, query: queries.Query, *, once: bool
 ) -> StreamingQuery:
     """As the pipeline starts its queries, with the source of the feed."""
-    events = parse_events(feed.read(spark, spec, query.name), spec)
-    writer = query.build(events, spec, queries.LineCounts()).queryName(f"{spec.name}-{query.name}")
-    writer = writer.option("checkpointLocation", str(queries.checkpoint(spec, query.name)))
-    if is_once:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
-    return writer.start()
+    rows = feed.read(spark, spec, query)
+    return queries.start_on(rows, spec, query, queries.LineCounts(), once=once)
 
 
 # -- how soon a line is seen -----------------------------------------------------------------
@@ -230,7 +234,7 @@ def live_delays_ms(
 ) -> list[float]:
     """From a line's time to the live window that counts it, for every line, all queries on."""
     run.create_topics(spec)
-    running = [_start(spark, feed, spec, query, is_once=False) for query in queries.QUERIES]
+    running = [_start(spark, feed, spec, query, once=False) for query in queries.QUERIES]
     watcher = Watcher(spec)
     watcher.start()
     try:

@@ -1,7 +1,8 @@
 """Lines per second through the pipeline on Spark, beside the same queries fed from Kafka.
 
-Every query, table and setting is the same on both sides, in one session of two cores; Kafka's
-lines come through Spark's own connector. *All queries* takes the lines that lie in a topic
+Every query, table and setting is the same on both sides, in one session of two cores. Kafka's
+lines come through Spark's own connector, and go from there to a Python worker for the same
+compiled parser that runs inside our source. *All queries* takes the lines that lie in a topic
 through live and closed windows, visits, dead letters and tables; one round does not count, for
 Java compiles most of the code in it. A stage is everything up to it, run once after that.
 Delays are those of a trigger of five seconds, all queries running.
@@ -24,7 +25,7 @@ from bench.pipeline import STAGES, TABLES, Feed, Whole
 from bench.rows import Row, at_least
 from millstream.cli.output import counted
 from millstream.ingest.traffic import TrafficLine
-from millstream.pipeline.queries import read_lines
+from millstream.pipeline.queries import read_input
 from millstream.pipeline.run import create_topics
 
 PART = "pipeline"
@@ -95,7 +96,7 @@ def run(bench: Bench) -> list[Row]:
 
 
 def _ours(broker: Broker) -> Feed:
-    return Feed("Millstream", broker.bootstrap, read_lines)
+    return Feed("Millstream", broker.bootstrap, read_input)
 
 
 def _kafka(broker: Broker) -> Feed:

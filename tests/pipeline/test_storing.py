@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.pipeline.outputs import EVENTS, RAW
+from millstream.pipeline.spec import Spec
 from tests.pipeline.conftest import MakeSpec
 from tests.pipeline.test_parsing import NOW, SCHEMA
 
@@ -24,22 +25,26 @@ LINES = [
 
 
 @pytest.fixture
-def events(spark: "SparkSession", make_spec: MakeSpec) -> "DataFrame":
-    from millstream.pipeline.parsing import parse_events
-
+def records(spark: "SparkSession") -> "DataFrame":
     rows = [
         (b"web-1/log", bytearray(line), "logs", 3, 42 + number, NOW)
         for number, line in enumerate(LINES)
     ]
-    spec = make_spec('[parse]\nlate = "2 days"')
-    return parse_events(spark.createDataFrame(rows, SCHEMA), spec)
+    return spark.createDataFrame(rows, SCHEMA)
 
 
-def test_dead_letters_carry_the_line_and_the_reason(events: "DataFrame") -> None:
+def spec_of(make_spec: MakeSpec, table_format: str) -> Spec:
+    return make_spec(f'[parse]\nlate = "2 days"\n[warehouse]\nformat = "{table_format}"')
+
+
+def test_dead_letters_carry_the_line_and_the_reason(
+    records: "DataFrame", make_spec: MakeSpec
+) -> None:
     from millstream.pipeline.storing import dead_records, write_batch
 
+    spec = spec_of(make_spec, "none")
     bad, ahead = sorted(
-        dead_records(write_batch(events, {}, "batch-0", "none")).collect(), reverse=True
+        dead_records(write_batch(records, spec, {}, "batch-0")).collect(), reverse=True
     )
     headers = {header.key: bytes(header.value).decode() for header in bad.headers}
     assert bytes(bad.key) == b"web-1/log"
@@ -48,15 +53,18 @@ def test_dead_letters_carry_the_line_and_the_reason(events: "DataFrame") -> None
     assert headers["reason"] == "unparsable"
     assert headers["detail"] == "not UTF-8"
     assert (headers["topic"], headers["partition"], headers["offset"]) == ("logs", "3", "42")
+    assert (headers["record_time"], headers["event_time"]) == ("2026-09-21 14:00:00", "")
+    headers = {header.key: bytes(header.value).decode() for header in ahead.headers}
+    assert headers["event_time"] == "2099-09-21 13:59:01"
 
 
 def test_every_line_is_counted_and_stands_in_the_file_of_its_day(
-    events: "DataFrame", tmp_path: Path
+    records: "DataFrame", make_spec: MakeSpec, tmp_path: Path
 ) -> None:
     from millstream.pipeline.storing import read_stored, write_batch
 
     folders = {RAW: tmp_path / "raw", EVENTS: tmp_path / "events"}
-    stored = read_stored(write_batch(events, folders, "batch-0", "delta"))
+    stored = read_stored(write_batch(records, spec_of(make_spec, "delta"), folders, "batch-0"))
     assert stored.counts == {"good": 2, "unparsable": 1, "ahead": 1}
     rows = {
         table: sorted(
@@ -72,27 +80,29 @@ def test_every_line_is_counted_and_stands_in_the_file_of_its_day(
     assert sum(file.rows for file in stored.files[EVENTS]) == 3
 
 
-def test_a_batch_without_lines_tells_its_query(events: "DataFrame") -> None:
+def test_a_batch_without_lines_tells_its_query(records: "DataFrame", make_spec: MakeSpec) -> None:
     from millstream.pipeline.storing import read_stored, write_batch
 
-    stored = read_stored(write_batch(events.limit(0), {}, "batch-0", "none"))
+    spec = spec_of(make_spec, "none")
+    stored = read_stored(write_batch(records.limit(0), spec, {}, "batch-0"))
     assert (stored.query_id, stored.counts) == ("by hand", {})
 
 
 @pytest.mark.parametrize("table_format", ["delta", "parquet", "iceberg"])
 def test_a_batch_fits_the_tables_that_were_made_for_it(
-    events: "DataFrame", tmp_path: Path, table_format: str
+    records: "DataFrame", make_spec: MakeSpec, tmp_path: Path, table_format: str
 ) -> None:
-    from millstream.pipeline.storing import read_stored, table_schemas, write_batch
+    from millstream.pipeline.storing import read_stored, write_batch
     from millstream.pipeline.table_files import Batch
-    from millstream.pipeline.warehouse import commit_batch, find_table
+    from millstream.pipeline.warehouse import TABLE_SCHEMAS, commit_batch, find_table
 
     folders = {RAW: tmp_path / "raw", EVENTS: tmp_path / "events"}
-    stored = read_stored(write_batch(events, folders, "batch-0", table_format))
-    schemas = table_schemas(events)
+    spec = spec_of(make_spec, table_format)
+    stored = read_stored(write_batch(records, spec, folders, "batch-0"))
     for table, folder in folders.items():
         batch = Batch("query", 0)
-        assert commit_batch(folder, schemas[table], table_format, batch, stored.files[table])
+        schema = TABLE_SCHEMAS[table]
+        assert commit_batch(folder, schema, table_format, batch, stored.files[table])
         found = find_table(folder)
         assert found is not None
         assert found.dataset().count_rows() == {RAW: 4, EVENTS: 3}[table]

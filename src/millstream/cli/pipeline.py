@@ -70,7 +70,7 @@ def validate(file: Path) -> None:
     """Check FILE without running anything."""
     spec = load_file(file)
     for rule in spec.sources:
-        if rule.function is not None:
+        if rule.function:
             _check_function(rule.function)
     click.echo(
         f"{file} is good: {', '.join(spec.topics)} into {spec.name}.*, windows of "

@@ -1,4 +1,4 @@
-"""Which lines of a sample a pipeline would read: by the same expressions that it reads with.
+"""Which lines of a sample a pipeline would read: by the same parser that it reads with.
 
 Whether a time is `ahead` or `late` is not asked: files at hand may be of any age.
 """

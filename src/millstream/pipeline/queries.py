@@ -1,7 +1,7 @@
 """The streaming queries of a pipeline: one table of them, and how each is started.
 
-Every query reads the input by itself and parses what it needs of it, so none waits for
-another, and each has a checkpoint of its own.
+Every query reads the input by itself, as the columns of events that it needs, so none waits
+for another, and each has a checkpoint of its own.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,20 +20,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.pipeline import outputs, sessions, watching, windows
+from millstream.pipeline.event_source import read_events
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.parsing import parse_events
+from millstream.pipeline.parsing import RECORD_COLUMNS
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.table_files import Batch, TableChanged, WrittenFile
 from millstream.spark import upserts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
 # The query that writes the tables.
 STORE: Final = "store"
-_COLUMNS: Final = "key,value,topic,partition,offset,timestamp"
 
 
 class LineCounts:
@@ -60,6 +57,8 @@ class Query:
     stateful: int
     # It goes on while the clock does: in a run that takes what is there it would never end.
     is_by_clock: bool
+    # What it needs of an event; None where it wants the records themselves.
+    columns: tuple[str, ...] | None
     build: Callable[[DataFrame, Spec, LineCounts], DataStreamWriter]
 
 
@@ -71,8 +70,13 @@ def start_query(
     spark: SparkSession, spec: Spec, query: Query, counts: LineCounts, *, once: bool
 ) -> StreamingQuery:
     """`once` takes what is there now and ends; otherwise a batch begins at every trigger."""
-    events = parse_events(read_lines(spark, spec, query.name), spec)
-    writer = query.build(events, spec, counts).queryName(f"{spec.name}-{query.name}")
+    return start_on(read_input(spark, spec, query), spec, query, counts, once=once)
+
+
+def start_on(
+    rows: DataFrame, spec: Spec, query: Query, counts: LineCounts, *, once: bool
+) -> StreamingQuery:
+    writer = query.build(rows, spec, counts).queryName(f"{spec.name}-{query.name}")
     writer = writer.option("checkpointLocation", str(checkpoint(spec, query.name).absolute()))
     if once:
         writer = writer.trigger(availableNow=True)
@@ -81,18 +85,20 @@ def start_query(
     return writer.start()
 
 
-def read_lines(spark: SparkSession, spec: Spec, query_name: str) -> DataFrame:
-    return (
-        spark.readStream.format("millstream")
-        .option("kafka.bootstrap.servers", spec.bootstrap)
-        .option("subscribe", ",".join(spec.topics))
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(spec.records_per_batch_max))
-        .option("kafka.isolation.level", "read_committed")
-        .option("columns", _COLUMNS)
-        .option("commitGroup", f"{spec.name}-{query_name}")
-        .load()
-    )
+def read_input(spark: SparkSession, spec: Spec, query: Query) -> DataFrame:
+    """Records, or events, as the query wants them."""
+    options = {
+        "kafka.bootstrap.servers": spec.bootstrap,
+        "subscribe": ",".join(spec.topics),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(spec.records_per_batch_max),
+        "kafka.isolation.level": "read_committed",
+        "commitGroup": f"{spec.name}-{query.name}",
+    }
+    if query.columns is not None:
+        return read_events(spark, spec, options, query.columns)
+    columns = ",".join(RECORD_COLUMNS)
+    return spark.readStream.format("millstream").options(**options, columns=columns).load()
 
 
 def write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
@@ -116,8 +122,11 @@ def _append(
 # -- one function for each query -------------------------------------------------------------
 
 
-def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    """Dead letters and tables: every line once, stateless."""
+def _store(records: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
+    """Dead letters and tables: every line once, stateless.
+
+    Lines are parsed by the task that writes the files, and do not come back to Spark.
+    """
 
     def write(batch: DataFrame, number: int) -> None:
         from millstream.pipeline import storing
@@ -127,7 +136,7 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
             if spec.warehouse == "none"
             else {name: table_path(spec, name) for name in (outputs.RAW, outputs.EVENTS)}
         )
-        told = storing.write_batch(batch, folders, f"batch-{number}", spec.warehouse).persist()
+        told = storing.write_batch(batch, spec, folders, f"batch-{number}").persist()
         try:
             stored = storing.read_stored(told)
             if any(kind != storing.GOOD for kind in stored.counts):
@@ -143,21 +152,19 @@ def _store(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
                 )
         finally:
             told.unpersist()
-        schemas = storing.table_schemas(batch)
         for name, folder in folders.items():
-            _commit(spec, folder, schemas[name], Batch(stored.query_id, number), stored.files[name])
+            _commit(spec, name, folder, Batch(stored.query_id, number), stored.files[name])
         counts.add(dict(stored.counts))
 
-    return events.writeStream.foreachBatch(write)
+    return records.writeStream.foreachBatch(write)
 
 
-def _commit(
-    spec: Spec, folder: Path, schema: "pa.Schema", batch: Batch, files: list[WrittenFile]
-) -> None:
+def _commit(spec: Spec, table: str, folder: Path, batch: Batch, files: list[WrittenFile]) -> None:
     from deltalake.exceptions import DeltaError
 
     from millstream.pipeline import warehouse
 
+    schema = warehouse.TABLE_SCHEMAS[table]
     is_new = warehouse.commit_batch(folder, schema, spec.warehouse, batch, files)
     if is_new and batch.number % spec.compact_every == spec.compact_every - 1:
         today = datetime.now(ZoneInfo(spec.timezone)).date()
@@ -212,9 +219,9 @@ def _watch(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrite
 
 # In the order in which they are started: what people wait for comes first.
 QUERIES: Final = (
-    Query("live", 1, False, _live),
-    Query(STORE, 0, False, _store),
-    Query("windows", 2, False, _final),
-    Query("watch", 2, True, _watch),
-    Query("sessions", 1, False, _sessions),
+    Query("live", 1, False, windows.NEEDED, _live),
+    Query(STORE, 0, False, None, _store),
+    Query("windows", 2, False, windows.NEEDED, _final),
+    Query("watch", 2, True, watching.NEEDED, _watch),
+    Query("sessions", 1, False, sessions.NEEDED, _sessions),
 )

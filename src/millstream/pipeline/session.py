@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from millstream.pipeline.parsing import SESSION_SETTINGS
+from millstream.pipeline.event_source import register_events
 from millstream.pipeline.spec import Spec
 from pyspark_millstream import register
 
@@ -51,12 +51,11 @@ def _local_settings(home: Path) -> dict[str, str]:
 def prepare(session: "SparkSession", spec: Spec) -> None:
     """Settings that queries need, which may be set on a session that is already there."""
     settings = {
-        **SESSION_SETTINGS,
         "spark.sql.session.timeZone": spec.timezone,
         "spark.sql.shuffle.partitions": str(spec.state_partitions),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        # Java compiles no larger method: Spark's code for all steps of parsing in one would be
-        # interpreted for ever. Above this Spark makes code for each step.
+        # Java compiles no larger method: it would be interpreted for ever. Above this Spark makes
+        # code for each step.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # Many windows at once have more groups than Spark's 128, above which it sorts all rows.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
@@ -69,3 +68,4 @@ def prepare(session: "SparkSession", spec: Spec) -> None:
         session.conf.set(name, value)
     # Spark's own search was seen to miss it once in a session that had found it before.
     register(session)
+    register_events(session)

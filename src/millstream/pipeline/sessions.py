@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.windows import countable, is_page_view
+from millstream.pipeline.windows import JUDGED, countable, is_page_view
 
 KEY: Final = ("visitor", "session_start")
+NEEDED: Final = (*JUDGED, "partition", "offset")
 
 
 def sessions(events: DataFrame, spec: Spec) -> DataFrame:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from millstream.lines.rules import SourceRule
+
 FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "text")
 MASKS: Final = ("address", "user", "query")
 # What a window says already; a gauge cannot be called so.
@@ -58,15 +60,6 @@ class Field:
     read: Callable[[object], object]
     change: Change
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRule:
-    """How lines of sources that match are parsed: by a format, or by a function of the user."""
-
-    match: str
-    format: str
-    function: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +375,7 @@ def _read_rules(rules: object) -> tuple[SourceRule, ...]:
             raise SpecError(f"{where}: function is 'module:name', not {function!r}")
         if rule.get("format", "auto") not in FORMATS:
             raise SpecError(f"{where}: format is one of {', '.join(FORMATS)}")
-        found.append(SourceRule(rule["match"], rule.get("format", "auto"), function))
+        found.append(SourceRule(rule["match"], rule.get("format", "auto"), function or ""))
     return tuple(found)
 
 

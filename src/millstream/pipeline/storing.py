@@ -1,6 +1,6 @@
 """A micro-batch into its files, in one pass: both tables, dead letters and counts.
 
-Spark's tasks write the Parquet files of both tables, from the same rows, as they come. What
+Spark's tasks parse the lines and write the Parquet files of both tables as they come. What
 they hand on is small: which files there are, how many lines had which problem, and the dead
 letters. A task that Spark repeats writes files that no commit names.
 """
@@ -17,27 +17,27 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from millstream.pipeline.local_time import local_days, local_text
 from millstream.pipeline.outputs import EVENTS, RAW
-from millstream.pipeline.parsing import dead_letter_headers
-from millstream.pipeline.table_files import PARTITION, DayFiles, WrittenFile
-from millstream.pipeline.warehouse import (
-    BY_HAND,
-    DELTA,
-    QUERY_ID,
-    event_day,
-    event_rows,
-    raw_day,
-    raw_rows,
+from millstream.pipeline.parsing import (
+    EVENT_COLUMNS,
+    RECORD_COLUMNS,
+    Parsing,
+    dead_letter_headers,
+    line_rules,
 )
+from millstream.pipeline.spec import Spec
+from millstream.pipeline.table_files import PARTITION, DayFiles, WrittenFile
+from millstream.pipeline.warehouse import BY_HAND, DELTA, QUERY_ID, TABLE_SCHEMAS
 
 GOOD: Final = "good"
 _UNPARSABLE: Final = "unparsable"
 _TIMES: Final = ("record_time", "event_time")
+# Gauges are for windows; a table has them among the fields.
+_WRITTEN: Final = tuple(name for name in EVENT_COLUMNS if name != "gauges")
 # What a dead letter is made of.
 _LETTER: Final = ("source", "value", "problem", "detail", "topic", "partition", "offset")
-_DAYS: Final = {RAW: "raw_date", EVENTS: "event_date"}
 
 _FILE, _COUNT, _DEAD = "file", "count", "dead"
 _TOLD: Final = (
@@ -57,37 +57,18 @@ class Stored:
     counts: Mapping[str, int]
 
 
-def table_schemas(events: DataFrame) -> dict[str, pa.Schema]:
-    """Columns of the tables that a batch of these events goes to."""
-    rows = {RAW: raw_rows(events), EVENTS: event_rows(events)}
-    return {name: to_arrow_schema(each.schema, timezone="UTC") for name, each in rows.items()}
-
-
 def write_batch(
-    events: DataFrame, folders: Mapping[str, Path], name: str, table_format: str
+    records: DataFrame, spec: Spec, folders: Mapping[str, Path], name: str
 ) -> DataFrame:
     """Rows of `_TOLD`; reading them once writes the files. `folders`: of the tables wanted."""
-    rows = events.withColumns(
-        {
-            _DAYS[RAW]: raw_day(),
-            _DAYS[EVENTS]: event_day(),
-            # As text only where it is wanted. Not the headers themselves: a list that is null in
-            # almost every row costs Spark the square of the rows on the way to Python.
-            **{
-                _text_of(name): F.when(F.col("problem").isNotNull(), F.col(name).cast("string"))
-                for name in _TIMES
-            },
-        }
-    )
-    schemas = table_schemas(events)
-    columns = {table: list(schemas[table].names) for table in folders}
     writer = _Writer(
+        Parsing(line_rules(spec), _WRITTEN),
         {table: str(folder.absolute()) for table, folder in folders.items()},
-        columns,
         name,
-        table_format,
+        spec.warehouse,
+        spec.timezone,
     )
-    return rows.mapInArrow(writer.write, _TOLD)
+    return records.select(*RECORD_COLUMNS).mapInArrow(writer.write, _TOLD)
 
 
 def read_stored(told: DataFrame) -> Stored:
@@ -118,10 +99,11 @@ def dead_records(told: DataFrame) -> DataFrame:
 class _Writer:
     """Runs in a task; everything in it is sent there."""
 
+    parsing: Parsing
     folders: Mapping[str, str]
-    columns: Mapping[str, list[str]]
     name: str
     table_format: str
+    timezone: str
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = _told_schema()
@@ -131,28 +113,45 @@ class _Writer:
                 table: stack.enter_context(closing(self._files(folder)))
                 for table, folder in self.folders.items()
             }
-            for batch in batches:
-                counts.update(_counts(batch))
+            for events in self.parsing.run(batches):
+                counts.update(_counts(events))
                 for table, written in files.items():
-                    written.write(self._rows(batch, table))
-                dead = batch.filter(pc.is_valid(batch.column("problem")))
+                    written.write(self._rows(events, table))
+                dead = events.filter(pc.is_valid(events.column("problem")))
                 if dead.num_rows:
-                    yield _dead(dead, schema)
+                    yield self._dead(dead, schema)
         yield pa.RecordBatch.from_pylist(self._told(files, counts), schema=schema)
 
     def _files(self, folder: str) -> DayFiles:
         has_day_inside = self.table_format != DELTA
         return DayFiles(Path(folder), name=self.name, has_day_inside=has_day_inside)
 
-    def _rows(self, batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    def _rows(self, events: pa.RecordBatch, table: str) -> pa.RecordBatch:
+        times = events.column("record_time")
         if table == EVENTS:
-            problem = pc.fill_null(batch.column("problem"), GOOD)
-            batch = batch.filter(pc.not_equal(problem, _UNPARSABLE))
-        given = {name: _DAYS[table] if name == PARTITION else name for name in self.columns[table]}
-        # With what Spark says of nulls: the table was made with that, and Iceberg compares.
-        fields = [batch.schema.field(each).with_name(name) for name, each in given.items()]
-        columns = [batch.column(each) for each in given.values()]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+            problem = pc.fill_null(events.column("problem"), GOOD)
+            if _UNPARSABLE in pc.unique(problem).to_pylist():
+                events = events.filter(pc.not_equal(problem, _UNPARSABLE))
+            times = event_day_times(events)
+        schema = TABLE_SCHEMAS[table]
+        columns = [
+            local_days(times, self.timezone) if name == PARTITION else events.column(name)
+            for name in schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _dead(self, events: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        count = events.num_rows
+        given = {
+            "kind": pa.array([_DEAD] * count, pa.string()),
+            **{name: events.column(name) for name in _LETTER},
+            **{name: local_text(events.column(name), self.timezone) for name in _TIMES},
+        }
+        columns = [
+            given[field.name] if field.name in given else pa.nulls(count, field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _told(
         self, files: Mapping[str, DayFiles], counts: Mapping[str, int]
@@ -167,27 +166,16 @@ class _Writer:
         return [{"query_id": query_id, **row} for row in told]
 
 
-def _counts(batch: pa.RecordBatch) -> dict[str, int]:
-    found = pc.value_counts(pc.fill_null(batch.column("problem"), GOOD))
+def _counts(events: pa.RecordBatch) -> dict[str, int]:
+    found = pc.value_counts(pc.fill_null(events.column("problem"), GOOD))
     return {each["values"]: each["counts"] for each in found.to_pylist()}
 
 
-def _dead(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    count = batch.num_rows
-    given = {
-        "kind": pa.array([_DEAD] * count, pa.string()),
-        **{name: batch.column(name) for name in _LETTER},
-        **{name: batch.column(_text_of(name)) for name in _TIMES},
-    }
-    columns = [
-        given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _text_of(name: str) -> str:
-    return f"{name}_text"
+def event_day_times(events: pa.RecordBatch) -> pa.Array:
+    """An event whose time is not believed is filed under the day of its record: one wrong
+    clock makes no day of its own."""
+    is_good = pc.is_null(events.column("problem"))
+    return pc.if_else(is_good, events.column("event_time"), events.column("record_time"))
 
 
 def _told_schema() -> pa.Schema:

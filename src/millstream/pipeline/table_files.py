@@ -75,8 +75,11 @@ class DayFiles:
         self._counts: dict[str, int] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for day in pc.unique(batch.column(PARTITION)).to_pylist():
-            rows = batch.filter(pc.equal(batch.column(PARTITION), day))
+        days = pc.unique(batch.column(PARTITION)).to_pylist()
+        for day in days:
+            # Most batches are of one day, and need not be copied for it.
+            is_day = pc.equal(batch.column(PARTITION), day)
+            rows = batch if len(days) == 1 else batch.filter(is_day)
             rows = _in_utc(rows if self._has_day_inside else rows.drop_columns([PARTITION]))
             if day not in self._writers:
                 path = f"{PARTITION}={day}/{self._name}-{uuid.uuid4()}.parquet"

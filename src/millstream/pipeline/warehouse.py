@@ -16,10 +16,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from millstream.lines.parser import EVENT_SCHEMA
 from millstream.pipeline.delta_table import is_delta, load_delta, open_delta
+from millstream.pipeline.outputs import EVENTS, RAW
 from millstream.pipeline.parquet_table import load_parquet, open_parquet
 from millstream.pipeline.table_files import (
     PARTITION,
@@ -53,35 +55,31 @@ _FILES_SCHEMA: Final = pa.schema(
 )
 _COMMITS_TRIED: Final = 10
 
-
-def raw_rows(events: DataFrame) -> DataFrame:
-    return events.select(
-        *("topic", "partition", "offset", "record_time", "source", "value", "problem", "detail"),
-        raw_day().alias(PARTITION),
-    )
-
-
-def raw_day() -> Column:
-    return F.to_date("record_time").cast("string")
+_RAW_COLUMNS: Final = (
+    *("topic", "partition", "offset", "record_time", "source", "value", "problem", "detail"),
+)
+# The line itself is in the other table; gauges are among the fields.
+_EVENT_COLUMNS: Final = tuple(
+    name for name in EVENT_SCHEMA.names if name not in ("value", "detail", "gauges")
+)
+TABLE_SCHEMAS: Final = {
+    table: pa.schema([*map(EVENT_SCHEMA.field, columns), pa.field(PARTITION, pa.string())])
+    for table, columns in ((RAW, _RAW_COLUMNS), (EVENTS, _EVENT_COLUMNS))
+}
 
 
 def event_rows(events: DataFrame) -> DataFrame:
-    """What was parsed; what is `ahead` or `late` is there too, with that flag."""
-    return (
-        events.where("problem IS NULL OR problem != 'unparsable'")
-        .drop("value", "detail", "gauges")
-        .withColumn(PARTITION, event_day())
-    )
+    """Rows of the table of events: what was parsed; `ahead` and `late` are there, too.
 
-
-def event_day() -> Column:
-    """The event's own, in the declared time zone.
-
-    An event whose time is not believed is filed under the day of its record: one wrong clock
-    makes no day of its own.
+    The day is the event's own, in the declared time zone. An event whose time is not believed
+    is filed under the day of its record: one wrong clock makes no day of its own.
     """
     day = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
-    return F.to_date(day).cast("string")
+    return (
+        events.where("problem IS NULL OR problem != 'unparsable'")
+        .withColumn(PARTITION, F.to_date(day).cast("string"))
+        .select(*TABLE_SCHEMAS[EVENTS].names)
+    )
 
 
 def find_table(path: Path) -> Table | None:

@@ -23,11 +23,12 @@ from millstream.pipeline.sessions import funnel_step
 from millstream.pipeline.silence import HostAlert, HostWatch
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.visits import View, Visit, count_steps, follow
-from millstream.pipeline.windows import is_error, is_page_view
+from millstream.pipeline.windows import JUDGED, is_error, is_page_view
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
+NEEDED: Final = (*JUDGED, "host", "partition", "offset")
 _HOST: Final = "host"
 _VISITOR: Final = "visitor"
 # Kinds of rows, beside those of alerts.

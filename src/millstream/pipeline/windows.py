@@ -35,6 +35,11 @@ SITE: Final = "site"
 _PAGE: Final = "page"
 ALL: Final = "all"
 
+# Columns of an event that `is_error` and `is_page_view` look at.
+JUDGED: Final = ("problem", "event_time", "status", "level", "format", "path", "visitor")
+# And all that windows are made from.
+NEEDED: Final = (*JUDGED, "host", "service", "size_bytes", "duration_ms", "gauges")
+
 
 def countable(events: DataFrame, spec: Spec) -> DataFrame:
     """Events that count, with the watermark; it is wide enough never to drop one of them."""
