@@ -65,3 +65,18 @@ def test_windows_and_visits_are_made_from_the_columns_they_say_they_need(
         made = make(parse_events(lines, spec, needed), spec)
         plan = made._jdf.queryExecution().optimizedPlan().toString()
         assert plan.count("MapInArrow") == 1
+
+
+def test_a_silence_of_exactly_the_gap_ends_a_visit(
+    spark: "SparkSession", make_spec: MakeSpec
+) -> None:
+    from millstream.pipeline.parsing import parse_events
+    from millstream.pipeline.sessions import NEEDED, sessions
+
+    spec = make_spec('[windows]\nsession_gap = "1 minute"')
+    views = ["13:50:00", "13:50:12", "13:51:12", "13:52:11"]
+    line = '203.0.113.9 - ann [21/Sep/2026:{} +0000] "GET /cart HTTP/1.1" 200 5 "-" "a"'
+    rows = [(b"w/log", line.format(at).encode(), "logs", 0, n, NOW) for n, at in enumerate(views)]
+    events = parse_events(spark.createDataFrame(rows, SCHEMA), spec, NEEDED)
+    found = sessions(events, spec).orderBy("session_start").collect()
+    assert [visit["views"] for visit in found] == [2, 2]

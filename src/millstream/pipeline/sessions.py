@@ -26,7 +26,9 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
     step = funnel_step(spec.funnel)
     # The record's place orders views of the same millisecond, the same way every time.
     seen = F.when(step > 0, F.struct("event_time", "partition", "offset", step.alias("step")))
-    session = F.session_window("event_time", f"{spec.session_gap_ms} milliseconds")
+    # A silence of the whole gap ends a visit; for Spark one that is no longer joins two.
+    longest_us = spec.session_gap_ms * 1000 - 1
+    session = F.session_window("event_time", f"{longest_us} microseconds")
     grouped = views.groupBy(session, "visitor").agg(
         F.count(F.lit(1)).alias("views"),
         F.sum(F.col("is_error").cast("long")).alias("errors"),
