@@ -72,7 +72,7 @@ class Node:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # another process decides when
             await asyncio.sleep(0.01)
 

@@ -107,7 +107,10 @@ class KeyedWriter:
             self._in_flight -= 1
             assert error is None, error
             ledger = self._ledger
-            ledger.places[key, number] = (message.partition(), message.offset())
+            offset = message.offset()
+            # Of a repeated batch librdkafka knows that it is there, not where.
+            if offset is not None:
+                ledger.places[key, number] = (message.partition(), offset)
             ledger.newest[key] = max(number, ledger.newest.get(key, -1))
             ledger.acknowledged += 1
 

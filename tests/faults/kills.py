@@ -49,7 +49,7 @@ def _round(node: MillstreamNode, seed: int) -> Round:
     time.sleep(chance.random() * 0.05)
     node.start()
     # The idempotent writer goes on where it was: its retries meet the recovered state.
-    reached = len(ledger.acknowledged)
+    reached = ledger.counts.total()
     load.wait_until_acknowledged(ledger, reached + 200)
     for writer in writers:
         writer.stop()

@@ -112,12 +112,13 @@ def writers(bootstrap: str, ledger: Ledger, seed: int) -> list[Writer]:
     ]
 
 
-def wait_until_acknowledged(ledger: Ledger, count: int, seconds_max: float = 60) -> None:
+def wait_until_acknowledged(
+    ledger: Ledger, count: int, seconds_max: float = 60, of: tuple[str, ...] = ("all", "one")
+) -> None:
+    """So many of these writers."""
     end = time.monotonic() + seconds_max
-    while len(ledger.acknowledged) < count:
-        assert time.monotonic() < end, (
-            f"only {len(ledger.acknowledged)} of {count} acknowledged in {seconds_max} s"
-        )
+    while (now := sum(ledger.counts[writer] for writer in of)) < count:
+        assert time.monotonic() < end, f"only {now} of {count} acknowledged in {seconds_max} s"
         time.sleep(0.005)
 
 

@@ -33,6 +33,9 @@ class Network:
     def _namespace(self, node: int) -> str:
         return f"msn{self._number}-{node}"
 
+    def _outer(self, node: int) -> str:
+        return f"msv{self._number}-{node}"
+
     def inside(self, node: int) -> list[str]:
         """What to put before a command that is to run there."""
         return ["ip", "netns", "exec", self._namespace(node)]
@@ -44,7 +47,7 @@ class Network:
             _run("ip", "addr", "add", f"{address}/24", "dev", self._bridge)
         _run("ip", "link", "set", self._bridge, "up")
         for node in range(1, self._count + 1):
-            name, outer = self._namespace(node), f"msv{self._number}-{node}"
+            name, outer = self._namespace(node), self._outer(node)
             _run("ip", "netns", "add", name)
             _run("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name)
             _run("ip", "link", "set", outer, "master", self._bridge, "up")
@@ -66,10 +69,10 @@ class Network:
 
     def _remove(self) -> None:
         for node in range(1, self._count + 1):
-            subprocess.run(
-                ["ip", "netns", "del", self._namespace(node)], capture_output=True, check=False
-            )
-        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
+            _try("ip", "netns", "del", self._namespace(node))
+            # A namespace lives on while a process of an aborted run is in it.
+            _try("ip", "link", "del", self._outer(node))
+        _try("ip", "link", "del", self._bridge)
 
     def cut(self, node: int, address: str) -> None:
         """From now on nothing passes between the node and the address."""
@@ -98,6 +101,10 @@ def _drop(address: str, *, offset: int) -> str:
         "6 0 0 0",
     ]
     return f"{len(steps)},{','.join(steps)},"
+
+
+def _try(*command: str) -> None:
+    subprocess.run(command, capture_output=True, check=False)
 
 
 def _run(*command: str) -> None:

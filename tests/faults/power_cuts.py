@@ -90,7 +90,7 @@ def _round(node: MillstreamNode, disk: CuttableDisk, seed: int) -> Round:
     ledger = Ledger()
     follower = Follower(node.bootstrap, start)
     writers = load.writers(node.bootstrap, ledger, seed)
-    load.wait_until_acknowledged(ledger, ACKNOWLEDGED_PER_ROUND_MIN)
+    load.wait_until_acknowledged(ledger, ACKNOWLEDGED_PER_ROUND_MIN, of=("all",))
     time.sleep(chance.random() * 0.2)
     in_flight = sum(writer.in_flight for writer in writers)
     # The processor stops with the disk. A node that ran on for a moment could acknowledge
@@ -101,7 +101,7 @@ def _round(node: MillstreamNode, disk: CuttableDisk, seed: int) -> Round:
     disk.unmount()
     disk.mount()
     node.start()
-    reached = len(ledger.acknowledged)
+    reached = ledger.counts.total()
     load.wait_until_acknowledged(ledger, reached + 200)
     for writer in writers:
         writer.stop()
@@ -111,7 +111,7 @@ def _round(node: MillstreamNode, disk: CuttableDisk, seed: int) -> Round:
     follower.stop()
     return Round(
         seed=seed,
-        acknowledged=sum(1 for value in ledger.acknowledged if value.startswith("all:")),
+        acknowledged=ledger.counts["all"],
         fault=f"power cut with {in_flight} in flight, {sum(ends.values())} records after it",
         problems=bad,
     )

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.faults import load
 from tests.faults.disk import CuttableDisk
 from tests.support.node import MillstreamNode
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,7 +28,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(mount_point)]
     subprocess.run(command, check=True)
     yield mount_point
-    subprocess.run(["umount", str(mount_point)], check=True)
+    # Lazily: a descriptor may close a moment after its process is gone.
+    subprocess.run(["umount", "--lazy", str(mount_point)], check=True)
 
 
 def send(bootstrap: str, count: int, size: int, **options: object) -> list[KafkaError | int]:
@@ -93,12 +94,10 @@ def test_a_failed_sync_takes_the_directory_offline_and_acknowledges_nothing_more
             load.create_topic(node.bootstrap)
             assert send(node.bootstrap, 2, 1000) == [0, 1]
             disk.cut_power()
-            began = time.monotonic()
             for acks in ("all", 1, "all"):
                 outcomes = send(node.bootstrap, 1, 1000, acks=acks, **{"message.timeout.ms": 3000})
                 assert all(isinstance(outcome, KafkaError) for outcome in outcomes), outcomes
-            assert time.monotonic() - began < 15
-            assert "is offline" in node.log_text
+            wait_until(lambda: "is offline" in node.log_text, "the node has noticed")
             # The node itself still answers.
             admin = AdminClient({"bootstrap.servers": node.bootstrap, **load.QUIET})
             assert load.TOPIC in admin.list_topics(timeout=10).topics

@@ -46,6 +46,20 @@ def test_reading_begins_below_the_start_where_the_log_became_shorter() -> None:
     assert ledger.first_offsets({0: 10, 1: 20}) == {0: 7, 1: 20}
 
 
+def test_a_record_acknowledged_without_its_place_has_to_be_somewhere() -> None:
+    ledger = Ledger()
+    ledger.acknowledge("all:1", 0, None)
+    ledger.acknowledge("all:2", 1, 25)
+    assert ledger.first_offsets({0: 10, 1: 20}) == {0: 0, 1: 20}
+    assert problems(ledger, {(0, 7): "all:1", (1, 25): "all:2"}, writers=WRITERS) == []
+    assert kinds(problems(ledger, {(1, 25): "all:2"}, writers=WRITERS)) == {"lost"}
+
+
+def test_acknowledgements_are_counted_by_writer() -> None:
+    ledger = ledger_of(all_1=(0, 0), one_1=(0, 1), one_2=(0, 2))
+    assert (ledger.counts["all"], ledger.counts["one"]) == (1, 2)
+
+
 def test_a_later_number_before_an_earlier_one_is_disorder() -> None:
     found = problems(ledger_of(), {(0, 0): "all:2", (0, 1): "all:1"}, writers=WRITERS)
     assert kinds(found) == {"disorder"}

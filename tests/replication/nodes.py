@@ -16,7 +16,7 @@ from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
 from tests.storage.logs import batch
 
-_SECONDS_MAX = 20.0
+_SECONDS_MAX = 60.0
 _SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "min.insync.replicas": "2",

@@ -5,13 +5,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
+from millstream.wire.apis import ApiKey
 from tests.faults.network import Network
 from tests.support.node import MillstreamNode
+from tests.support.raw_client import RawClient
 from tests.support.zookeeper import zookeeper_server
 
 _SECONDS_MAX = 60.0
@@ -34,9 +37,17 @@ class MillstreamCluster:
             node.fix_port()
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **_QUIET})
+        for node in self.nodes.values():
+            wait_until(partial(self._is_told_of_all, node), "every node knows every other")
+
+    def _is_told_of_all(self, node: MillstreamNode) -> bool:
+        """Each serves as soon as it can, and hears of the others a moment later."""
+        with RawClient(node.bootstrap) as client:
+            brokers = client.ask(ApiKey.METADATA, 1, topics=[]).brokers
+        return {broker.node_id for broker in brokers} == set(self.nodes)
 
     def create_topic(self, name: str, partitions: int, **config: str) -> None:
-        """The controller may not have heard of the last node yet: asked again until it has."""
+        """A node that was away may not be back for the controller: asked again until it is."""
         wait_until(
             lambda: self._creates(name, partitions, config), f"{name} has {len(self.nodes)} nodes"
         )
@@ -62,7 +73,14 @@ class MillstreamCluster:
             return None
 
     def leaders(self, topic: str) -> dict[int, int]:
-        found = self.metadata(topic)
+        found: ClusterMetadata | None = None
+
+        def is_answered() -> bool:
+            nonlocal found
+            found = self.metadata(topic)
+            return found is not None
+
+        wait_until(is_answered, f"somebody tells who leads {topic}")
         assert found is not None
         return {index: one.leader for index, one in found.topics[topic].partitions.items()}
 

@@ -81,7 +81,12 @@ class HoldingProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            upstream = socket.create_connection(self.node)
+            try:
+                upstream = socket.create_connection(self.node)
+            except OSError:
+                # The node stopped first, and a client asks for it once more.
+                client.close()
+                continue
             threading.Thread(target=self._up, args=(client, upstream), daemon=True).start()
             threading.Thread(target=_down, args=(upstream, client), daemon=True).start()
 

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-_START_SECONDS_MAX = 20
-_STOP_SECONDS_MAX = 15
+_START_SECONDS_MAX = 60
+_STOP_SECONDS_MAX = 60
 
 
 class MillstreamNode:

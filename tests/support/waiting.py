@@ -6,7 +6,7 @@ from collections.abc import Callable
 _POLL_SECONDS = 0.02
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, seconds_max: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, seconds_max: float = 60) -> None:
     """Return as soon as `condition` holds; fail with `what` if it never does."""
     deadline = time.monotonic() + seconds_max
     while not condition():
