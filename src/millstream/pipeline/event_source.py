@@ -10,7 +10,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from millstream.lines.parser import LineParser, LineRules
@@ -50,7 +55,7 @@ class EventSource(DataSource):
     # Spark calls with these very names.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         # Spark hands options over in small letters; its own mapping finds them all the same.
-        given = self.options.copy()
+        given = CaseInsensitiveDict(self.options)
         rules = LineRules.from_json(given.pop(_RULES))
         del given[_COLUMNS]
         given["columns"] = ",".join(RECORD_COLUMNS)
