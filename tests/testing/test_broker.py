@@ -1,6 +1,7 @@
 """The broker that runs inside a test."""
 
-import threading
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,17 +34,34 @@ def test_a_record_goes_in_and_comes_out() -> None:
         assert first_value(broker.bootstrap, "orders") == b"hello"
 
 
-def node_threads() -> set[threading.Thread]:
-    """The threads of nodes; other libraries in this process have some of their own."""
-    names = ("millstream", "sync", "coordination", "cold-read", "cleaner", "asyncio")
-    return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
+_THREADS = """
+import contextlib, threading
+from confluent_kafka import KafkaException
+from millstream.testing import Broker
+
+{program}
+# Those of nodes; other libraries have some of their own.
+names = ("millstream", "sync", "coordination", "cold-read", "cleaner", "asyncio")
+print(*(thread.name for thread in threading.enumerate() if thread.name.startswith(names)))
+"""
+
+
+def threads_left_by(program: str) -> list[str]:
+    """In a process of its own: the node that tests share may start a thread at any time."""
+    command = [sys.executable, "-c", _THREADS.format(program=program)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_two_brokers_run_side_by_side_and_leave_no_thread() -> None:
-    before = node_threads()
-    with Broker(topics={"a": 1}) as first, Broker(topics={"b": 1}) as second:
-        assert first.bootstrap != second.bootstrap
-    assert node_threads() <= before
+    program = (
+        "with Broker(topics={'a': 1}) as first, Broker(topics={'b': 1}) as second:\n"
+        "    assert first.bootstrap != second.bootstrap"
+    )
+    assert threads_left_by(program) == []
+
+
+def test_a_running_broker_has_threads_to_leave() -> None:
+    assert threads_left_by("Broker().start()") != []
 
 
 def test_a_given_directory_keeps_the_data_for_the_next_start(tmp_path: Path) -> None:
@@ -62,10 +80,12 @@ def test_topics_that_a_kept_directory_has_are_no_trouble(tmp_path: Path) -> None
 
 
 def test_a_topic_that_cannot_be_made_fails_the_start_and_leaves_no_thread() -> None:
-    before = node_threads()
     with pytest.raises(KafkaException), Broker(topics={"not a name": 1}):
         pass
-    assert node_threads() <= before
+    program = (
+        "with contextlib.suppress(KafkaException):\n    Broker(topics={'not a name': 1}).start()"
+    )
+    assert threads_left_by(program) == []
 
 
 def test_a_setting_that_does_not_exist_fails_the_start() -> None:
