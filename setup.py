@@ -3,16 +3,26 @@
 Without a C compiler the install goes on without them, and `millstream --version` says so.
 """
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 
 
-def extension(name: str) -> Extension:
+def extension(package: str, name: str) -> Extension:
+    folder = Path("src/millstream") / package
     return Extension(
-        f"millstream.records.{name}",
-        [f"src/millstream/records/{name}.pyx"],
+        f"millstream.{package}.{name}",
+        [str(folder / f"{name}.pyx")],
+        depends=[str(each) for each in sorted(folder.glob("*.pxd"))],
         extra_compile_args=["-O3"],
         optional=True,
     )
 
 
-setup(ext_modules=[extension("_columns"), extension("_rows")])
+setup(
+    ext_modules=[
+        extension("records", "_columns"),
+        extension("records", "_rows"),
+        extension("lines", "_scan"),
+    ]
+)

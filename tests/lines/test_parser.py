@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from millstream.lines.parser import EVENT_SCHEMA, LineParser, LineRules, SourceRule
-from millstream.lines.scanning import IMPLEMENTATION, PURE, Implementation
+from millstream.lines.scanning import COMPILED, PURE, Implementation
 from tests.lines.samples import BAD, GOOD, NOW, records, rules
 
 BOTH = [pytest.param(PURE, id="pure")]
-if IMPLEMENTATION is not PURE:
-    BOTH.append(pytest.param(IMPLEMENTATION, id="compiled"))
+if COMPILED is not None:
+    BOTH.append(pytest.param(COMPILED, id="compiled"))
 pytestmark = pytest.mark.parametrize("scanner", BOTH)
 
 

@@ -1,6 +1,7 @@
 """The fields of a JSON line as text; `_scan.pyx` does the same with bytes.
 
-Strict JSON, one object and nothing else. A string is its text, every other value is as it
+Strict JSON, one object and nothing else; only `NaN` and `Infinity`, which some writers write,
+are let through. A string is its text, every other value is as it
 was written, `null` is None.
 """
 
@@ -17,11 +18,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def pairs_of(line: str) -> Pairs | None:

@@ -122,7 +122,7 @@ def _numeric_time(text: str) -> Time | None:
     digits = (whole + fraction).lstrip("0")
     # How many of the digits are before the point.
     point = len(whole) + exponent - (len(whole) + len(fraction) - len(digits))
-    if not 9 <= point <= 19:
+    if not digits or not 9 <= point <= 19:
         return None
     number = int(digits[:point].ljust(point, "0"))
     nanos = int(digits[point : point + 9].ljust(9, "0"))

@@ -4,7 +4,7 @@ Both give the same columns. `IMPLEMENTATION` is the one in use; `PURE` is always
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,4 +34,18 @@ class Implementation(Protocol):
 
 
 PURE: Final = cast(Implementation, _scan_pure)
-IMPLEMENTATION: Final = PURE
+
+
+def _compiled() -> Implementation | None:
+    if not TYPE_CHECKING:
+        try:
+            from millstream.lines import _scan
+        except ImportError:
+            return None
+    else:
+        from millstream.lines import _scan
+    return cast(Implementation, _scan)
+
+
+COMPILED: Final = _compiled()
+IMPLEMENTATION: Final = COMPILED or PURE
