@@ -377,17 +377,16 @@ def test_a_fetch_waits_for_min_bytes_and_is_woken_by_a_produce(broker: Broker, t
             ApiKey.FETCH,
             4,
             replica_id=-1,
-            max_wait_ms=15_000,
+            # Longer than this client waits for an answer.
+            max_wait_ms=60_000,
             min_bytes=1,
             max_bytes=1 << 20,
             isolation_level=0,
             topics=topics,
         )
-        began = time.monotonic()
         produce(writer, topic, batch(b"wake up"))
         result = reader.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
         assert values_in(result) == [b"wake up"]
-        assert time.monotonic() - began < 10
 
 
 def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
@@ -395,13 +394,12 @@ def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
 ) -> None:
     wanted = [Struct(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
     sent = [Struct(index=0, records=batch(b"wake up"))]
-    began = time.monotonic()
     client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
     client.send(
         ApiKey.FETCH,
         4,
         replica_id=-1,
-        max_wait_ms=15_000,
+        max_wait_ms=60_000,
         min_bytes=1,
         max_bytes=1 << 20,
         isolation_level=0,
@@ -418,7 +416,6 @@ def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
     client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
     result = client.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
     assert values_in(result) == [b"wake up"]
-    assert time.monotonic() - began < 10
 
 
 def test_fetch_outside_the_log_and_with_wrong_epochs_is_refused(

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -77,7 +78,7 @@ def consumer_of(node: MillstreamNode, group: str, protocol: str = "classic") -> 
 
 def read(consumer: Consumer, count: int) -> Bytes:
     found: Bytes = {}
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < give_up, f"{len(found)} of {count} records"
         message = consumer.poll(0.5)
@@ -167,8 +168,22 @@ def run_tool(*arguments: str, timeout_seconds: float = 90) -> str:
     return run_checked(command, timeout_seconds=timeout_seconds)
 
 
-def formatted(node: MillstreamNode, formatter: str) -> list[dict[str, object]]:
-    """`__consumer_offsets` as one of Kafka's formatters prints it."""
+def formatted(node: MillstreamNode, formatter: str, group: str) -> list[dict[str, Any]]:
+    """What one of Kafka's formatters prints of a group. The tool gives up when nothing comes
+    for three seconds, which a busy machine may need to begin: then once more."""
+    for _ in range(5):
+        rows = [
+            row
+            for row in printed_rows(node, formatter)
+            if row["key"]["data"]["group"] == group and row["value"] is not None
+        ]
+        if rows:
+            return rows
+    raise AssertionError(f"{formatter} prints nothing of {group}")
+
+
+def printed_rows(node: MillstreamNode, formatter: str) -> list[dict[str, Any]]:
+    """`__consumer_offsets` as it is printed."""
     output = run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", node.bootstrap, "--topic", "__consumer_offsets"),
@@ -176,7 +191,7 @@ def formatted(node: MillstreamNode, formatter: str) -> list[dict[str, object]]:
     )
     # One object behind the other, between the tool's own words.
     read_value = json.JSONDecoder().raw_decode
-    rows, position = [], output.index("{")
+    rows, position = [], max(output.find("{"), 0)
     while output.startswith("{", position):
         row, position = read_value(output, position)
         rows.append(row)
@@ -193,24 +208,16 @@ def test_kafkas_formatters_print_what_we_wrote(node: MillstreamNode) -> None:
     noted = TopicPartition(topic, 2, 11, metadata="here")
     consumer.commit(offsets=[noted], asynchronous=False)
     package = "org.apache.kafka.tools.consumer"
-    [row] = [
-        row
-        for row in formatted(node, f"{package}.OffsetsMessageFormatter")
-        if row["key"]["data"]["group"] == group
-    ]
+    [row] = formatted(node, f"{package}.OffsetsMessageFormatter", group)
     assert row["key"]["data"] == {"group": group, "topic": topic, "partition": 2}
     value = row["value"]["data"]
     # This client sends the zero byte behind its text along.
     assert (value["offset"], value["metadata"].rstrip("\0")) == (11, "here")
     assert abs(value["commitTimestamp"] - time.time() * 1000) < 60_000
-    rows = formatted(node, f"{package}.GroupMetadataMessageFormatter")
-    stable = [
-        row["value"]["data"]
-        for row in rows
-        if row["key"]["data"]["group"] == group and row["value"] is not None
-    ]
-    assert stable[-1]["protocolType"] == "consumer"
-    assert len(stable[-1]["members"]) == 1
+    *_, last = formatted(node, f"{package}.GroupMetadataMessageFormatter", group)
+    stable = last["value"]["data"]
+    assert stable["protocolType"] == "consumer"
+    assert len(stable["members"]) == 1
     consumer.close()
 
 

@@ -14,7 +14,7 @@ from kafka.structs import TopicPartition as PythonPartition
 
 from tests.support.java_client import JavaClient, encode_bytes
 
-SECONDS = 20
+SECONDS = 60
 
 
 class TransactionalProducer(Protocol):
