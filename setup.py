@@ -7,13 +7,15 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
+NATIVE = "src/millstream/records/_native.h"
+
 
 def extension(package: str, name: str) -> Extension:
     folder = Path("src/millstream") / package
     return Extension(
         f"millstream.{package}.{name}",
         [str(folder / f"{name}.pyx")],
-        depends=[str(each) for each in sorted(folder.glob("*.pxd"))],
+        depends=[str(each) for each in sorted(folder.glob("*.pxd"))] + [NATIVE],
         extra_compile_args=["-O3"],
         optional=True,
     )
@@ -24,5 +26,6 @@ setup(
         extension("records", "_columns"),
         extension("records", "_rows"),
         extension("lines", "_scan"),
+        extension("broker", "_receiving"),
     ]
 )

@@ -14,6 +14,7 @@ from millstream.broker.connection import (
     Connection,
 )
 from millstream.broker.memory import RequestMemory
+from millstream.broker.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
 from millstream.broker.replies import Pending, Pieces
 from millstream.errors import ProtocolError
 
@@ -22,13 +23,27 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+@pytest.fixture(params=["plain", "compiled"], autouse=True)
+def receiving(request: pytest.FixtureRequest) -> None:
+    if request.param == "compiled" and COMPILED is None:
+        pytest.skip("millstream.broker._receiving is not compiled")
+    Host.is_compiled = request.param == "compiled"
+
+
 class Host:
     """A server that answers a frame with itself, or waits when the frame says so."""
+
+    is_compiled = False
 
     def __init__(self, buffer_bytes: int = 4096, request_bytes_max: int = 1 << 30) -> None:
         self.buffer = memoryview(bytearray(buffer_bytes))
         self.frame_bytes_max = 1 << 20
         self.memory = RequestMemory(request_bytes_max)
+        self.receiver: Receiver = LoopReceiver()
+        if self.is_compiled:
+            loop = asyncio.get_running_loop()
+            self.receiver = start_receiving(loop, self.frame_bytes_max)
+        Client.hosts.append(self)
         self.seen: list[bytes] = []
         self.has_one_client = True
         self.lends_buffers = True
@@ -90,6 +105,7 @@ class Client:
     """The other end of a connection under test."""
 
     opened: ClassVar[list["Client"]] = []
+    hosts: ClassVar[list[Host]] = []
 
     def __init__(self, host: Host) -> None:
         ours, theirs = socket.socketpair()
@@ -120,12 +136,15 @@ class Client:
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         Client.opened.clear()
+        Client.hosts.clear()
         try:
             await asyncio.wait_for(test(), 20)
         finally:
             for client in Client.opened:
                 client.sock.close()
                 client.connection.close()
+            for host in Client.hosts:
+                host.receiver.close()
 
     asyncio.run(bounded())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.broker import receiving
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
@@ -19,10 +20,16 @@ from tests.support.raw_client import RawClient
 REPEATED = 3
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
+@pytest.fixture(scope="module", params=["compiled", "plain"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A node that answers repetitions by itself, and one that asks the connection."""
+    if request.param == "compiled" and receiving.COMPILED is None:
+        pytest.skip("millstream.broker._receiving is not compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(receiving, "COMPILED", None)
+        with Broker() as running:
+            yield running
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import logging
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,9 +60,9 @@ class Connection:
         "_loop",
         "_output",
         "_partial",
-        "_partial_bytes",
         "_replies",
         "_reserved_bytes",
+        "_seat",
         "_waits_for_memory",
         "_wants_write",
         "_warming",
@@ -71,6 +72,7 @@ class Connection:
         "is_reading",
         "last_request",
         "listener",
+        "partial_bytes",
         "peer",
         "received_at",
         "sent_at",
@@ -97,7 +99,7 @@ class Connection:
         # when first needed: thousands of connections are idle.
         # A large one stays in the buffer it came into, which is lent to us.
         self._partial: bytearray | memoryview | None = None
-        self._partial_bytes = 0
+        self.partial_bytes = 0
         self._replies: deque[Slot] | None = None
         self._output: OutputQueue | None = None
         self._gates = 0
@@ -115,14 +117,23 @@ class Connection:
         # When the frame that is still incomplete began, and when output last moved.
         self.stalled_since: float | None = None
         self.sent_at = now
-        self._loop.add_reader(sock.fileno(), self._on_readable)
+        self._seat = host.receiver.seat(self, sock.fileno())
 
     # -- receiving ------------------------------------------------------------------
 
-    def _on_readable(self) -> None:
+    def on_readable(self) -> None:
+        self._take_in(self._receive)
+
+    def on_received(self, data: memoryview) -> None:
+        """As `on_readable`, for bytes that `receiving` has taken; nothing had begun before.
+        The memory is used again, as the shared buffer is."""
+        self._take_in(partial(self._received, data, len(data)))
+
+    def _take_in(self, receive: Callable[[], None]) -> None:
+        self.received_at = self._loop.time()
         self._is_receiving = True
         try:
-            self._receive()
+            receive()
             if self._wants_write and not self._has_writer and not self.is_closed:
                 self._flush_after_receiving()
         except (BlockingIOError, InterruptedError):
@@ -150,7 +161,6 @@ class Connection:
             self._host.flush_with_others(self)
 
     def _receive(self) -> None:
-        self.received_at = self._loop.time()
         if self._partial is not None:
             self._receive_partial()
             return
@@ -159,6 +169,9 @@ class Connection:
         if count == 0:
             self.close()
             return
+        self._received(buffer, count)
+
+    def _received(self, buffer: memoryview, count: int) -> None:
         consumed = self._dispatch_frames(buffer, count)
         if consumed < count and not self.is_closed:
             self._begin_partial(buffer[consumed:count])
@@ -201,7 +214,7 @@ class Connection:
 
     def _begin_partial(self, rest: memoryview) -> None:
         self._partial = self._borrow(rest) or bytearray(rest)
-        self._partial_bytes = len(rest)
+        self.partial_bytes = len(rest)
         self.stalled_since = self.received_at
         self._read_if_allowed()
 
@@ -221,7 +234,7 @@ class Connection:
         """Go on with a frame that did not come whole, straight into its own memory."""
         partial = self._partial
         assert partial is not None
-        have = self._partial_bytes
+        have = self.partial_bytes
         wanted = SIZE_BYTES if have < SIZE_BYTES else SIZE_BYTES + self._frame_size(partial, 0)
         if wanted > FREE_BYTES_MAX and not self._reserved_bytes and not self._reserve(wanted):
             return
@@ -237,7 +250,7 @@ class Connection:
             if count == 0:
                 self.close()
                 return
-            self._partial_bytes = have = have + count
+            self.partial_bytes = have = have + count
         if have >= wanted and have >= SIZE_BYTES:
             self._drain_partial()
 
@@ -264,20 +277,20 @@ class Connection:
         partial = self._partial
         assert partial is not None
         with memoryview(partial) as view:
-            consumed = self._dispatch_frames(view, self._partial_bytes)
+            consumed = self._dispatch_frames(view, self.partial_bytes)
         if self.is_closed:
             return
         if consumed:
             self._release_memory()
-        if consumed == self._partial_bytes:
+        if consumed == self.partial_bytes:
             self._drop_partial()
             self.stalled_since = None
         elif consumed:
             # What is lent holds one frame only. A copy, not a cut: someone may still look at
             # the dispatched part.
             assert isinstance(partial, bytearray)
-            self._partial = partial[consumed : self._partial_bytes]
-            self._partial_bytes -= consumed
+            self._partial = partial[consumed : self.partial_bytes]
+            self.partial_bytes -= consumed
             self.stalled_since = self.received_at
         self._read_if_allowed()
 
@@ -285,7 +298,7 @@ class Connection:
         if isinstance(self._partial, memoryview):
             self._host.return_buffer(self._partial)
         self._partial = None
-        self._partial_bytes = 0
+        self.partial_bytes = 0
 
     # -- flow control ---------------------------------------------------------------
 
@@ -303,12 +316,12 @@ class Connection:
         if held_back and self.is_reading:
             self.is_reading = False
             self.stalled_since = None
-            self._loop.remove_reader(self.sock.fileno())
+            self._seat.pause()
         elif not held_back and not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
                 self.stalled_since = self._loop.time()
-            self._loop.add_reader(self.sock.fileno(), self._on_readable)
+            self._seat.resume()
 
     def _resume(self) -> None:
         """Something left the queues: go on with frames that had to wait."""
@@ -409,11 +422,13 @@ class Connection:
         try:
             sent = output.send(self.sock)
         except OSError as error:
-            self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
+            self.on_send_failed(error)
             return
         self.sent_at = self._loop.time()
         if sent is Sent.EVERYTHING:
             self._wants_write = False
+            if self.shortcut is not None:
+                self._expect_more(self.shortcut)
         elif sent is Sent.COLD:
             self._warming = True
             self._host.spawn(self._warm())
@@ -422,6 +437,19 @@ class Connection:
             self._watch_writable(wants_writer)
         if not self.is_reading:
             self._resume()
+
+    def _expect_more(self, shortcut: Shortcut) -> None:
+        """With nothing under way, the next request may be answered without us."""
+        expected = shortcut.expected
+        if expected is not None and self.is_reading and self._partial is None and not self._replies:
+            self._seat.expect(expected)
+
+    def on_unsent(self, rest: bytes) -> None:
+        """The socket did not take all of an answer that was made without us."""
+        self._push([rest])
+
+    def on_send_failed(self, error: OSError) -> None:
+        self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
 
     def _watch_writable(self, wanted: bool) -> None:
         self._has_writer = wanted
@@ -446,11 +474,6 @@ class Connection:
             self.flush()
 
     @property
-    def partial_bytes(self) -> int:
-        """How much of an incomplete frame has arrived."""
-        return self._partial_bytes
-
-    @property
     def has_output(self) -> bool:
         return bool(self._output)
 
@@ -463,9 +486,8 @@ class Connection:
         self.is_closed = True
         if reason is not None:
             log.warning("closing %s (client %.60r): %s", self.peer, self.client_id, reason)
-        fd = self.sock.fileno()
-        self._loop.remove_reader(fd)
-        self._loop.remove_writer(fd)
+        self._seat.close()
+        self._loop.remove_writer(self.sock.fileno())
         self.sock.close()
         if self._output is not None:
             self._output.clear()

@@ -39,7 +39,7 @@ def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pie
     # out otherwise the next time belongs into the shortcut as well.
     shortcut = connection.shortcut
     if shortcut is not None:
-        reply = shortcut(connection, frame)
+        reply = shortcut.answer(connection, frame)
         if reply is not None:
             return reply
     cursor = Cursor(frame)

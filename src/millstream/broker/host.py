@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.broker.memory import RequestMemory
+from millstream.broker.receiving import Receiver
 
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
@@ -15,6 +16,7 @@ class Host(Protocol):
     buffer: memoryview
     frame_bytes_max: int
     memory: RequestMemory
+    receiver: Receiver
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> "Pieces | Pending": ...
     def lend_buffer(self) -> memoryview | None:

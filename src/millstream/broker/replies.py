@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
+    from millstream.broker.receiving import Expected
 
 Pieces = list[object]
 
@@ -31,8 +32,20 @@ class Pending:
         self.gate = gate
 
 
-# The answer to a frame that was expected, None to one that was not.
-Shortcut = Callable[["Connection", memoryview], Pieces | Pending | None]
+class Shortcut:
+    """How to answer the request that a client is about to repeat."""
+
+    __slots__ = ("answer", "expected")
+
+    def __init__(
+        self,
+        answer: Callable[["Connection", memoryview], Pieces | Pending | None],
+        expected: "Expected | None" = None,
+    ) -> None:
+        """`answer` gives None for any other frame. `expected` is the same request for
+        `receiving`, which may answer it by itself."""
+        self.answer = answer
+        self.expected = expected
 
 
 class Slot:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection
 from millstream.broker.memory import RequestMemory
+from millstream.broker.receiving import LoopReceiver, Receiver, start_receiving
 from millstream.broker.replies import Pending, Pieces
 from millstream.errors import StartError
 
@@ -73,6 +74,7 @@ class Server:
         self._spare_buffers: list[memoryview] = []
         self._lent_buffers = 0
         self.memory = RequestMemory(limits.request_bytes_max)
+        self.receiver: Receiver = LoopReceiver()
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []
         # Connections with replies to send before the loop waits again.
@@ -112,6 +114,7 @@ class Server:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
+        self.receiver = start_receiving(loop, self.frame_bytes_max)
         for sock, name in self._listening:
             loop.add_reader(sock.fileno(), self._accept, sock, name)
         self.spawn(self._sweep())
@@ -273,6 +276,7 @@ class Server:
         self._listening.clear()
         for connection in list(self.connections):
             connection.close()
+        self.receiver.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

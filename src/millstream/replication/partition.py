@@ -9,12 +9,14 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Final
 
-from millstream.errors import KafkaCode, KafkaError, LogDirFailed
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.waiting import FetchWait
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, CorruptLog, FileRange, Log, TimestampOffset
+from millstream.storage.runs import append_run
+from millstream.storage.values import BatchRun
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +121,22 @@ class Partition:
             raise self._read_failed(error) from error
         if self._fetch_waits and not appended.is_duplicate:
             self._arrived(len(data))
+        return appended
+
+    def append_run(self, run: BatchRun, *, now_ms: int) -> Appended | None:
+        """Write batches of several producers with one write. None when nothing was written:
+        each is to be appended by itself then, and told what is wrong."""
+        if self.offline_reason is not None:
+            return None
+        try:
+            appended = append_run(self.log, run, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except NoSpace:
+            return None
+        except LogDirFailed as error:
+            self._on_disk_failure(str(error))
+            return None
+        if self._fetch_waits and appended is not None:
+            self._arrived(run.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:

@@ -39,6 +39,7 @@ from millstream.replication.taking import do_step
 from millstream.replication.waiting import OffsetWaits
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, CorruptLog, FileRange, Log
+from millstream.storage.values import BatchRun
 from millstream.wire.fetch import FetchPartition, FetchResult
 
 log = logging.getLogger(__name__)
@@ -244,6 +245,12 @@ class ReplicatedPartition(Partition):
         appended = super().append(data, now_ms=now_ms)
         if not appended.is_duplicate:
             self._note_appended(appended, len(data))
+        return appended
+
+    def append_run(self, run: BatchRun, *, now_ms: int) -> Appended | None:
+        appended = super().append_run(run, now_ms=now_ms)
+        if appended is not None:
+            self._note_appended(appended, run.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:

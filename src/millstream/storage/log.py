@@ -125,8 +125,7 @@ class Log:
     def append_as_leader(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
         """Check what a client sent, give it the next offsets, and write it.
 
-        `data` is restamped in place. A retry of a batch that is in the log already gets
-        the answer of the first time.
+        `data` is restamped in place. A retry of what is there gets the answer of the first time.
         """
         if len(data) < HEADER_BYTES:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch in the request")
@@ -203,21 +202,24 @@ class Log:
         segment = self._segment_for(
             size_bytes, batch.max_timestamp_ms, base_offset, next_offset, now_ms
         )
-        file = segment.file
         try:
-            position = file.append(batch.buffer)
+            position = segment.file.append(batch.buffer)
         except OSError as error:
             raise storage_failure(error, self.directory) from error
         segment.note_appended(batch, position)
-        segment.modified_ms = now_ms
-        self._unsynced.files[file] = None
-        self.next_offset = next_offset
-        self.size_bytes += size_bytes
-        if self.is_sole_replica:
-            self.high_watermark = next_offset
+        self.note_written(segment, size_bytes, next_offset, now_ms)
         if batch.producer_id >= 0:
             self._note_produced(batch)
         return Appended(base_offset, next_offset, append_time_ms, self.log_start_offset, False)
+
+    def note_written(self, segment: Segment, size_bytes: int, upto: int, now_ms: int) -> None:
+        """The last segment has grown, and ends before offset `upto` now."""
+        segment.modified_ms = now_ms
+        self._unsynced.files[segment.file] = None
+        self.next_offset = upto
+        self.size_bytes += size_bytes
+        if self.is_sole_replica:
+            self.high_watermark = upto
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Write batches under the offsets and epochs the leader gave them."""

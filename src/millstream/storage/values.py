@@ -2,7 +2,7 @@
 
 import errno
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import Codec, TimestampType
@@ -52,6 +52,42 @@ class Appended:
     append_time_ms: int
     log_start_offset: int
     is_duplicate: bool
+
+
+class BatchRun(Protocol):
+    """Batches of several producers, checked, to be written with one write.
+
+    Of producers without an id, outside of transactions, at most some kilobytes together.
+    """
+
+    def __len__(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def largest_bytes(self) -> int:
+        """The size of the largest batch."""
+        ...
+
+    @property
+    def max_timestamp_ms(self) -> int: ...
+    @property
+    def max_timestamp_at(self) -> int:
+        """The last record of the first batch that has it, counted from the run's first."""
+        ...
+
+    def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:
+        """The bytes, with offsets from `base_offset` on."""
+        ...
+
+    def positions(self, first: int) -> list[int]:
+        """Where each batch begins, when the first does at `first`."""
+        ...
+
+    def last_offsets(self, base_offset: int) -> list[int]:
+        """The last offset of each batch, when the first begins with `base_offset`."""
+        ...
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ class RepeatedProduce:
         "_answer_bytes",
         "_before_correlation",
         "_length_at",
+        "before_records",
         "header",
         "index",
         "is_acks_all",
@@ -58,6 +59,7 @@ class RepeatedProduce:
         self.timeout_ms = body.timeout_ms
         self.topic = topic
         self.index = index
+        self.before_records = before_records
         self._before_correlation = before_records[:_CORRELATION_AT]
         self._after_correlation = before_records[_AFTER_CORRELATION:]
         self._length_at = len(before_records)
@@ -103,6 +105,11 @@ class RepeatedProduce:
     def correlation_of(frame: memoryview) -> int:
         correlation_id: int = _CORRELATION_ID.unpack_from(frame, _CORRELATION_AT)[0]
         return correlation_id
+
+    @property
+    def answer_offsets_at(self) -> int:
+        """Where base offset, append time and log start begin in an answer."""
+        return SIZE_BYTES + _AFTER_CORRELATION - _CORRELATION_AT + len(self._answer_begin) + 6
 
     def answer(
         self, correlation_id: int, base_offset: int, append_time_ms: int, log_start_offset: int

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from millstream.broker.connection import Connection
-from millstream.broker.replies import Pending, Pieces
+from millstream.broker.replies import Pending, Pieces, Shortcut
 from millstream.broker.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.offsets import CommitReply, CommitRequest
@@ -59,7 +59,7 @@ def _learn(
         connection.shortcut = None
         return
     commit = _commit_request(body, request.header.version)
-    connection.shortcut = partial(_commit_again, broker, repeated, commit)
+    connection.shortcut = Shortcut(partial(_commit_again, broker, repeated, commit))
 
 
 def _commit_again(

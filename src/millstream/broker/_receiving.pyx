@@ -1,0 +1,526 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Receiving on many connections in one turn of the loop, compiled; see `receiving`.
+
+All connections are in an epoll instance of their own, which the event loop watches as one
+reader. A step takes up to sixteen that have something to read. Where nothing is expected,
+the connection receives by itself, in Python. Else it is done here: a frame that is the
+expected produce once more is compared, and its batch checked, without the GIL. The batches
+for one partition are gathered and written with one call to Python; their answers are made
+and sent here. Bytes that are anything else are given to their connection.
+
+Bytes come from strangers: nothing is read before it is known to be there.
+"""
+
+import logging
+import os
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+cdef extern from "../records/_native.h" nogil:
+    void ms_crc_begin()
+    uint32_t ms_crc32c(const uint8_t* p, size_t n)
+    uint32_t ms_get32(const uint8_t* p)
+    uint64_t ms_get64(const uint8_t* p)
+    void ms_put32(uint8_t* p, uint32_t v)
+    void ms_put64(uint8_t* p, uint64_t v)
+
+cdef extern from "sys/epoll.h" nogil:
+    ctypedef union epoll_data_t:
+        void* ptr
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
+    int epoll_wait(int epfd, epoll_event* events, int maxevents, int timeout)
+    const int EPOLL_CLOEXEC
+    const uint32_t EPOLLIN
+    const int EPOLL_CTL_ADD
+    const int EPOLL_CTL_DEL
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    ssize_t send(int fd, const void* buffer, size_t size, int flags)
+    const int MSG_DONTWAIT
+    const int MSG_NOSIGNAL
+
+log = logging.getLogger("millstream.broker.receiving")
+
+ms_crc_begin()
+
+# So many replies wait for each other: fewer, and every send wakes a client that wants a core;
+# more, and clients have nothing to do while hundreds are served.
+cdef enum:
+    TOGETHER = 16
+# How often a turn of the loop takes so many; then others have their turn.
+cdef enum:
+    STEPS_MAX = 4
+# As much as one connection may receive here at once. Larger frames come in pieces, which is
+# why nothing is expected from who sends them.
+cdef enum:
+    RECEIVED_MAX = 1 << 16
+# A run gets one entry in the offset index, which keeps about 4096 bytes between entries.
+cdef enum:
+    RUN_BYTES_MAX = 1 << 13
+    ANSWER_BYTES_MAX = 512
+# So that those of a run can be counted; more in one batch are well compressed, and rare.
+cdef enum:
+    RECORDS_MAX = 1 << 20
+# A client that sends something else so often in a row is not worth comparing.
+cdef enum:
+    MISSES_MAX = 16
+
+# The fields of a produce frame and of a batch, see `wire.repeated` and `records.batch`.
+cdef enum:
+    SIZE_BYTES = 4
+    CORRELATION_AT = 4
+    AFTER_CORRELATION = 8
+    END_BYTES = 3
+    BATCH_HEADER_BYTES = 61
+    LENGTH_FIELD_END = 12
+    MAGIC = 2
+    CRC_START = 21
+    CODEC_MASK = 7
+    CODEC_MAX = 4
+
+# What became of a connection that had something to read.
+cdef enum:
+    UNEXPECTED = 0  # it receives by itself
+    NOTHING = 1  # nothing was there after all
+    OTHER = 2  # received, but it is something else
+    EXPECTED = 3  # received, a batch to be written
+    ANSWERED = 4  # written, an answer to be sent
+
+
+cdef struct Item:
+    int state
+    int fd
+    # What a frame has to begin with.
+    const uint8_t* before
+    size_t before_bytes
+    # The frame, its size field first.
+    uint8_t* data
+    ssize_t received
+    uint8_t* batch
+    size_t batch_bytes
+    int32_t records
+    int64_t max_timestamp_ms
+    uint8_t* answer
+    size_t answer_bytes
+    ssize_t sent
+    int failure
+
+
+cdef int recognize(Item* item, size_t frame_bytes_max) noexcept nogil:
+    """OTHER, or EXPECTED with the batch. As `wire.repeated`, then as `records.validation`
+    for a batch without a producer id, a transaction or anything else that takes a decision.
+    """
+    cdef uint8_t* frame = item.data + SIZE_BYTES
+    cdef size_t size, at = item.before_bytes, end, length = 0
+    cdef int shift = 0
+    cdef uint8_t byte = 0x80
+    if item.received < SIZE_BYTES:
+        return OTHER
+    size = ms_get32(item.data)
+    if size != <size_t> item.received - SIZE_BYTES or size > frame_bytes_max:
+        return OTHER
+    # Five bytes are the longest length there is.
+    if at + 5 + END_BYTES > size:
+        return OTHER
+    end = size - END_BYTES
+    if frame[end] or frame[end + 1] or frame[end + 2]:
+        return OTHER
+    if memcmp(frame, item.before, CORRELATION_AT) != 0 or memcmp(
+        frame + AFTER_CORRELATION, item.before + AFTER_CORRELATION, at - AFTER_CORRELATION
+    ) != 0:
+        return OTHER
+    while byte >= 0x80 and shift < 35:
+        byte = frame[at]
+        at += 1
+        length |= <size_t> (byte & 0x7F) << shift
+        shift += 7
+    if at + length != end + 1:
+        return OTHER
+    item.batch = frame + at
+    item.batch_bytes = end - at
+    return recognize_batch(item)
+
+
+cdef int recognize_batch(Item* item) noexcept nogil:
+    cdef const uint8_t* batch = item.batch
+    cdef size_t size = item.batch_bytes
+    cdef uint32_t attributes
+    if size < BATCH_HEADER_BYTES or size > RUN_BYTES_MAX or batch[16] != MAGIC:
+        return OTHER
+    if ms_get64(batch) != 0 or ms_get32(batch + 8) + <size_t> LENGTH_FIELD_END != size:
+        return OTHER
+    attributes = <uint32_t> batch[21] << 8 | batch[22]
+    if attributes & ~(<uint32_t> CODEC_MASK) or attributes > CODEC_MAX:
+        return OTHER
+    # A producer id of its own: sequence numbers are checked elsewhere.
+    if <int64_t> ms_get64(batch + 43) >= 0:
+        return OTHER
+    item.records = <int32_t> ms_get32(batch + 57)
+    if not 0 < item.records <= RECORDS_MAX:
+        return OTHER
+    if <int32_t> ms_get32(batch + 23) != item.records - 1:
+        return OTHER
+    item.max_timestamp_ms = <int64_t> ms_get64(batch + 35)
+    if ms_crc32c(batch + CRC_START, size - CRC_START) != ms_get32(batch + 17):
+        return OTHER
+    return EXPECTED
+
+
+cdef class Expected:
+    """The produce that a client repeats, as bytes, and who appends it."""
+
+    cdef bytes _before
+    cdef bytes _answer
+    cdef Py_ssize_t _offsets_at
+    cdef object _partition
+    cdef object _append
+    cdef int _misses
+
+    def __init__(self, bytes before_records, bytes answer, offsets_at, *, partition, append):
+        if len(before_records) < AFTER_CORRELATION or len(answer) > ANSWER_BYTES_MAX:
+            raise ValueError("no produce, or no answer to one")
+        if not AFTER_CORRELATION <= offsets_at <= len(answer) - 24:
+            raise ValueError("the answer has no room for its numbers")
+        self._before = before_records
+        self._answer = answer
+        self._offsets_at = offsets_at
+        self._partition = partition
+        self._append = append
+
+    cdef int write_answer(
+        self, Item* item, int64_t base_offset, int64_t append_time_ms, int64_t log_start_offset
+    ) except -1:
+        cdef uint8_t* out = item.answer
+        item.answer_bytes = len(self._answer)
+        memcpy(out, PyBytes_AS_STRING(self._answer), item.answer_bytes)
+        memcpy(out + SIZE_BYTES, item.data + SIZE_BYTES + CORRELATION_AT, 4)
+        out += self._offsets_at
+        ms_put64(out, <uint64_t> base_offset)
+        ms_put64(out + 8, <uint64_t> append_time_ms)
+        ms_put64(out + 16, <uint64_t> log_start_offset)
+        return 0
+
+
+cdef class Run:
+    """Batches of several clients for one partition, back to back; see `storage.values`."""
+
+    cdef object _view
+    cdef uint8_t* _bytes
+    cdef int _count
+    cdef int _members[TOGETHER]
+    cdef int _ends[TOGETHER]
+    cdef int _records_until[TOGETHER]
+    cdef readonly int size_bytes
+    cdef readonly int record_count
+    cdef readonly int largest_bytes
+    cdef readonly int64_t max_timestamp_ms
+    # Of the batch that has it: its last record, counted from the first of the run.
+    cdef readonly int max_timestamp_at
+
+    def __init__(self):
+        memory = bytearray(RUN_BYTES_MAX)
+        # The view keeps the memory, and where it is.
+        self._view = memoryview(memory)
+        self._bytes = <uint8_t*> PyByteArray_AS_STRING(memory)
+
+    def __len__(self):
+        return self._count
+
+    cdef void begin(self) noexcept:
+        self._count = self.size_bytes = self.record_count = self.largest_bytes = 0
+        self.max_timestamp_at = 0
+        self.max_timestamp_ms = -1
+
+    cdef bint add(self, int member, Item* item) noexcept:
+        cdef int size = <int> item.batch_bytes
+        if self.size_bytes + size > RUN_BYTES_MAX:
+            return False
+        memcpy(self._bytes + self.size_bytes, item.batch, size)
+        self.size_bytes += size
+        self.record_count += item.records
+        self.largest_bytes = max(self.largest_bytes, size)
+        if item.max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = item.max_timestamp_ms
+            self.max_timestamp_at = self.record_count - 1
+        self._members[self._count] = member
+        self._ends[self._count] = self.size_bytes
+        self._records_until[self._count] = self.record_count
+        self._count += 1
+        return True
+
+    def stamped(self, int64_t base_offset, int32_t leader_epoch):
+        """The bytes, with offsets from `base_offset` on and the leader epoch."""
+        cdef int i, start = 0
+        cdef int64_t offset = base_offset
+        for i in range(self._count):
+            ms_put64(self._bytes + start, <uint64_t> offset)
+            ms_put32(self._bytes + start + 12, <uint32_t> leader_epoch)
+            offset = base_offset + self._records_until[i]
+            start = self._ends[i]
+        return self._view[: self.size_bytes]
+
+    def positions(self, int64_t first):
+        """Where each batch begins, when the first does at `first`."""
+        cdef int i
+        found = [first]
+        for i in range(self._count - 1):
+            found.append(first + self._ends[i])
+        return found
+
+    def last_offsets(self, int64_t base_offset):
+        """The last offset of each batch, when the first begins with `base_offset`."""
+        cdef int i
+        return [base_offset + self._records_until[i] - 1 for i in range(self._count)]
+
+
+cdef class Seat:
+    """A connection's place among those that are received from."""
+
+    cdef Receiver _receiver
+    cdef object _connection
+    cdef Expected _expected
+    cdef int _fd
+    cdef bint _is_watched
+
+    def expect(self, Expected expected):
+        """Answer this request here, until something else comes.
+
+        Only while all that came before is answered, and sent.
+        """
+        if expected._misses < MISSES_MAX and self._is_watched:
+            self._expected = expected
+
+    def pause(self):
+        self._expected = None
+        if self._is_watched:
+            self._is_watched = False
+            epoll_ctl(self._receiver._epoll, EPOLL_CTL_DEL, self._fd, NULL)
+
+    def resume(self):
+        cdef epoll_event event
+        if self._is_watched or self._fd < 0:
+            return
+        event.events = EPOLLIN
+        event.data.ptr = <void*> self
+        if epoll_ctl(self._receiver._epoll, EPOLL_CTL_ADD, self._fd, &event) < 0:
+            raise OSError(errno, os.strerror(errno))
+        self._is_watched = True
+
+    def close(self):
+        """Before the descriptor is closed: its number may be given out again at once."""
+        self.pause()
+        self._fd = -1
+        self._connection = None
+        self._receiver._seats.discard(self)
+
+
+cdef class Receiver:
+    cdef int _epoll
+    # Who is in the epoll instance is alive.
+    cdef set _seats
+    cdef object _loop
+    cdef size_t _frame_bytes_max
+    cdef object _view
+    cdef uint8_t* _bytes
+    cdef Run _run
+    cdef epoll_event _events[TOGETHER]
+    cdef Item _items[TOGETHER]
+    cdef uint8_t _answers[TOGETHER * ANSWER_BYTES_MAX]
+
+    def __cinit__(self):
+        self._epoll = -1
+
+    def __init__(self, loop, size_t frame_bytes_max):
+        memory = bytearray(TOGETHER * RECEIVED_MAX)
+        self._view = memoryview(memory)
+        self._bytes = <uint8_t*> PyByteArray_AS_STRING(memory)
+        self._seats = set()
+        self._loop = loop
+        self._frame_bytes_max = frame_bytes_max
+        self._run = Run()
+        self._epoll = epoll_create1(EPOLL_CLOEXEC)
+        if self._epoll < 0:
+            raise OSError(errno, os.strerror(errno))
+        loop.add_reader(self._epoll, self.turn)
+
+    def seat(self, connection, int fd):
+        cdef Seat seat = Seat.__new__(Seat)
+        seat._receiver = self
+        seat._connection = connection
+        seat._fd = fd
+        seat.resume()
+        self._seats.add(seat)
+        return seat
+
+    def close(self):
+        if self._epoll >= 0:
+            self._loop.remove_reader(self._epoll)
+            os.close(self._epoll)
+            self._epoll = -1
+
+    def turn(self):
+        cdef int step, count
+        for step in range(STEPS_MAX):
+            if self._epoll < 0:
+                return
+            count = epoll_wait(self._epoll, self._events, TOGETHER, 0)
+            if count <= 0:
+                return
+            self.serve(count)
+            if count < TOGETHER:
+                return
+
+    cdef serve(self, int count):
+        # As it was before anything is called: connections may be closed in the course of it,
+        # their own and others.
+        cdef list seats = [], expected = []
+        cdef int i, expecting = 0
+        for i in range(count):
+            seats.append(<Seat> self._events[i].data.ptr)
+            expected.append((<Seat> seats[i])._expected)
+            expecting += self.prepare(&self._items[i], seats[i])
+        if expecting:
+            with nogil:
+                self.receive(count)
+            self.append(seats, expected, count)
+            self.answer(seats, count)
+        for i in range(count):
+            if self._items[i].state <= OTHER:
+                self.pass_on(&self._items[i], seats[i])
+
+    cdef int prepare(self, Item* item, Seat seat) except -1:
+        if seat._expected is None:
+            item.state = UNEXPECTED
+            return 0
+        item.state = NOTHING
+        item.fd = seat._fd
+        item.before = <const uint8_t*> PyBytes_AS_STRING(seat._expected._before)
+        item.before_bytes = len(seat._expected._before)
+        return 1
+
+    cdef void receive(self, int count) noexcept nogil:
+        cdef int i
+        cdef uint8_t* free = self._bytes
+        cdef Item* item
+        for i in range(count):
+            item = &self._items[i]
+            if item.state != NOTHING:
+                continue
+            item.data = free
+            item.received = recv(item.fd, free, RECEIVED_MAX, MSG_DONTWAIT)
+            if item.received > 0:
+                item.state = recognize(item, self._frame_bytes_max)
+                free += item.received
+            elif item.received == 0 or (errno != EAGAIN and errno != EINTR):
+                # The end, or an error: the connection finds it as well.
+                item.state = UNEXPECTED
+
+    cdef append(self, list seats, list expected, int count):
+        """Write what came as expected, all for one partition together."""
+        cdef int i, j
+        cdef Expected first
+        cdef Run run = self._run
+        for i in range(count):
+            if self._items[i].state != EXPECTED:
+                continue
+            first = expected[i]
+            run.begin()
+            for j in range(i, count):
+                if self._items[j].state == EXPECTED and (
+                    (<Expected> expected[j])._partition is first._partition
+                ):
+                    if not run.add(j, &self._items[j]):
+                        break
+            self.append_run(seats, expected)
+
+    cdef append_run(self, list seats, list expected):
+        cdef Run run = self._run
+        cdef Item* item
+        cdef Expected one = expected[run._members[0]]
+        cdef int i
+        cdef int64_t offset, append_time_ms, log_start_offset
+        try:
+            appended = one._append(run)
+        except Exception:
+            # It may be written, so it is not tried again.
+            log.exception("closing %d connections: request failed", run._count)
+            for i in range(run._count):
+                self._items[run._members[i]].state = NOTHING
+                if (<Seat> seats[run._members[i]])._fd >= 0:
+                    (<Seat> seats[run._members[i]])._connection.close()
+            return
+        if appended is None:
+            for i in range(run._count):
+                self._items[run._members[i]].state = OTHER
+            return
+        offset, append_time_ms, log_start_offset = appended
+        for i in range(run._count):
+            item = &self._items[run._members[i]]
+            item.answer = &self._answers[run._members[i] * ANSWER_BYTES_MAX]
+            one = expected[run._members[i]]
+            one._misses = 0
+            one.write_answer(
+                item,
+                offset + (run._records_until[i - 1] if i else 0),
+                append_time_ms,
+                log_start_offset,
+            )
+            item.state = ANSWERED
+
+    cdef answer(self, list seats, int count):
+        cdef int i
+        cdef Item* item
+        cdef Seat seat
+        for i in range(count):
+            # Whoever was closed meanwhile has no descriptor any more.
+            self._items[i].fd = (<Seat> seats[i])._fd
+        with nogil:
+            for i in range(count):
+                item = &self._items[i]
+                if item.state == ANSWERED and item.fd >= 0:
+                    item.sent = send(
+                        item.fd, item.answer, item.answer_bytes, MSG_DONTWAIT | MSG_NOSIGNAL
+                    )
+                    item.failure = errno if item.sent < 0 else 0
+        now = self._loop.time()
+        for i in range(count):
+            item = &self._items[i]
+            seat = seats[i]
+            if item.state != ANSWERED or seat._fd < 0:
+                continue
+            seat._connection.received_at = now
+            seat._connection.sent_at = now
+            if item.sent != <ssize_t> item.answer_bytes:
+                seat._expected = None
+                self.go_on_sending(item, seat)
+
+    cdef go_on_sending(self, Item* item, Seat seat):
+        if item.sent < 0 and item.failure != EAGAIN and item.failure != EINTR:
+            seat._connection.on_send_failed(OSError(item.failure, os.strerror(item.failure)))
+            return
+        sent = max(item.sent, 0)
+        seat._connection.on_unsent(item.answer[sent : item.answer_bytes])
+
+    cdef pass_on(self, Item* item, Seat seat):
+        """To the connection: it receives, or gets what was received."""
+        cdef Py_ssize_t start
+        if item.state == NOTHING or seat._fd < 0:
+            return
+        if seat._expected is not None:
+            seat._expected._misses += 1
+            seat._expected = None
+        if item.state == UNEXPECTED:
+            if seat._is_watched:
+                seat._connection.on_readable()
+        else:
+            start = item.data - self._bytes
+            seat._connection.on_received(self._view[start : start + item.received])

@@ -1,0 +1,111 @@
+"""Who tells a connection that there is something to read.
+
+Compiled, one reader of the loop serves all connections, and clients that repeat a small
+produce over many connections are answered together: their batches are written with one
+write where they are for one partition, and Python is asked once for all of them. Without a
+C compiler, and elsewhere than on Linux, every connection is a reader of the loop by itself.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from millstream.storage.values import BatchRun
+
+if TYPE_CHECKING:
+    from millstream.broker.connection import Connection
+
+# Base offset of the first batch, append time and log start offset.
+Placed = tuple[int, int, int]
+# None: nothing was written, and every request is to be handled by itself.
+AppendRun = Callable[[BatchRun], Placed | None]
+
+
+class Expected(Protocol):
+    """A produce that is answered without its connection, when it comes again."""
+
+
+class Seat(Protocol):
+    """One connection among those that are received from."""
+
+    def expect(self, expected: Expected) -> None:
+        """Answer this request without asking the connection, until something else comes.
+
+        Only while everything that came before is answered, and sent.
+        """
+        ...
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None:
+        """Before the descriptor is closed: its number may be given out again at once."""
+        ...
+
+
+class Receiver(Protocol):
+    def seat(self, connection: "Connection", fd: int) -> Seat: ...
+    def close(self) -> None: ...
+
+
+class LoopSeat:
+    __slots__ = ("_fd", "_loop", "_on_readable")
+
+    def __init__(self, connection: "Connection", fd: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd = fd
+        self._on_readable = connection.on_readable
+        self.resume()
+
+    def expect(self, expected: Expected) -> None:
+        """The connection is asked all the same."""
+
+    def pause(self) -> None:
+        self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        self._loop.add_reader(self._fd, self._on_readable)
+
+    close = pause
+
+
+class LoopReceiver:
+    """Every connection by itself."""
+
+    def seat(self, connection: "Connection", fd: int) -> Seat:
+        return LoopSeat(connection, fd)
+
+    def close(self) -> None:
+        pass
+
+
+class Implementation(Protocol):
+    def Receiver(self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int) -> Receiver: ...
+    def Expected(
+        self,
+        before_records: bytes,
+        answer: bytes,
+        offsets_at: int,
+        *,
+        partition: object,
+        append: AppendRun,
+    ) -> Expected: ...
+
+
+def _compiled() -> Implementation | None:
+    if not TYPE_CHECKING:
+        try:
+            from millstream.broker import _receiving
+        except ImportError:
+            return None
+    else:
+        from millstream.broker import _receiving
+    return cast(Implementation, _receiving)
+
+
+COMPILED: Final = _compiled()
+
+
+def start_receiving(loop: asyncio.AbstractEventLoop, frame_bytes_max: int) -> Receiver:
+    if COMPILED is None:
+        return LoopReceiver()
+    return COMPILED.Receiver(loop, frame_bytes_max)

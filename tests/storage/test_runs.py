@@ -1,0 +1,188 @@
+"""Batches written together end up as if they had been appended one by one."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.errors import NoSpace
+from millstream.model import Codec, TimestampType
+from millstream.records.batch import BatchView, split_batches
+from millstream.storage.log import Log, LogConfig
+from millstream.storage.runs import append_run
+from tests.storage.logs import LOG_PATH, NOW_MS, batch, open_log
+from tests.storage.memory_files import MemoryFileSystem
+
+EPOCH = 3
+
+
+class RunOf:
+    """A run in Python; the one that is used is compiled."""
+
+    def __init__(self, *batches: bytearray) -> None:
+        self._batches = [bytearray(one) for one in batches]
+        self._views = [BatchView(memoryview(one)) for one in self._batches]
+        self.size_bytes = sum(len(one) for one in batches)
+        self.record_count = sum(view.record_count for view in self._views)
+        self.largest_bytes = max(len(one) for one in batches)
+        self.max_timestamp_ms = max(view.max_timestamp_ms for view in self._views)
+        newest = [view.max_timestamp_ms for view in self._views].index(self.max_timestamp_ms)
+        self.max_timestamp_at = sum(view.record_count for view in self._views[: newest + 1]) - 1
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:
+        for view in self._views:
+            view.restamp(base_offset=base_offset, leader_epoch=leader_epoch)
+            base_offset += view.record_count
+        return memoryview(b"".join(self._batches))
+
+    def positions(self, first: int) -> list[int]:
+        return [first + sum(map(len, self._batches[:i])) for i in range(len(self))]
+
+    def last_offsets(self, base_offset: int) -> list[int]:
+        counts = [view.record_count for view in self._views]
+        return [base_offset + sum(counts[: i + 1]) - 1 for i in range(len(self))]
+
+
+def append_one(log: Log, data: bytearray, now_ms: int = NOW_MS) -> None:
+    log.append_as_leader(memoryview(bytearray(data)), leader_epoch=EPOCH, now_ms=now_ms)
+
+
+def append(log: Log, *batches: bytearray, now_ms: int = NOW_MS) -> int | None:
+    appended = append_run(log, RunOf(*batches), leader_epoch=EPOCH, now_ms=now_ms)
+    return None if appended is None else appended.base_offset
+
+
+def begun(config: LogConfig | None = None, files: MemoryFileSystem | None = None) -> Log:
+    log = open_log(files or MemoryFileSystem(), config)
+    append_one(log, batch())
+    return log
+
+
+def timestamps(log: Log) -> list[int]:
+    found = log.read(0, max_bytes=1 << 20, upto_offset=log.next_offset, at_least_one=True)
+    assert found is not None
+    return [view.max_timestamp_ms for view in split_batches(memoryview(log.read_bytes(found)))]
+
+
+shapes = st.lists(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(-5, 5)), min_size=1, max_size=16),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(shapes, st.sampled_from([0, 150, 4096]))
+def test_a_run_leaves_what_single_appends_leave(
+    runs: list[list[tuple[int, int]]], interval: int
+) -> None:
+    config = LogConfig(index_interval_bytes=interval)
+    files, other_files = MemoryFileSystem(), MemoryFileSystem()
+    together, single = begun(config, files), begun(config, other_files)
+    for run in runs:
+        batches = [batch(count, timestamp_ms=NOW_MS + at) for count, at in run]
+        base_offset = single.next_offset
+        for one in batches:
+            append_one(single, one)
+        assert append(together, *batches) == base_offset
+    assert files.data(LOG_PATH) == other_files.data(LOG_PATH)
+    for name in ("next_offset", "high_watermark", "size_bytes", "synced_offset"):
+        assert getattr(together, name) == getattr(single, name)
+    segment, other = together.segments[-1], single.segments[-1]
+    assert segment.max_timestamp_ms == other.max_timestamp_ms
+    assert segment.max_timestamp_offset == other.max_timestamp_offset
+    # Found by the recent batches, then by the index alone.
+    for _ in range(2):
+        for offset in range(together.next_offset):
+            assert segment.find(offset) == other.find(offset)
+        for at in range(-6, 7):
+            wanted = {"from_offset": 0}
+            found = segment.find_timestamp(NOW_MS + at, **wanted)
+            assert found == other.find_timestamp(NOW_MS + at, **wanted)
+        segment.forget_recent()
+        other.forget_recent()
+
+
+def test_a_run_gets_one_entry_in_the_offset_index() -> None:
+    log = begun(LogConfig(index_interval_bytes=50))
+    segment = log.segments[-1]
+    assert append(log, *[batch()] * 8) == 1
+    assert append(log, *[batch()] * 8) == 9
+    assert segment.index_entries == 2
+    assert segment.index.lookup(100) == (9, segment.find(9)[0])  # type: ignore[index]
+
+
+def test_a_sync_takes_a_run_along() -> None:
+    log = begun()
+    append(log, batch(), batch())
+    ticket = log.begin_sync()
+    assert ticket is not None
+    log.end_sync(ticket)
+    assert log.synced_offset == 3
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LogConfig(compression_type=Codec.LZ4),
+        LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME),
+        LogConfig(timestamp_before_max_ms=1000),
+        LogConfig(timestamp_after_max_ms=-1),
+        LogConfig(max_message_bytes=len(batch()) - 1),
+        LogConfig(is_compacted=True),
+    ],
+)
+def test_a_topic_that_asks_for_more_gets_its_batches_one_by_one(config: LogConfig) -> None:
+    log = begun()
+    log.update_config(config)
+    assert append(log, batch(), batch()) is None
+    assert log.next_offset == 1
+
+
+def test_only_a_segment_with_room_takes_a_run() -> None:
+    empty = open_log(MemoryFileSystem())
+    assert append(empty, batch()) is None
+    size = len(batch())
+    log = begun(LogConfig(segment_bytes=3 * size))
+    assert append(log, *[batch()] * 3) is None
+    assert append(log, *[batch()] * 2) == 1
+    assert append(log, batch()) is None
+    log.update_config(replace(log.config, segment_bytes=1 << 20, segment_ms=10))
+    assert append(log, batch(timestamp_ms=NOW_MS + 11)) is None
+    assert log.next_offset == 3
+
+
+def test_a_new_leader_epoch_is_written_down_before_a_run() -> None:
+    log = begun()
+    assert append_run(log, RunOf(batch()), leader_epoch=EPOCH + 1, now_ms=NOW_MS) is None
+    assert log.epochs.latest == EPOCH
+
+
+def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+    files = MemoryFileSystem()
+    log = begun(files=files)
+    before = bytes(files.data(LOG_PATH))
+    files.free_bytes = 100
+    with pytest.raises(NoSpace):
+        append(log, *[batch()] * 4)
+    files.free_bytes = None
+    assert files.data(LOG_PATH) == before
+    assert (log.next_offset, log.size_bytes) == (1, len(before))
+    assert append(log, batch(timestamp_ms=NOW_MS + 1)) == 1
+    assert timestamps(log) == [NOW_MS, NOW_MS + 1]
+
+
+def test_every_batch_says_where_it_is() -> None:
+    log = begun()
+    append(log, batch(2), batch(3))
+    found = log.read(1, max_bytes=1 << 20, upto_offset=6, at_least_one=True)
+    assert found is not None
+    data = memoryview(log.read_bytes(found))
+    stamps = [(v.base_offset, v.partition_leader_epoch) for v in split_batches(data)]
+    assert stamps == [(1, EPOCH), (3, EPOCH)]
+    assert all(view.crc_is_valid() for view in split_batches(data))
+    assert struct.unpack_from(">q", data)[0] == 1
