@@ -1,5 +1,7 @@
 """Options and fixtures that all tests share."""
 
+import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,7 +9,9 @@ import pytest
 from hypothesis import settings
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.jars import kafka_directory
 from tests.support.node import MillstreamNode
+from tests.support.spark_connector import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the interop tests against Apache Kafka, to prove the tests themselves",
     )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What a fresh machine has to fetch is fetched before the time of any test counts."""
+    if session.config.getoption("collectonly") or os.environ.get("MILLSTREAM_SKIP_JAVA") == "1":
+        return
+    fetches = []
+    if any(item.get_closest_marker("java") for item in session.items):
+        fetches.append(kafka_directory)
+    if any("shared_spark" in getattr(item, "fixturenames", ()) for item in session.items):
+        fetches.append(connector_jars)
+    for fetch in fetches:
+        # Whoever needs it tries again, and fails with the reason.
+        with contextlib.suppress(Exception):
+            fetch()
 
 
 @pytest.fixture(scope="session")

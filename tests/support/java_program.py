@@ -3,6 +3,7 @@
 import fcntl
 import functools
 import hashlib
+import shutil
 from pathlib import Path
 
 from tests.support.jars import classpath, kafka_directory
@@ -33,9 +34,13 @@ def _compiled(source: Path) -> Path:
     directory = kafka_directory() / f"classes-{digest}"
     with open(kafka_directory() / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / f"{source.stem}.class").exists():
+        if not directory.exists():
+            # Under its name only when it is whole: a run may be aborted at any time.
+            building = directory.with_suffix(".part")
+            shutil.rmtree(building, ignore_errors=True)
             run_checked(
-                [require("javac"), "-cp", classpath(), "-d", str(directory), str(source)],
+                [require("javac"), "-cp", classpath(), "-d", str(building), str(source)],
                 timeout_seconds=120,
             )
+            building.rename(directory)
     return directory
