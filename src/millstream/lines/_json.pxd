@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """JSON, strictly and without recursion; `_json_pure` gives the same.
 
 Every step is at the first byte of what it reads, which is valid UTF-8, and returns where that

@@ -1,10 +1,10 @@
-# cython: language_level=3
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Bytes of a line: spans of it, classes of letters, and steps over them.
 
 A pointer that a step returns is never behind `end`; NULL says that the text is not so.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp
 
 cdef extern from *:
@@ -167,30 +167,3 @@ cdef inline Span stripped(Span text) noexcept nogil:
 
 cdef inline int two_digits(const uint8_t* p) noexcept nogil:
     return (p[0] - 48) * 10 + p[1] - 48
-
-
-cdef inline bint read_integer(Span text, int bits, int64_t* number) noexcept nogil:
-    """A signed number that fits."""
-    cdef uint64_t found = 0, limit = (<uint64_t> 1) << (bits - 1)
-    cdef bint is_negative
-    cdef const uint8_t* p
-    cdef const uint8_t* end
-    if text.size <= 0:
-        return False
-    text = stripped(text)
-    p, end = text.at, text.at + text.size
-    is_negative = is_at(p, end, b'-')
-    if is_negative or is_at(p, end, b'+'):
-        p += 1
-    if p == end or skip(p, end, DIGIT) != end:
-        return False
-    while p < end:
-        # Before it would be more than 64 bits hold.
-        if found > limit // 10:
-            return False
-        found = found * 10 + (p[0] - 48)
-        p += 1
-    if found > limit or (found == limit and not is_negative):
-        return False
-    number[0] = <int64_t> (0 - found) if is_negative else <int64_t> found
-    return True

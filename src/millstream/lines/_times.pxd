@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Times as lines write them; `_times_pure` is the same in Python."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
