@@ -105,15 +105,22 @@ def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) 
 def check_compiled() -> list[Finding]:
     from millstream.records import columns, rows
 
-    found = []
-    for what, implementation in (
-        ("reading", columns.IMPLEMENTATION),
-        ("writing", rows.IMPLEMENTATION),
-    ):
-        is_compiled = implementation.NAME == "compiled"
-        remedy = "" if is_compiled else "; ten times slower: install a C compiler, then reinstall"
-        found.append(Finding(f"record loops ({what})", is_compiled, implementation.NAME + remedy))
-    return found
+    names = {
+        "record loops (reading)": columns.IMPLEMENTATION.NAME,
+        "record loops (writing)": rows.IMPLEMENTATION.NAME,
+    }
+    # Arrow is of an extra, and has a finding of its own.
+    if _version("pyarrow") is not None:
+        from millstream.lines import scanning
+
+        names["line scanner"] = scanning.IMPLEMENTATION.NAME
+    return [_loops(what, name) for what, name in names.items()]
+
+
+def _loops(what: str, name: str) -> Finding:
+    is_compiled = name == "compiled"
+    remedy = "" if is_compiled else "; ten times slower: install a C compiler, then reinstall"
+    return Finding(what, is_compiled, name + remedy)
 
 
 def check_worker_python() -> list[Finding]:

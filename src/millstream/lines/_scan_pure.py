@@ -16,7 +16,7 @@ from millstream.lines._times_pure import Time, double_of, integer_of
 from millstream.lines.layouts import ALIASES, KINDS, LEVELS, LINE_BYTES_MAX, SEVERITIES
 from millstream.lines.schema import EVENT_SCHEMA, SCANNED
 
-NAME: Final = "pure"
+NAME: Final = "pure Python"
 
 Slots = dict[str, str]
 Pairs = list[tuple[str, str | None]]
