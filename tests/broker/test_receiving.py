@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 FRAME_BYTES_MAX = 1 << 20
-TOGETHER = 16
+TOGETHER = 32
 RUN_BYTES_MAX = 8192
 MISSES_MAX = 16
 
@@ -200,7 +200,7 @@ def test_partitions_have_runs_of_their_own(turns: Turns) -> None:
     assert offsets == [100, 100, 101, 101, 102, 102]
 
 
-@pytest.mark.parametrize(("count", "turns_needed"), [(TOGETHER + 3, 1), (5 * TOGETHER, 2)])
+@pytest.mark.parametrize(("count", "turns_needed"), [(TOGETHER + 3, 1), (3 * TOGETHER, 2)])
 def test_a_turn_takes_some_and_the_next_one_the_rest(
     turns: Turns, count: int, turns_needed: int
 ) -> None:

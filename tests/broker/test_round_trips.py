@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from millstream.storage.values import Appended, BatchRun
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
+from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 
 CLIENTS = 40
@@ -120,6 +122,13 @@ def ask_fetch(client: RawClient, topic: str, offset: int, wait_ms: int) -> None:
     )
 
 
+def values_from(client: RawClient, topic: str, start: int) -> dict[int, bytes | None]:
+    batches = list(split_batches(memoryview(fetch(client, topic, start))))
+    assert all(one.crc_is_valid() for one in batches)
+    records = [next(iter(read_records(one, limit_bytes=1 << 20))) for one in batches]
+    return {record.offset: record.value for record in records}
+
+
 def configure(client: RawClient, topic: str, name: str, value: str) -> None:
     client.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -141,12 +150,7 @@ def test_every_record_is_where_its_client_was_told(clients: list[RawClient], top
         told |= produce_all(clients, topic, round_number)
     assert sorted(told) == list(range(10 * CLIENTS))
     for start in range(0, 10 * CLIENTS, 37):
-        data = memoryview(fetch(clients[0], topic, start))
-        batches = list(split_batches(data))
-        assert batches[0].base_offset == start
-        assert all(one.crc_is_valid() for one in batches)
-        records = [next(iter(read_records(one, limit_bytes=1 << 20))) for one in batches]
-        found = {record.offset: record.value for record in records}
+        found = values_from(clients[0], topic, start)
         assert found == {offset: told[offset] for offset in range(start, 10 * CLIENTS)}
 
 
@@ -272,3 +276,31 @@ def test_requests_of_other_kinds_in_between(clients: list[RawClient], topic: str
         produce_all(clients, topic, round_number)
         for client in clients[::3]:
             assert fetch(client, topic, round_number * CLIENTS)
+
+
+def test_what_was_answered_is_there_after_kill_9(tmp_path: Path) -> None:
+    node = MillstreamNode(tmp_path / "data")
+    told: dict[int, bytes] = {}
+    with node, ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(node.bootstrap)) for _ in range(CLIENTS)]
+        clients[0].ask(
+            ApiKey.CREATE_TOPICS,
+            5,
+            topics=[
+                Struct(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            ],
+            timeout_ms=10_000,
+            validate_only=False,
+        )
+        for round_number in range(BEFORE + 3):
+            told |= produce_all(clients, "t", round_number)
+        for client in clients:
+            send(client, "t", batch(b"last"))
+        for client in clients[::3]:
+            told[result(client).base_offset] = b"last"
+        node.kill()
+        node.start()
+        with RawClient(node.bootstrap) as client:
+            found = values_from(client, "t", 0)
+    assert told.items() <= found.items()
+    assert sorted(found) == list(range(len(found)))

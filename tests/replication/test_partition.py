@@ -14,6 +14,7 @@ from millstream.replication.waiting import FetchWait
 from millstream.storage.values import LogConfig
 from tests.storage.logs import NOW_MS, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
+from tests.storage.runs import RunOf
 
 
 def open_partition(
@@ -138,3 +139,33 @@ def test_records_that_cannot_be_read_are_an_answer_and_told_once(
         assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
     disk.is_broken = False
     assert partition.read(0, max_bytes=1000, at_least_one=True) is not None
+
+
+def test_batches_that_are_written_together_wake_a_fetch() -> None:
+    async def scenario() -> None:
+        partition = open_partition()
+        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        wait = FetchWait(2 * len(batch(1)))
+        partition.add_fetch_wait(wait)
+        appended = partition.append_run(RunOf(batch(1), batch(1)), now_ms=NOW_MS)
+        assert appended is not None
+        assert (appended.base_offset, appended.next_offset) == (1, 3)
+        assert wait.future.done()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_batches_that_cannot_be_written_together_are_not_written(error: int) -> None:
+    disk, failures = MemoryFileSystem(), []
+    partition = open_partition(disk=disk)
+    partition._on_disk_failure = failures.append
+    partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+    disk.write_error = error
+    assert partition.append_run(RunOf(batch(1), batch(1)), now_ms=NOW_MS) is None
+    assert partition.log.next_offset == 1
+    # A full disk may have room for one of them; a broken one is told of.
+    assert len(failures) == (error == errno.EIO)
+    disk.write_error = None
+    partition.go_offline("gone")
+    assert partition.append_run(RunOf(batch(1)), now_ms=NOW_MS) is None

@@ -28,6 +28,7 @@ from millstream.storage.values import FileRange, LogConfig
 from millstream.wire.fetch import FetchPartition, FetchResult
 from tests.storage.logs import NOW_MS, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
+from tests.storage.runs import RunOf
 
 REPLICAS = (1, 2, 3)
 BROKER_EPOCH = 40
@@ -406,3 +407,24 @@ def test_a_damaged_replica_tells_no_leader_how_far_it_is() -> None:
     follower.apply(role(1), now_ms=0)
     follower.is_damaged = True
     assert follower.next_fetch() is None
+
+
+def test_batches_written_together_are_committed_when_the_follower_has_them() -> None:
+    leader, follower = leading(), following()
+    produce(leader)
+    ask(leader, follower)
+    ask(leader, follower)
+    appended = leader.append_run(RunOf(batch(2), batch(3)), now_ms=NOW_MS)
+    assert appended is not None
+    assert (appended.base_offset, appended.next_offset) == (1, 6)
+    assert leader.high_watermark == 1
+    ask(leader, follower)
+    ask(leader, follower)
+    assert (leader.high_watermark, follower.log.next_offset) == (6, 6)
+
+
+def test_a_leader_alone_commits_batches_written_together_at_once() -> None:
+    leader = leading(isr=(1,), min_isr=1)
+    produce(leader)
+    assert leader.append_run(RunOf(batch(2)), now_ms=NOW_MS) is not None
+    assert leader.high_watermark == 3

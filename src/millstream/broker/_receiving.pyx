@@ -2,7 +2,7 @@
 """Receiving on many connections in one turn of the loop, compiled; see `receiving`.
 
 All connections are in an epoll instance of their own, which the event loop watches as one
-reader. A step takes up to sixteen that have something to read. Where nothing is expected,
+reader. A step takes up to thirty-two that have something to read. Where nothing is expected,
 the connection receives by itself, in Python. Else it is done here: a frame that is the
 expected produce once more is compared, and its batch checked, without the GIL. The batches
 for one partition are gathered and written with one call to Python; their answers are made
@@ -18,13 +18,24 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
+
+from millstream.broker._known_frames cimport (
+    AFTER_CORRELATION,
+    ANSWERED,
+    CORRELATION_AT,
+    EXPECTED,
+    NOTHING,
+    OTHER,
+    RUN_BYTES_MAX,
+    SIZE_BYTES,
+    UNEXPECTED,
+    Item,
+    recognize,
+)
 
 cdef extern from "../records/_native.h" nogil:
     void ms_crc_begin()
-    uint32_t ms_crc32c(const uint8_t* p, size_t n)
-    uint32_t ms_get32(const uint8_t* p)
-    uint64_t ms_get64(const uint8_t* p)
     void ms_put32(uint8_t* p, uint32_t v)
     void ms_put64(uint8_t* p, uint64_t v)
 
@@ -52,127 +63,18 @@ log = logging.getLogger("millstream.broker.receiving")
 
 ms_crc_begin()
 
-# So many replies wait for each other: fewer, and every send wakes a client that wants a core;
-# more, and clients have nothing to do while hundreds are served.
 cdef enum:
-    TOGETHER = 16
-# How often a turn of the loop takes so many; then others have their turn.
-cdef enum:
-    STEPS_MAX = 4
-# As much as one connection may receive here at once. Larger frames come in pieces, which is
-# why nothing is expected from who sends them.
-cdef enum:
+    # So many replies wait for each other: fewer, and every send wakes a client that wants a
+    # core; more, and clients have nothing to do while hundreds are served.
+    TOGETHER = 32
+    # How often a turn of the loop takes so many; then others have their turn.
+    STEPS_MAX = 2
+    # As much as one connection may receive here at once. Larger frames come in pieces, which
+    # is why nothing is expected from who sends them.
     RECEIVED_MAX = 1 << 16
-# A run gets one entry in the offset index, which keeps about 4096 bytes between entries.
-cdef enum:
-    RUN_BYTES_MAX = 1 << 13
     ANSWER_BYTES_MAX = 512
-# So that those of a run can be counted; more in one batch are well compressed, and rare.
-cdef enum:
-    RECORDS_MAX = 1 << 20
-# A client that sends something else so often in a row is not worth comparing.
-cdef enum:
+    # A client that sends something else so often in a row is not worth comparing.
     MISSES_MAX = 16
-
-# The fields of a produce frame and of a batch, see `wire.repeated` and `records.batch`.
-cdef enum:
-    SIZE_BYTES = 4
-    CORRELATION_AT = 4
-    AFTER_CORRELATION = 8
-    END_BYTES = 3
-    BATCH_HEADER_BYTES = 61
-    LENGTH_FIELD_END = 12
-    MAGIC = 2
-    CRC_START = 21
-    CODEC_MASK = 7
-    CODEC_MAX = 4
-
-# What became of a connection that had something to read.
-cdef enum:
-    UNEXPECTED = 0  # it receives by itself
-    NOTHING = 1  # nothing was there after all
-    OTHER = 2  # received, but it is something else
-    EXPECTED = 3  # received, a batch to be written
-    ANSWERED = 4  # written, an answer to be sent
-
-
-cdef struct Item:
-    int state
-    int fd
-    # What a frame has to begin with.
-    const uint8_t* before
-    size_t before_bytes
-    # The frame, its size field first.
-    uint8_t* data
-    ssize_t received
-    uint8_t* batch
-    size_t batch_bytes
-    int32_t records
-    int64_t max_timestamp_ms
-    uint8_t* answer
-    size_t answer_bytes
-    ssize_t sent
-    int failure
-
-
-cdef int recognize(Item* item, size_t frame_bytes_max) noexcept nogil:
-    """OTHER, or EXPECTED with the batch. As `wire.repeated`, then as `records.validation`
-    for a batch without a producer id, a transaction or anything else that takes a decision.
-    """
-    cdef uint8_t* frame = item.data + SIZE_BYTES
-    cdef size_t size, at = item.before_bytes, end, length = 0
-    cdef int shift = 0
-    cdef uint8_t byte = 0x80
-    if item.received < SIZE_BYTES:
-        return OTHER
-    size = ms_get32(item.data)
-    if size != <size_t> item.received - SIZE_BYTES or size > frame_bytes_max:
-        return OTHER
-    # Five bytes are the longest length there is.
-    if at + 5 + END_BYTES > size:
-        return OTHER
-    end = size - END_BYTES
-    if frame[end] or frame[end + 1] or frame[end + 2]:
-        return OTHER
-    if memcmp(frame, item.before, CORRELATION_AT) != 0 or memcmp(
-        frame + AFTER_CORRELATION, item.before + AFTER_CORRELATION, at - AFTER_CORRELATION
-    ) != 0:
-        return OTHER
-    while byte >= 0x80 and shift < 35:
-        byte = frame[at]
-        at += 1
-        length |= <size_t> (byte & 0x7F) << shift
-        shift += 7
-    if at + length != end + 1:
-        return OTHER
-    item.batch = frame + at
-    item.batch_bytes = end - at
-    return recognize_batch(item)
-
-
-cdef int recognize_batch(Item* item) noexcept nogil:
-    cdef const uint8_t* batch = item.batch
-    cdef size_t size = item.batch_bytes
-    cdef uint32_t attributes
-    if size < BATCH_HEADER_BYTES or size > RUN_BYTES_MAX or batch[16] != MAGIC:
-        return OTHER
-    if ms_get64(batch) != 0 or ms_get32(batch + 8) + <size_t> LENGTH_FIELD_END != size:
-        return OTHER
-    attributes = <uint32_t> batch[21] << 8 | batch[22]
-    if attributes & ~(<uint32_t> CODEC_MASK) or attributes > CODEC_MAX:
-        return OTHER
-    # A producer id of its own: sequence numbers are checked elsewhere.
-    if <int64_t> ms_get64(batch + 43) >= 0:
-        return OTHER
-    item.records = <int32_t> ms_get32(batch + 57)
-    if not 0 < item.records <= RECORDS_MAX:
-        return OTHER
-    if <int32_t> ms_get32(batch + 23) != item.records - 1:
-        return OTHER
-    item.max_timestamp_ms = <int64_t> ms_get64(batch + 35)
-    if ms_crc32c(batch + CRC_START, size - CRC_START) != ms_get32(batch + 17):
-        return OTHER
-    return EXPECTED
 
 
 cdef class Expected:
