@@ -111,7 +111,7 @@ _PATTERNS: Final = {
         ],
     }.items()
 }
-_LOGFMT_PAIR = _compiled(rf'([\w.@/-]+)=(?:"({_QUOTED})"|([^\s"]*))')
+_LOGFMT_PAIR = _compiled(rf'(?<![\w.@/-])([\w.@/-]++)=(?:"({_QUOTED})"|([^\s"]*))')
 _ESCAPED = _compiled(r"\\(.)")
 _REQUEST_SECONDS = re.compile(r"[0-9]+\.[0-9]+")
 
