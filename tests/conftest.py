@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.jars import kafka_directory
@@ -16,9 +16,12 @@ from tests.support.spark_connector import connector_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A deadline asserts time: on a busy machine it fails tests that are right.
-settings.register_profile("without deadlines", deadline=None)
-settings.load_profile("without deadlines")
+# No test fails by chance: the same examples in every run, and no limits of time, which a busy
+# machine breaks. `--hypothesis-profile exploring` looks for new examples.
+_UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("exploring", _UNHURRIED)
+settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

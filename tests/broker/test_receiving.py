@@ -52,7 +52,7 @@ REPEATED = repeated_of(produce_frame(bytes(batch())))
 
 
 class Partition:
-    """Takes runs and counts offsets."""
+    """Takes runs and counts offsets. Of what is too far ahead, the log looks at each record."""
 
     def __init__(self) -> None:
         self.runs: list[bytes] = []
@@ -62,7 +62,8 @@ class Partition:
 
     def append(self, run: BatchRun) -> Placed | None:
         self.on_append()
-        if self.is_refusing:
+        ahead_ms = run.max_timestamp_ms - NOW_MS
+        if self.is_refusing or ahead_ms > BatchRules().timestamp_after_max_ms:
             return None
         base_offset, self.next_offset = self.next_offset, self.next_offset + run.record_count
         data = bytes(run.stamped(base_offset, 7))
