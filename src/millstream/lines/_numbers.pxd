@@ -117,9 +117,10 @@ cdef inline bint read_double(Span text, double* number) noexcept nogil:
 cdef inline bint read_request_ms(Span rest, double* number) noexcept nogil:
     """Some servers write the time a request took, in seconds, at the end of the line."""
     cdef const uint8_t* p
-    cdef const uint8_t* end = rest.at + rest.size
+    cdef const uint8_t* end
     if rest.size <= 0:
         return False
+    end = rest.at + rest.size
     p = skip(rest.at, end, DIGIT)
     if p == rest.at or not is_at(p, end, b'.') or p + 1 == end or skip(p + 1, end, DIGIT) != end:
         return False
