@@ -192,6 +192,7 @@ cdef class Scanner:
     cdef Fields _fields
     # Their bytes are pointed to.
     cdef list _names
+    cdef bint _is_busy
 
     def __cinit__(self, wanted, gauges):
         cdef size_t room = 64
@@ -468,13 +469,17 @@ cdef class Scanner:
             raise ValueError("columns are not of one length")
         if custom is not None and len(custom) != count:
             raise ValueError("columns are not of one length")
+        if self._is_busy:
+            raise RuntimeError("a scanner is for one thread")
         if not self._begin():
             raise MemoryError("no memory for lines")
         if count:
             batch = batch_of(values, sources, records_us, custom)
+            self._is_busy = True
             with nogil:
                 while row < count and self._scan_row(row, given[row], &batch):
                     row += 1
+            self._is_busy = False
         if row < count:
             raise ValueError("lines do not fit into memory, or a column is damaged")
         return self._take(count)
