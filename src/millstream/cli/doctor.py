@@ -105,21 +105,21 @@ def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) 
 def check_compiled() -> list[Finding]:
     from millstream.records import columns, rows
 
-    names = {
-        "record loops (reading)": columns.IMPLEMENTATION.NAME,
-        "record loops (writing)": rows.IMPLEMENTATION.NAME,
-    }
+    found = [
+        _loops("record loops (reading)", columns.IMPLEMENTATION.NAME, "ten times"),
+        _loops("record loops (writing)", rows.IMPLEMENTATION.NAME, "ten times"),
+    ]
     # Arrow is of an extra, and has a finding of its own.
     if _version("pyarrow") is not None:
         from millstream.lines import scanning
 
-        names["line scanner"] = scanning.IMPLEMENTATION.NAME
-    return [_loops(what, name) for what, name in names.items()]
+        found.append(_loops("line scanner", scanning.IMPLEMENTATION.NAME, "fifty times"))
+    return found
 
 
-def _loops(what: str, name: str) -> Finding:
+def _loops(what: str, name: str, times: str) -> Finding:
     is_compiled = name == "compiled"
-    remedy = "" if is_compiled else "; ten times slower: install a C compiler, then reinstall"
+    remedy = "" if is_compiled else f"; {times} slower: install a C compiler, then reinstall"
     return Finding(what, is_compiled, name + remedy)
 
 

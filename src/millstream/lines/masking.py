@@ -1,6 +1,7 @@
 """What may be stored of people: hashes of names, addresses without their ends."""
 
 import hashlib
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,12 @@ class Hashes:
         digest.update(text.encode())
         found = self._known[text] = digest.hexdigest()[:16]
         return found
+
+
+@lru_cache(4)
+def hashes_of(salt: str) -> Hashes:
+    """One for all parsers of a process: a worker gets a new parser with every batch."""
+    return Hashes(salt)
 
 
 def masked_addresses(addresses: pa.StringArray) -> pa.StringArray:

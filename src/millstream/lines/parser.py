@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from millstream.lines import zones
 from millstream.lines.custom import Parser, load_parser, parse_rows
 from millstream.lines.layouts import FAULTS, KIND_NAMES, KINDS
-from millstream.lines.masking import Hashes, is_utf8, masked_addresses, masked_values
+from millstream.lines.masking import hashes_of, is_utf8, masked_addresses, masked_values
 from millstream.lines.rules import LineRules, SourceRule
 from millstream.lines.scanning import IMPLEMENTATION, Implementation
 from millstream.lines.schema import EVENT_SCHEMA, FIELDS, GAUGES, SCANNED, TIME
@@ -78,7 +78,7 @@ class LineParser:
         ]
         # The rule of each source seen, by its place; that behind the last is none.
         self._rule_of: dict[str, int] = {}
-        self._hashes = Hashes(rules.salt)
+        self._hashes = hashes_of(rules.salt)
         self._scanner = implementation.Scanner(_scanned_columns(rules, columns), rules.gauges)
 
     def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
