@@ -15,7 +15,7 @@ from millstream.broker.receiving import COMPILED, Expected, Placed, Receiver
 from millstream.errors import KafkaError
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.checksum import crc32c
-from millstream.records.validation import BatchRules, check_produced
+from millstream.records.validation import BatchRules, check_produced, must_decode
 from millstream.storage.values import BatchRun
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
@@ -74,8 +74,10 @@ class Partition:
         assert run.positions(5) == [5 + sum(sizes[:i]) for i in range(len(sizes))]
         assert (run.size_bytes, run.largest_bytes) == (len(data), max(sizes))
         newest = max(views, key=lambda view: view.max_timestamp_ms)
-        assert run.max_timestamp_ms == newest.max_timestamp_ms
-        assert base_offset + run.max_timestamp_at == newest.last_offset
+        # Below zero is no time at all.
+        assert run.max_timestamp_ms == max(newest.max_timestamp_ms, -1)
+        if run.max_timestamp_ms >= 0:
+            assert base_offset + run.max_timestamp_at == newest.last_offset
         self.runs.append(data)
         return base_offset, -1, 50
 
@@ -325,7 +327,9 @@ def _is_plain(records: memoryview) -> bool:
         check_produced(view, BatchRules(), NOW_MS)
     except (KafkaError, struct.error):
         return False
-    return view.size_bytes == len(records) and view.producer_id < 0 and view.attributes <= 4
+    if must_decode(view, BatchRules(), NOW_MS):
+        return False
+    return view.size_bytes == len(records) and view.producer_id < 0 and 0 <= view.attributes <= 4
 
 
 def test_requests_that_could_not_be_written_together_are_handled_by_themselves(
