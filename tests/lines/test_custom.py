@@ -43,6 +43,14 @@ def test_rows_go_to_the_parser_that_is_chosen_and_come_back_in_order() -> None:
     ]
 
 
+def test_one_parser_that_fails_leaves_the_rows_of_another() -> None:
+    def fails(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ValueError("not today")
+
+    found = parse_rows(lines("a", "b", "c"), [fails, as_source], np.array([0, 1, 0]))
+    assert found.to_pylist() == [None, [("msg", "s")], None]
+
+
 def test_no_row_for_any_parser() -> None:
     assert parse_rows(lines("a"), [as_line], np.array([-1])).to_pylist() == [None]
 

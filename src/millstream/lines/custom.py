@@ -61,10 +61,10 @@ def call_parser(parse: Parser, lines: pa.RecordBatch) -> pa.MapArray:
         columns = [_as_text(parsed.column(place)) for place in range(len(names))]
         if parsed.num_rows != lines.num_rows:
             raise ValueError(f"{parsed.num_rows} rows for {lines.num_rows} lines")
+        return _as_maps(names, columns, lines.num_rows)
     except Exception as failed:  # the user's code may raise anything; the query must go on
         log.warning("the parser %s failed: %s", parse, failed)
         return pa.nulls(lines.num_rows, FIELDS)
-    return _as_maps(names, columns, lines.num_rows)
 
 
 def _as_text(column: "pa.Array | pa.ChunkedArray") -> pa.StringArray:
