@@ -88,6 +88,7 @@ def start_on(
 def read_input(spark: SparkSession, spec: Spec, query: Query) -> DataFrame:
     """Records, or events, as the query wants them."""
     options = {
+        "columns": ",".join(RECORD_COLUMNS),
         "kafka.bootstrap.servers": spec.bootstrap,
         "subscribe": ",".join(spec.topics),
         "startingOffsets": "earliest",
@@ -97,8 +98,7 @@ def read_input(spark: SparkSession, spec: Spec, query: Query) -> DataFrame:
     }
     if query.columns is not None:
         return read_events(spark, spec, options, query.columns)
-    columns = ",".join(RECORD_COLUMNS)
-    return spark.readStream.format("millstream").options(**options, columns=columns).load()
+    return spark.readStream.format("millstream").options(**options).load()
 
 
 def write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
