@@ -162,6 +162,36 @@ def test_masking_leaves_nothing_recognisable_and_visitors_countable(
     ] * 2
 
 
+ACCESS = '1.2.3.4 - - [21/Sep/2026:13:59:58 +0000] "%s" 200 5'
+EDGES: dict[str, dict[str, Any]] = {
+    ACCESS % r"GET /a\" HTTP/1.1": {"format": "common", "method": None, "status": 200},
+    ACCESS % "GET /a b HTTP/1.1": {"method": None, "path": None, "status": 200},
+    ACCESS % "GET /a?b?c": {"path": "/a", "query": "b?c"},
+    ACCESS % "GET /a HTTP/1.1" + "\r": {"format": "common", "size_bytes": 5},
+    ACCESS % "GET /a HTTP/1.1" + ' "" ""': {"format": "combined", "agent": None},
+    ACCESS % "GET /a HTTP/1.1" + ' "r" "a"b': {"format": "common", "referrer": None},
+    ACCESS % "GET /a HTTP/1.1" + ' "r" "a" 0.5\r\n': {"format": "combined", "duration_ms": 500.0},
+    "1.2.3.4 - ann [21/Sep/2026": {"format": "access", "address": None, "visitor": None},
+    '{"ts":1789999198,"cpu":NaN}': {"problem": None, "gauges": [None, None]},
+    '{"ts":1789999198} and more': {"format": "json", "detail": "no time as json"},
+    '{"ts":1789999198,"user":"ann"': {"user": None, "fields": None},
+    '{"ts":"","time":1789999198}': {"detail": "no time as json"},
+    '{"ts":null,"time":1789999198}': {"problem": None},
+    '{"ts":"9999-12-31T23:59:59-10:00"}': {"event_time": None, "problem": "unparsable"},
+    '{"ts":1789999198,"level":"É WARN"}': {"level": "É warn"},
+    'ts=1789999198 user=a user="b\\"c" host=-': {"user": 'b"c', "host": "web-1"},
+    "<999>Sep 21 13:59:58 h p[x y]: m": {"level": "debug", "program": "p", "message": "m"},
+    "Sep 21 13:59:58 h p[x: m": {"program": None, "message": "p[x: m"},
+    "2026-09-21 13:59:58 12 [WARN]: m": {"level": "warn", "message": "m"},
+    "2026-09-21 13:59:58 12 WARNED m": {"level": None, "message": "12 WARNED m"},
+}
+
+
+def test_lines_at_the_edges(scanner: Implementation) -> None:
+    for row, (line, expected) in zip(parse(scanner, list(EDGES)), EDGES.items(), strict=True):
+        assert {name: getattr(row, name) for name in expected} == expected, line
+
+
 def test_records_without_key_or_value_and_with_a_strange_key(scanner: Implementation) -> None:
     [row] = parse(scanner, [None], source=None)
     assert (row.source, row.host, row.detail) == ("logs", "logs", "empty")
