@@ -1,10 +1,10 @@
-"""The least that one event loop does for a round trip: receive, and send an answer.
+"""The least that Python does for a round trip: receive, and send an answer.
 
     python -m bench.echo ANSWER_BYTES
 
-The loop, the sockets and the calls are those of a node, without a node: nothing is looked at
-or written. What a node makes over many connections stands beside this, for nothing that
-serves each request on one such loop can make more. For clients with one request in flight.
+A reader of the event loop for each socket, and nothing is looked at or written. What a node
+makes over many connections stands beside this: serving them in Python, one by one, it could
+not make more. For clients with one request in flight.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Small requests: one record each, pipelined over one connection, and one by one over many.
 
-*bare loop* is a server on the same kind of event loop that answers without looking at what
-it gets: more than that no node of one loop can make.
+*bare loop* is a server on the same kind of event loop, in Python, that answers without looking
+at what it gets. A node takes small produces of many clients together, in compiled code, and is
+not bound by it.
 """
 
 from dataclasses import replace
@@ -56,7 +57,7 @@ def _over(bench: Bench, connections: int) -> list[Row]:
 
 
 def _bare_loop(bench: Bench, shape: ProduceShape) -> float:
-    """The same load on a server that does nothing but answer: the limit of one event loop."""
+    """The same load on a server that does nothing but answer, one request at a time."""
     load = frames.produce_load("echo", [shape.batch()], acks=1)
     path = bench.path("echo.frames")
     write_frames(load, path)

@@ -14,7 +14,7 @@ Bytes come from strangers: nothing is read before it is known to be there.
 import logging
 import os
 
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -242,7 +242,8 @@ cdef class Receiver:
         self._epoll = -1
 
     def __init__(self, loop, size_t frame_bytes_max):
-        memory = bytearray(TOGETHER * RECEIVED_MAX)
+        # Not filled with zeros: what is never received into takes no memory then.
+        memory = PyByteArray_FromStringAndSize(NULL, TOGETHER * RECEIVED_MAX)
         self._view = memoryview(memory)
         self._bytes = <uint8_t*> PyByteArray_AS_STRING(memory)
         self._seats = set()
