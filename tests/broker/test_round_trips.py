@@ -2,6 +2,7 @@
 gets what it would have got alone."""
 
 import struct
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -176,7 +177,8 @@ def test_a_consumer_that_waits_is_woken(clients: list[RawClient], topic: str) ->
     for round_number in range(BEFORE + 1):
         produce_all(clients, topic, round_number)
     waiting, *others = clients
-    ask_fetch(waiting, topic, (BEFORE + 1) * CLIENTS, wait_ms=15_000)
+    # Longer than this client waits for an answer.
+    ask_fetch(waiting, topic, (BEFORE + 1) * CLIENTS, wait_ms=60_000)
     produce_all(others, topic, BEFORE + 1)
     answer = waiting.receive(ApiKey.FETCH, 12)
     assert answer.responses[0].partitions[0].records
@@ -247,13 +249,21 @@ def test_answers_that_nobody_reads_for_long_come_whole_and_in_order(
     frame = bytearray(produce_load(topic, [bytes(batch(b"v"))], acks=1).frames[0])
     count = 30_000
     with RawClient(broker.bootstrap) as client:
-        # Small steps: one request at a time is under way as the node sees it, mostly.
-        for number in range(count):
-            struct.pack_into(">i", frame, 8, number)
-            client.sock.sendall(frame)
+
+        def send_all() -> None:
+            # Small steps: one request at a time is under way as the node sees it, mostly.
+            for number in range(count):
+                struct.pack_into(">i", frame, 8, number)
+                client.sock.sendall(frame)
+
+        sending = threading.Thread(target=send_all)
+        sending.start()
+        # All of it, or what the buffers of this machine take.
+        sending.join(3)
         for number in range(count):
             answer = client.receive_frame()
             assert struct.unpack_from(">i", answer)[0] == number
+        sending.join()
 
 
 def test_clients_that_leave_without_their_answers_disturb_nobody(
