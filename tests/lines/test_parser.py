@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.lines.parser import EVENT_SCHEMA, LineParser, LineRules, SourceRule
-from millstream.lines.scanning import COMPILED, PURE, Implementation
+from millstream.lines.scanning import COMPILED, Implementation, pure
 from tests.lines.samples import BAD, GOOD, NOW, records, rules
 
-BOTH = [pytest.param(PURE, id="pure")]
+BOTH = [pytest.param(pure(), id="pure")]
 if COMPILED is not None:
     BOTH.append(pytest.param(COMPILED, id="compiled"))
 pytestmark = pytest.mark.parametrize("scanner", BOTH)
@@ -197,6 +197,14 @@ def test_records_without_key_or_value_and_with_a_strange_key(scanner: Implementa
     assert (row.source, row.host, row.detail) == ("logs", "logs", "empty")
     [row] = parse(scanner, ["2026-09-21T13:59:58Z x"], source=b"a\xff/b")
     assert (row.source, row.host) == ("a\ufffd/b", "a\ufffd")
+
+
+def test_a_record_of_no_source_at_all(scanner: Implementation) -> None:
+    batch = records(["ts=1789999198 a=b"], source=None)
+    batch = batch.set_column(2, "topic", pa.nulls(1, pa.string()))
+    how = rules(sources=(SourceRule("x", "json"),))
+    parser = LineParser(how, ["source", "host", "format"], implementation=scanner)
+    assert parser.parse(batch).to_pylist() == [{"source": "", "host": "", "format": "logfmt"}]
 
 
 def test_no_records_give_no_events(scanner: Implementation) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.lines.parser import EVENT_SCHEMA, LineParser, LineRules, SourceRule
-from millstream.lines.scanning import COMPILED, PURE
+from millstream.lines.scanning import COMPILED, pure
 from tests.lines.samples import BAD, GOOD, ODD, records, rules
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def assert_same(
     assert COMPILED is not None
     batch = records(lines, source=source)
     names = EVENT_SCHEMA.names
-    expected = LineParser(how, names, implementation=PURE).parse(batch)
+    expected = LineParser(how, names, implementation=pure()).parse(batch)
     found = LineParser(how, names, implementation=COMPILED).parse(batch)
     found.validate(full=True)
     for name in names:
@@ -177,6 +177,6 @@ def test_a_scanner_goes_on_after_a_batch_that_it_refused() -> None:
 def test_faults_are_told_without_reading_lines() -> None:
     assert COMPILED is not None
     values = pa.array([None, b"", b"x" * 65_537, b"\xff", b"\x01", b"x"], pa.binary())
-    for implementation in (PURE, COMPILED):
+    for implementation in (pure(), COMPILED):
         assert implementation.Scanner((), ()).faults(values).tolist() == [1, 1, 2, 3, 4, 0]
         assert implementation.Scanner((), ()).faults(values.slice(2, 2)).tolist() == [2, 3]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millstream.lines.arrays import is_valid, of_numpy, of_texts
 from millstream.lines.schema import FIELDS
 
 log = logging.getLogger(__name__)
@@ -35,22 +35,22 @@ def parse_rows(
 
     `lines` has `source`, `line` and `record_time`; a row without a line is not parsed.
     """
-    is_line = pc.is_valid(lines.column("line")).to_numpy(zero_copy_only=False)
+    is_line = is_valid(lines.column("line"))
     wanted, pieces = [], []
     for number, parse in enumerate(parsers):
         rows = np.flatnonzero((chosen == number) & is_line)
         if len(rows):
             wanted.append(rows)
-            pieces.append(call_parser(parse, lines.take(pa.array(rows))))
+            pieces.append(call_parser(parse, lines.take(of_numpy(rows))))
     if not pieces:
         return pa.nulls(lines.num_rows, FIELDS)
     # From the order in which they were parsed back to the order of the rows.
     order = np.concatenate(wanted)
     positions = np.zeros(lines.num_rows, np.int64)
     positions[order] = np.arange(len(order))
-    is_missing = np.ones(lines.num_rows, bool)
-    is_missing[order] = False
-    return pa.concat_arrays(pieces).take(pa.array(positions, mask=is_missing))
+    is_there = np.zeros(lines.num_rows, bool)
+    is_there[order] = True
+    return pa.concat_arrays(pieces).take(of_numpy(positions, is_there))
 
 
 def call_parser(parse: Parser, lines: pa.RecordBatch) -> pa.MapArray:
@@ -74,10 +74,10 @@ def _as_text(column: "pa.Array | pa.ChunkedArray") -> pa.StringArray:
 
 def _as_maps(names: list[str], columns: list[pa.StringArray], count: int) -> pa.MapArray:
     width = len(names)
-    keys = pa.array(names, pa.string()).take(pa.array(np.tile(np.arange(width), count)))
+    keys = of_texts(names).take(of_numpy(np.tile(np.arange(width), count)))
     # Row by row, as a map wants it, from column by column.
     order = np.arange(width * count).reshape(width, count).T.ravel()
-    columns = columns or [pa.array([], pa.string())]
-    items = pa.concat_arrays(columns).take(pa.array(order))
-    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(width))
+    columns = columns or [of_texts([])]
+    items = pa.concat_arrays(columns).take(of_numpy(order))
+    offsets = of_numpy(np.arange(count + 1, dtype=np.int32) * np.int32(width))
     return pa.MapArray.from_arrays(offsets, keys, items)

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millstream.lines.arrays import of_numpy, of_texts
+
 _HASHES_KEPT_MAX: Final = 100_000
 _IPV4: Final = r"^(\d+\.\d+\.\d+)\.\d+$"
 _IPV6: Final = r"^((?:[0-9a-fA-F]*:){3})[0-9a-fA-F:.]*$"
@@ -32,7 +34,7 @@ class Hashes:
         if len(known) > _HASHES_KEPT_MAX:
             known.clear()
         hashed = [known.get(each) or self._add(each) for each in coded.dictionary.to_pylist()]
-        return pa.array(hashed, pa.string()).take(coded.indices)
+        return of_texts(hashed).take(coded.indices)
 
     def of_one(self, text: str) -> str:
         return self._known.get(text) or self._add(text)
@@ -76,7 +78,7 @@ def masked_values(
 
     Kept rows are text. A user's name in a line that nobody could read cannot be found.
     """
-    rows = pa.array(np.flatnonzero(is_kept))
+    rows = of_numpy(np.flatnonzero(is_kept))
     texts = values.take(rows).cast(pa.string())
     if "address" in mask:
         texts = pc.replace_substring_regex(texts, _IPV4_IN_TEXT, r"\1.0")
@@ -84,12 +86,11 @@ def masked_values(
         texts = pc.replace_substring_regex(texts, _QUERY_IN_TEXT, "?")
     if users is not None and "user" in mask:
         pairs = zip(texts.to_pylist(), users.take(rows).to_pylist(), strict=True)
-        texts = pa.array(
+        texts = of_texts(
             [
                 text.replace(user, hashes.of_one(user)) if text and user else text
                 for text, user in pairs
-            ],
-            pa.string(),
+            ]
         )
     places = np.cumsum(is_kept) - 1
-    return texts.cast(pa.binary()).take(pa.array(places, mask=~is_kept))
+    return texts.cast(pa.binary()).take(of_numpy(places, is_kept))

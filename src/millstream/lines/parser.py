@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.lines import zones
+from millstream.lines.arrays import is_valid, of_numpy, of_texts, to_numpy
 from millstream.lines.custom import Parser, load_parser, parse_rows
 from millstream.lines.layouts import FAULTS, KIND_NAMES, KINDS
 from millstream.lines.masking import hashes_of, is_utf8, masked_addresses, masked_values
@@ -30,14 +31,14 @@ _CUSTOM: Final = KINDS.index("custom")
 _UNKNOWN: Final = KINDS.index("unknown")
 _TOO_LONG: Final = 2
 _NOT_UTF8: Final = 3
-_NAMES: Final = pa.array(KIND_NAMES, pa.string())
+_NAMES: Final = of_texts(KIND_NAMES)
 # Reasons by number: those of values that are no lines, then those of each kind without a time.
 _NO_FORMAT: Final = len(FAULTS)
 _NO_TIME: Final = _NO_FORMAT + 1
-_DETAILS: Final = pa.array(
-    [*FAULTS, "no known format", *(f"no time as {name}" for name in KIND_NAMES)], pa.string()
+_DETAILS: Final = of_texts(
+    [*FAULTS, "no known format", *(f"no time as {name}" for name in KIND_NAMES)]
 )
-_PROBLEMS: Final = pa.array([None, "unparsable", "ahead", "late"], pa.string())
+_PROBLEMS: Final = of_texts([None, "unparsable", "ahead", "late"])
 # Years 1 to 9999, which everybody who reads a table can name.
 _FIRST_US: Final = -62_135_596_800_000_000
 _LAST_US: Final = 253_402_300_799_999_999
@@ -91,13 +92,13 @@ class LineParser:
         values = _as(records.column("value"), pa.binary())
         sources = _sources(records)
         record_time = _as(records.column("timestamp"), TIME)
-        record_us = np.asarray(record_time.cast(pa.int64()).fill_null(0))
-        is_recorded = _is_valid(record_time)
+        record_us = to_numpy(record_time.cast(pa.int64()))
+        is_recorded = is_valid(record_time)
         rules = self._rules_of(sources)
         scanned = self._scanner.scan(
             values,
             sources,
-            pa.array(zones.local_of(record_us, self._rules.timezone), mask=~is_recorded),
+            of_numpy(zones.local_of(record_us, self._rules.timezone), is_recorded),
             self._given_kinds()[rules],
             self._custom_fields(values, sources, record_time, rules),
         )
@@ -108,7 +109,7 @@ class LineParser:
             values=values,
             sources=sources,
             scanned=scanned,
-            event_time=pa.array(event_us, mask=~is_timed).cast(TIME),
+            event_time=of_numpy(event_us, is_timed).cast(TIME),
             details=details,
             problems=self._problems(details, event_us, record_us, is_recorded),
         )
@@ -122,7 +123,7 @@ class LineParser:
         if len(self._rule_of) > _SOURCES_KEPT_MAX:
             self._rule_of.clear()
         found = [self._place_of(source) for source in coded.dictionary.to_pylist()]
-        places: NDArray[np.int64] = np.array(found, np.int64)[np.asarray(coded.indices)]
+        places: NDArray[np.int64] = np.array(found, np.int64)[to_numpy(coded.indices)]
         return places
 
     def _place_of(self, source: str) -> int:
@@ -148,8 +149,8 @@ class LineParser:
         of_rules = [next(numbers) if rule.function else -1 for rule in self._given]
         chosen = np.array([*of_rules, -1], np.int64)[rules]
         is_line = self._scanner.faults(values) == 0
-        is_custom = pa.array((chosen >= 0) & is_line)
-        texts = pc.if_else(is_custom, values, pa.scalar(None, pa.binary())).cast(pa.string())
+        is_custom = of_numpy((chosen >= 0) & is_line)
+        texts = pc.if_else(is_custom, values, pa.nulls(len(values), pa.binary())).cast(pa.string())
         lines = pa.RecordBatch.from_arrays(
             [sources, pc.utf8_rtrim(texts, " "), record_time], ["source", "line", "record_time"]
         )
@@ -161,9 +162,9 @@ class LineParser:
         self, scanned: dict[str, pa.Array]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         time = scanned["time"]
-        event_us = np.asarray(time.fill_null(0))
-        is_timed = _is_valid(time)
-        is_local = np.asarray(scanned["is_local"].cast(pa.uint8())) != 0
+        event_us = to_numpy(time)
+        is_timed = is_valid(time)
+        is_local = to_numpy(scanned["is_local"].cast(pa.uint8())) != 0
         if is_local.any() and not zones.is_utc(self._rules.timezone):
             event_us = event_us.copy()
             event_us[is_local] = zones.utc_of(event_us[is_local], self._rules.timezone)
@@ -200,9 +201,9 @@ class LineParser:
             case "event_time":
                 return rows.event_time
             case "detail":
-                return _DETAILS.take(pa.array(rows.details))
+                return _DETAILS.take(of_numpy(rows.details))
             case "problem":
-                return _PROBLEMS.take(pa.array(rows.problems))
+                return _PROBLEMS.take(of_numpy(rows.problems))
             case "visitor":
                 return self._hashes.of(rows.scanned["visitor"])
             case "user" if "user" in mask:
@@ -220,8 +221,8 @@ class LineParser:
         mask = self._rules.mask
         if not mask:
             return rows.values
-        faults = np.asarray(rows.scanned["fault"])
-        is_kept = (rows.problems != 0) & _is_valid(rows.values) & (faults != _NOT_UTF8)
+        faults = to_numpy(rows.scanned["fault"])
+        is_kept = (rows.problems != 0) & is_valid(rows.values) & (faults != _NOT_UTF8)
         # Long ones were not looked through.
         for row in np.flatnonzero(is_kept & (faults == _TOO_LONG)):
             is_kept[row] = is_utf8(rows.values[int(row)].as_py())
@@ -242,7 +243,7 @@ def _scanned_columns(rules: LineRules, columns: Sequence[str]) -> set[str]:
 
 
 def _details(scanned: dict[str, pa.Array], is_timed: NDArray[np.bool_]) -> NDArray[np.int8]:
-    kinds, faults = np.asarray(scanned["kind"]), np.asarray(scanned["fault"])
+    kinds, faults = to_numpy(scanned["kind"]), to_numpy(scanned["fault"])
     missing = np.where(kinds == _UNKNOWN, _NO_FORMAT, _NO_TIME + kinds)
     return np.where(faults != 0, faults, np.where(is_timed, 0, missing)).astype(np.int8)
 
@@ -256,15 +257,12 @@ def _sources(records: pa.RecordBatch) -> pa.StringArray:
         decoded = [
             None if key is None else key.decode(errors="replace") for key in keys.to_pylist()
         ]
-        texts = pa.array(decoded, pa.string())
+        texts = of_texts(decoded)
     if texts.null_count == 0:
         return texts
-    return pc.coalesce(texts, _as(records.column("topic"), pa.string()), "")
+    texts = pc.coalesce(texts, _as(records.column("topic"), pa.string()))
+    return texts if texts.null_count == 0 else of_texts([each or "" for each in texts.to_pylist()])
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
-
-
-def _is_valid(column: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(pc.is_valid(column).cast(pa.uint8()), np.bool_)

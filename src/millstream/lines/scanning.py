@@ -1,6 +1,6 @@
 """The scanner of lines in use: compiled, or in Python for installs without a C compiler.
 
-Both give the same columns. `IMPLEMENTATION` is the one in use; `PURE` is always there.
+Both give the same columns. `IMPLEMENTATION` is the one in use; `pure()` is always there.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from millstream.lines import _scan_pure
 
 
 class Scanner(Protocol):
@@ -33,9 +31,6 @@ class Implementation(Protocol):
     def Scanner(self, wanted: Collection[str], gauges: Sequence[str]) -> Scanner: ...
 
 
-PURE: Final = cast(Implementation, _scan_pure)
-
-
 def _compiled() -> Implementation | None:
     if not TYPE_CHECKING:
         try:
@@ -47,5 +42,11 @@ def _compiled() -> Implementation | None:
     return cast(Implementation, _scan)
 
 
+def pure() -> Implementation:
+    from millstream.lines import _scan_pure
+
+    return cast(Implementation, _scan_pure)
+
+
 COMPILED: Final = _compiled()
-IMPLEMENTATION: Final = COMPILED or PURE
+IMPLEMENTATION: Final = COMPILED or pure()
