@@ -47,14 +47,16 @@ def command_problem(words: list[str]) -> str | None:
 
 
 def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    return set(
+        re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_in_a_document_exists(document: Path) -> None:
     problems = {
         line: problem
-        for line in named_commands(document.read_text())
+        for line in named_commands(document.read_text(encoding="utf-8"))
         if (problem := command_problem([word.strip("[].,") for word in line.split()]))
     }
     assert problems == {}
@@ -62,7 +64,7 @@ def test_every_command_in_a_document_exists(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_make_target_in_a_document_exists(document: Path) -> None:
-    text = document.read_text()
+    text = document.read_text(encoding="utf-8")
     lines = "\n".join([*_SHELL_BLOCK.findall(text), *_INLINE_CODE.findall(text)])
     named = set(re.findall(r"^\s*make ([a-z-]+)", lines, re.MULTILINE))
     assert named <= make_targets()
@@ -70,11 +72,13 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_source_file_in_a_document_exists(document: Path) -> None:
-    named = re.findall(r"`((?:src|tests|docs|bench|scripts)/[\w./-]+)`", document.read_text())
+    named = re.findall(
+        r"`((?:src|tests|docs|bench|scripts)/[\w./-]+)`", document.read_text(encoding="utf-8")
+    )
     assert [path for path in named if not (PROJECT / path).exists()] == []
 
 
 def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
-    commands = named_commands((PROJECT / "README.md").read_text())
+    commands = named_commands((PROJECT / "README.md").read_text(encoding="utf-8"))
     first_words = {line.split()[0] for line in commands}
     assert {"broker", "topic", "produce", "consume", "storage"} <= first_words

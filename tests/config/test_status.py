@@ -12,7 +12,9 @@ NOTHING_TO_DO_ON_ONE_NODE = {"min.insync.replicas"}
 
 def names_in_source() -> set[str]:
     text = "".join(
-        path.read_text() for path in SOURCE.rglob("*.py") if not path.name.startswith("options_")
+        path.read_text(encoding="utf-8")
+        for path in SOURCE.rglob("*.py")
+        if not path.name.startswith("options_")
     )
     return {name for name in (*BROKER_OPTIONS, *TOPIC_OPTIONS) if f'"{name}"' in text}
 
