@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.broker.broker import Broker
+from millstream.cluster import departed
 from millstream.cluster.state import BrokerState
 from millstream.errors import KafkaCode
 from millstream.wire.apis import ApiKey
@@ -14,6 +15,12 @@ from millstream.wire.messages import Struct
 from tests.replication.nodes import ask, cluster_of, until
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine takes; for how long it is has tests of its own."""
+    monkeypatch.setattr(departed, "SHOWN_SECONDS", 600.0)
 
 
 async def metadata(node: Broker) -> Struct:
@@ -83,7 +90,7 @@ def test_nodes_whose_sessions_end_together_are_named_all_the_time(
             monkeypatch.setattr(slow, "register", register_late)
 
             async def all_are_named_until(condition: Callable[[], bool]) -> None:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not condition():
                         for node in nodes.values():
                             named = [one.node_id for one in (await metadata(node)).brokers]
