@@ -56,15 +56,17 @@ soak: $(VENV)/installed-dev
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
-# The stamps make a second run quick: they are redone when a dependency may have changed.
-$(VENV)/installed: pyproject.toml constraints.txt
+# The stamps make a second run quick: they are redone when a dependency, or what is compiled,
+# may have changed.
+COMPILED := setup.py $(wildcard src/millstream/*/*.pyx src/millstream/*/*.pxd)
+$(VENV)/installed: pyproject.toml constraints.txt $(COMPILED)
 	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Millstream into $(VENV), once: about 20 MB to download."
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml constraints.txt
+$(VENV)/installed-dev: pyproject.toml constraints.txt $(COMPILED)
 	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh test
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
