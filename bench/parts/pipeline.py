@@ -75,7 +75,7 @@ class Sides:
 def run(bench: Bench) -> list[Row]:
     folder = bench.path("pipeline")
     folder.mkdir()
-    lines = pipeline.make_lines(100_000 if bench.is_quick else 600_000)
+    lines = pipeline.make_lines(200_000 if bench.is_quick else 1_500_000)
     sides = Sides(bench, folder, [_ours(bench.ours), _kafka(bench.kafka)], lines)
     bench.say("pipeline: starting a session")
     spark = pipeline.start_session(folder, "local[2]")
@@ -121,7 +121,7 @@ def _measure_wholes(sides: Sides, spark: SparkSession, topics: dict[str, str]) -
         if counts:
             sides.wholes.setdefault(feed.name, []).append(whole)
 
-    sides.each_round("all queries", range(3 if sides.bench.is_quick else 5), measure)
+    sides.each_round("all queries", range(3 if sides.bench.is_quick else 4), measure)
 
 
 def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> None:
