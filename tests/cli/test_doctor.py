@@ -79,6 +79,14 @@ def test_versions_of_libraries_are_checked(monkeypatch: pytest.MonkeyPatch) -> N
     assert "millstream[spark]" in module.check_pyspark()[0].text
 
 
+def test_what_is_not_compiled_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.broker.receiving.NAME", "pure Python")
+    found = {finding.what: finding for finding in module.check_compiled()}
+    receiving = found["receiving from clients"]
+    assert not receiving.is_good
+    assert "C compiler" in receiving.text
+
+
 def test_the_command_fails_when_a_check_does(monkeypatch: pytest.MonkeyPatch) -> None:
     good = module.Finding("one", True, "1.0")
     monkeypatch.setattr(module, "CHECKS", (lambda: [good],))

@@ -50,10 +50,12 @@ def test_every_command_of_the_table_loads_and_has_help() -> None:
         assert command.help, f"{name} has no help"
 
 
-def test_the_version_is_printed_with_the_record_loops_in_use() -> None:
+def test_the_version_is_printed_with_what_is_compiled() -> None:
     printed = run_millstream("--version").output
+    used = "(compiled|pure Python)"
     assert re.fullmatch(
-        rf"millstream {re.escape(__version__)} \(record loops: (compiled|pure Python)\)\n", printed
+        rf"millstream {re.escape(__version__)} \(record loops: {used}, receiving: {used}\)\n",
+        printed,
     )
 
 

@@ -103,6 +103,7 @@ def _compiled() -> Implementation | None:
 
 
 COMPILED: Final = _compiled()
+NAME: Final = "pure Python" if COMPILED is None else "compiled"
 
 
 def start_receiving(loop: asyncio.AbstractEventLoop, frame_bytes_max: int) -> Receiver:

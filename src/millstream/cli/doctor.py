@@ -103,11 +103,13 @@ def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) 
 
 
 def check_compiled() -> list[Finding]:
+    from millstream.broker import receiving
     from millstream.records import columns, rows
 
     found = [
         _loops("record loops (reading)", columns.IMPLEMENTATION.NAME, "ten times"),
         _loops("record loops (writing)", rows.IMPLEMENTATION.NAME, "ten times"),
+        _loops("receiving from clients", receiving.NAME, "many small requests two times"),
     ]
     # Arrow is of an extra, and has a finding of its own.
     if _version("pyarrow") is not None:

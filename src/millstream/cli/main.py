@@ -57,9 +57,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 1
 
 def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
+        from millstream.broker import receiving
         from millstream.records.columns import IMPLEMENTATION
 
-        click.echo(f"millstream {__version__} (record loops: {IMPLEMENTATION.NAME})")
+        click.echo(
+            f"millstream {__version__}"
+            f" (record loops: {IMPLEMENTATION.NAME}, receiving: {receiving.NAME})"
+        )
         context.exit()
 
 
