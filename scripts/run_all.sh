@@ -15,6 +15,9 @@ shift 3
 home=${data_dir%/}-demo
 mkdir -p "$home"
 node_log=$home/node.log
+# What the node of an earlier run said would be read before this one says anything.
+rm -f "$node_log.out"
+touch "$node_log.out"
 # In a session of its own: Ctrl-C is for the pipeline, and the node ends after it.
 setsid "$bin/millstream" broker --data-dir "$data_dir" --listen "$listen" >"$node_log.out" 2>"$node_log" &
 node=$!
