@@ -25,6 +25,8 @@ def test_what_an_earlier_node_said_is_not_taken_for_an_answer(tmp_path: Path) ->
     write_program(tmp_path / "prepare_machine.sh", "")
     write_program(tmp_path / "venv" / "bin" / "millstream", MILLSTREAM)
     (tmp_path / "venv" / "installed-pipeline").touch()
+    (tmp_path / "pyproject.toml").touch()
+    os.utime(tmp_path / "pyproject.toml", (0, 0))
     said = tmp_path / "data-demo" / "node.log.out"
     said.parent.mkdir()
     said.write_text("listening on 127.0.0.1:1111\n")
