@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS_MAX: Final = 20.0
 _REPORTS_EVERY_SECONDS: Final = 60.0
+# Spark gives a Python process ten seconds to begin, and no setting for that. On a busy machine
+# it may take longer, above all when five queries have just begun.
+_BEGAN_TOO_LATE: Final = "Python worker failed to connect back"
+_STARTS_MAX: Final = 4
 
 
 class PipelineFailed(Exception):
@@ -79,6 +84,7 @@ class Running:
     counts: LineCounts = field(default_factory=LineCounts)
     queries: "dict[str, StreamingQuery]" = field(default_factory=dict)
     totals: dict[str, Totals] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
 
     def start_next(self) -> None:
         """Start a query when the one before it has shown that it works.
@@ -92,7 +98,16 @@ class Running:
             [*_, last] = self.queries.values()
             if last.isActive and last.lastProgress is None:
                 return
-        query = self.waiting.pop(0)
+        self._start(self.waiting.pop(0))
+
+    def start_again(self, name: str, problem: str) -> None:
+        """Go on with a query that only had to wait too long. Raises when that was not all."""
+        if _BEGAN_TOO_LATE not in problem or self.starts[name] >= _STARTS_MAX:
+            raise PipelineFailed(f"query {name}: {problem}")
+        self._start(next(query for query in QUERIES if query.name == name))
+
+    def _start(self, query: Query) -> None:
+        self.starts[query.name] += 1
         self.queries[query.name] = start_query(
             self.session, self.spec, query, self.counts, once=self.is_once
         )
@@ -153,10 +168,11 @@ def watch(
         status = running.status()
         write_status(running.spec.home, status)
         show(status)
+        is_at_work = bool(running.waiting)
         for query in status.queries:
             if query.problem is not None:
-                raise PipelineFailed(f"query {query.name}: {query.problem}")
-        is_at_work = running.waiting or any(query.is_running for query in status.queries)
+                running.start_again(query.name, query.problem)
+            is_at_work = is_at_work or query.is_running or query.problem is not None
         is_last = not is_at_work or is_over(status)
         if is_last or time.monotonic() >= next_look:
             next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
