@@ -138,7 +138,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         Client.opened.clear()
         Client.hosts.clear()
         try:
-            await asyncio.wait_for(test(), 20)
+            await asyncio.wait_for(test(), 120)
         finally:
             for client in Client.opened:
                 client.sock.close()
