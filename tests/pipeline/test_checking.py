@@ -1,33 +1,26 @@
 """Trying the parser on files: what it reads, and what it says about the rest."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream.cli.pipeline_check import _print, _sample
-from millstream.pipeline.checking import Checked, Failed, Sample
+from millstream.pipeline.checking import Checked, Failed, Sample, check_samples
 from tests.pipeline.conftest import MakeSpec
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 IN_2026_MS = 1_789_999_200_000
 
 
-@pytest.mark.slow
 def test_formats_and_the_first_lines_that_failed_are_told_for_each_file(
-    spark: "SparkSession", make_spec: MakeSpec
+    make_spec: MakeSpec,
 ) -> None:
-    from millstream.pipeline.checking import check_samples
-
     json_line, text = b'{"ts":"2011-01-01T00:00:00Z"}', b"081109 203615 148 INFO a: b"
     samples = [
         Sample("h/mixed", IN_2026_MS, [json_line, text, b"nothing", text, b"\xffno", b"more"]),
         Sample("h/empty", IN_2026_MS, []),
         Sample("h/syslog", IN_2026_MS, [b"Sep 21 13:59:58 db-1 su: hi"]),
     ]
-    mixed, empty, syslog = check_samples(spark, make_spec(), samples, failed_shown=2)
+    mixed, empty, syslog = check_samples(make_spec(), samples, failed_shown=2)
     assert (mixed.lines, mixed.read, mixed.formats) == (6, 3, {"text": 2, "json": 1})
     assert mixed.failed == [
         Failed(3, "no known format", "nothing"),
@@ -35,6 +28,15 @@ def test_formats_and_the_first_lines_that_failed_are_told_for_each_file(
     ]
     assert (empty.lines, empty.read, empty.failed) == (0, 0, [])
     assert syslog.formats == {"rfc3164": 1}
+
+
+def test_lines_are_numbered_on_from_batch_to_batch(make_spec: MakeSpec) -> None:
+    lines = [b"2026-09-21T14:00:00Z a", b"nothing"] * 1500
+    [found] = check_samples(
+        make_spec(), [Sample("h/long", IN_2026_MS, lines)], failed_shown=len(lines)
+    )
+    assert (found.lines, found.read, found.formats) == (3000, 1500, {"text": 1500})
+    assert [failed.line for failed in found.failed] == list(range(2, 3001, 2))
 
 
 def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
 from millstream.cli.pipeline_backfill import backfill
 from millstream.cli.pipeline_check import check
-from millstream.cli.pipeline_file import file_argument, load_file, master_option
+from millstream.cli.pipeline_file import check_functions, file_argument, load_file, master_option
 from millstream.cli.pipeline_screen import Screen, make_screen, status_rows
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session, stderr_into
 from millstream.pipeline.spec import (
@@ -69,9 +69,7 @@ def init(
 def validate(file: Path) -> None:
     """Check FILE without running anything."""
     spec = load_file(file)
-    for rule in spec.sources:
-        if rule.function:
-            _check_function(rule.function)
+    check_functions(spec)
     click.echo(
         f"{file} is good: {', '.join(spec.topics)} into {spec.name}.*, windows of "
         f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end",
@@ -314,16 +312,6 @@ def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
     click.echo(
         f"pipeline {spec.name}: lines {lines}; dropped by Spark's watermark: {dropped:,}", err=True
     )
-
-
-def _check_function(name: str) -> None:
-    import importlib
-
-    module, _, function = name.partition(":")
-    try:
-        getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as failed:
-        raise CommandFailed(f"function {name} cannot be loaded: {failed}") from None
 
 
 pipeline.add_command(backfill)

@@ -1,7 +1,6 @@
 """`millstream pipeline check`: which lines of files a pipeline would read, and which not."""
 
 import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,10 +9,10 @@ import click
 
 from millstream.cli.cluster import json_option
 from millstream.cli.output import counted, print_json, print_table
-from millstream.cli.pipeline_file import load_file
-from millstream.cli.spark_process import check_installed, spark_session
+from millstream.cli.pipeline_file import check_functions, load_file
+from millstream.cli.spark_process import check_installed
 from millstream.ingest.lines import LineSplitter
-from millstream.pipeline.spec import Spec, parse_spec
+from millstream.pipeline.spec import parse_spec
 
 if TYPE_CHECKING:
     from millstream.pipeline.checking import Checked, Sample
@@ -64,28 +63,19 @@ def check(
 ) -> None:
     """Try the parser on FILES: formats, the share of lines it reads, and the first it cannot.
 
-    Nothing is sent and nothing is kept. Needs Spark, but no broker.
+    Nothing is sent and nothing is kept. Needs no broker, and no Java.
     """
     check_installed()
-    with tempfile.TemporaryDirectory(prefix="millstream-check-") as folder:
-        spec = _spec(pipeline_file, Path(folder))
-        samples = [_sample(path, lines_max) for path in files]
-        with spark_session(spec, master="local[*]") as session:
-            from millstream.pipeline.checking import check_samples
+    from millstream.pipeline.checking import check_samples
 
-            found = check_samples(session, spec, samples, failed_shown=failed_shown)
+    spec = parse_spec("", folder=Path()) if pipeline_file is None else load_file(pipeline_file)
+    check_functions(spec)
+    samples = [_sample(path, lines_max) for path in files]
+    found = check_samples(spec, samples, failed_shown=failed_shown)
     if as_json:
         print_json([asdict(each) for each in found])
     else:
         _print(found)
-
-
-def _spec(pipeline_file: Path | None, home: Path) -> Spec:
-    from dataclasses import replace
-
-    if pipeline_file is None:
-        return parse_spec("", folder=home)
-    return replace(load_file(pipeline_file), home=home, mask=())
 
 
 def _sample(path: Path, lines_max: int) -> "Sample":

@@ -1,5 +1,6 @@
 """What commands of the pipeline share: its file, and Spark's master."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -46,3 +47,13 @@ def _make_importable(folder: Path) -> None:
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, known)])
+
+
+def check_functions(spec: Spec) -> None:
+    """Can the parsers that the file names be imported? Tried here, where it can be said."""
+    for name in filter(None, (rule.function for rule in spec.sources)):
+        module, _, function = name.partition(":")
+        try:
+            getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as failed:
+            raise CommandFailed(f"function {name} cannot be loaded: {failed}") from None

@@ -3,17 +3,20 @@
 Whether a time is `ahead` or `late` is not asked: files at hand may be of any age.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
-from millstream.pipeline.parsing import parse_events
+from millstream.lines.parser import LineParser
+from millstream.pipeline.parsing import line_rules
 from millstream.pipeline.spec import Spec
 
-_SHOWN_BYTES = 160
+_SHOWN_BYTES: Final = 160
+_BATCH_LINES: Final = 1000
+_COLUMNS: Final = ("format", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,65 +47,43 @@ class Checked:
     failed: list[Failed]
 
 
-def check_samples(
-    spark: SparkSession, spec: Spec, samples: Sequence[Sample], *, failed_shown: int
-) -> list[Checked]:
-    if not any(sample.lines for sample in samples):
-        return [Checked(sample.source, 0, 0, {}, []) for sample in samples]
-    events = parse_events(_records(spark, samples), spec).persist()
-    try:
-        is_read = F.col("detail").isNull()
-        counts = events.groupBy("source", "format", is_read.alias("is_read")).count().collect()
-        # As bytes: what is not UTF-8 cannot be a text of Spark's.
-        begins = F.coalesce(F.substring("value", 1, _SHOWN_BYTES), F.lit(b""))
-        missed = F.struct("offset", "detail", begins.alias("begins"))
-        first = F.slice(F.sort_array(F.collect_list(missed)), 1, failed_shown)
-        rows = events.where(~is_read).groupBy("source").agg(first.alias("first")).collect()
-    finally:
-        events.unpersist()
-    failed = {row.source: [_failed(each) for each in row["first"]] for row in rows}
-    return [
-        _checked(sample, [row for row in counts if row.source == sample.source], failed)
-        for sample in samples
-    ]
+def check_samples(spec: Spec, samples: Sequence[Sample], *, failed_shown: int) -> list[Checked]:
+    parser = LineParser(line_rules(spec), _COLUMNS)
+    return [_check(parser, sample, failed_shown) for sample in samples]
 
 
-def _failed(row: Row) -> Failed:
-    return Failed(row.offset + 1, row.detail, bytes(row.begins).decode(errors="replace"))
-
-
-def _checked(sample: Sample, counts: list[Row], failed: dict[str, list[Failed]]) -> Checked:
-    formats = {row["format"]: row["count"] for row in counts if row.is_read}
-    ordered = dict(sorted(formats.items(), key=lambda item: -item[1]))
+def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
+    formats: Counter[str] = Counter()
+    failed: list[Failed] = []
+    for begin in range(0, len(sample.lines), _BATCH_LINES):
+        events = parser.parse(_records(sample, begin))
+        names, details = (events.column(name).to_pylist() for name in _COLUMNS)
+        for at, (name, detail) in enumerate(zip(names, details, strict=True)):
+            if detail is None:
+                formats[name] += 1
+            elif len(failed) < failed_shown:
+                shown = sample.lines[begin + at][:_SHOWN_BYTES].decode(errors="replace")
+                failed.append(Failed(begin + at + 1, detail, shown))
     return Checked(
         source=sample.source,
         lines=len(sample.lines),
-        read=sum(formats.values()),
-        formats=ordered,
-        failed=failed.get(sample.source, []),
+        read=formats.total(),
+        formats=dict(formats.most_common()),
+        failed=failed,
     )
 
 
-def _records(spark: SparkSession, samples: Sequence[Sample]) -> DataFrame:
+def _records(sample: Sample, begin: int) -> pa.RecordBatch:
     """As they would come from a topic."""
-    tables = []
-    for sample in samples:
-        # Spark was seen to leave out what follows an empty part of a table.
-        if not sample.lines:
-            continue
-        count = len(sample.lines)
-        tables.append(
-            pa.table(
-                {
-                    "key": pa.array([sample.source.encode()] * count, pa.binary()),
-                    "value": pa.array(sample.lines, pa.binary()),
-                    "topic": pa.array(["sample"] * count, pa.string()),
-                    "partition": pa.array([0] * count, pa.int32()),
-                    "offset": pa.array(range(count), pa.int64()),
-                    "timestamp": pa.array(
-                        [sample.time_ms] * count, pa.timestamp("ms", tz="UTC")
-                    ).cast(pa.timestamp("us", tz="UTC")),
-                }
-            )
-        )
-    return spark.createDataFrame(pa.concat_tables(tables).combine_chunks())
+    lines = sample.lines[begin : begin + _BATCH_LINES]
+    count = len(lines)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([sample.source.encode()] * count, pa.binary()),
+            "value": pa.array(lines, pa.binary()),
+            "topic": pa.array(["sample"] * count, pa.string()),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(begin, begin + count), pa.int64()),
+            "timestamp": pa.array([sample.time_ms * 1000] * count, pa.timestamp("us", tz="UTC")),
+        }
+    )
