@@ -11,7 +11,7 @@ import resource
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.cleaner import Cleaner
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NO_SPACE_TOLD_EVERY_MS: Final = 60_000
+
 
 class Broker:
     """`dev` answers acks=all from the page cache, without waiting for the disk."""
@@ -69,6 +71,7 @@ class Broker:
         self.node_id = config.int("node.id")
         self.data_dir = Path(config.list("log.dirs")[0])
         self.disk_failure: str | None = None
+        self._no_space_told_ms = -_NO_SPACE_TOLD_EVERY_MS
         # Requests answered, by API key.
         self.requests: dict[int, int] = {}
         self.partitions = PartitionTable()
@@ -389,6 +392,15 @@ class Broker:
             partition.go_offline(reason)
         if self._clustering is not None:
             self._clustering.disk_failed()
+
+    def note_no_space(self, error: NoSpace) -> None:
+        """An append was refused. Clients try again and again, a person is told now and then."""
+        now_ms = self.clock.now_ms()
+        if not 0 <= now_ms - self._no_space_told_ms < _NO_SPACE_TOLD_EVERY_MS:
+            self._no_space_told_ms = now_ms
+            log.error("records are refused until there is room: %s", error.message)
+        # If descriptors were short, synced files can be closed.
+        self.sync_soon()
 
     def sync_soon(self) -> None:
         """Sync whatever is not on the disk, though nobody waits for it."""

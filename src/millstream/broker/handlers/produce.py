@@ -346,8 +346,7 @@ def _refused(broker: "Broker", result: ProduceResult, error: KafkaError) -> Prod
     if isinstance(error, RecordErrors):
         result.record_errors = error.record_errors
     elif isinstance(error, NoSpace):
-        # If descriptors were short, synced files can be closed.
-        broker.sync_soon()
+        broker.note_no_space(error)
     return _failed(result, error)
 
 
