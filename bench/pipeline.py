@@ -151,7 +151,7 @@ def reports_of(running: list[StreamingQuery]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One run of all queries over what is there."""
+    """One run of all queries but that by the clock, over lines sent meanwhile."""
 
     lines: int
     seconds: float
@@ -168,24 +168,46 @@ class Whole:
         return 100 * sum(self.duration_ms.get(name, 0) for name in names) / total
 
 
-def run_whole(spark: SparkSession, feed: Feed, spec: Spec, count: int) -> Whole:
-    """All queries at once, each until it has taken all lines."""
+def run_whole(
+    spark: SparkSession, feed: Feed, spec: Spec, lines: list[TrafficLine], first: list[TrafficLine]
+) -> Whole:
+    """All queries are at work, on `first`, when the lines are sent; until each has taken all."""
     run.create_topics(spec)
-    began = time.monotonic()
+    [topic] = spec.topics
+    send_lines(feed, topic, first)
     running = [
-        _start(spark, feed, spec, query, once=True)
+        _start(spark, feed, spec, query, once=False)
         for query in queries.QUERIES
         if not query.is_by_clock
     ]
-    reports = reports_of(running)
-    seconds = time.monotonic() - began
+    try:
+        _wait_for(running, len(first))
+        began = time.monotonic()
+        send_lines(feed, topic, lines)
+        reports = _wait_for(running, len(first) + len(lines))
+        seconds = time.monotonic() - began
+    finally:
+        for query in running:
+            query.stop()
     durations: dict[str, int] = {}
     for report in reports:
         for name, value in report["durationMs"].items():
             durations[name] = durations.get(name, 0) + value
-    read = sum(report["numInputRows"] for report in reports)
-    assert read >= count * len(running), f"{read} lines read by {len(running)} queries"
-    return Whole(count, seconds, durations)
+    return Whole(len(lines), seconds, durations)
+
+
+def _wait_for(running: list[StreamingQuery], count: int) -> list[dict[str, Any]]:
+    """Until every query has taken so many lines; their progress reports."""
+    deadline = time.monotonic() + _SECONDS_MAX
+    while True:
+        reports = [[json.loads(each.json) for each in query.recentProgress] for query in running]
+        taken = [sum(each["numInputRows"] for each in of_query) for of_query in reports]
+        if min(taken) >= count:
+            return [each for of_query in reports for each in of_query]
+        failed = [query.exception() for query in running if not query.isActive]
+        assert not failed, failed
+        assert time.monotonic() < deadline, f"{taken} of {count} lines taken"
+        time.sleep(0.1)
 
 
 def _start(

@@ -2,10 +2,10 @@
 
 Every query, table and setting is the same on both sides, in one session of two cores. Kafka's
 lines come through Spark's own connector, and go from there to a Python worker for the same
-compiled parser that runs inside our source. *All queries* takes the lines that lie in a topic
-through live and closed windows, visits, dead letters and tables; one round does not count, for
-Java compiles most of the code in it, and each side is first in every other round. A stage is
-everything up to it, run twice after that.
+compiled parser that runs inside our source. *All queries* sends lines to queries that are at
+work, until all of them are in live and closed windows, visits, dead letters and tables; one round
+does not count, for Java compiles most of the code in it, and each side is first in every other
+round. A stage is everything up to it, over lines that lie in a topic, run twice after that.
 Delays are those of a trigger of five seconds, all queries running.
 """
 
@@ -36,6 +36,8 @@ _TRIGGER: Final = "5 seconds"
 _LINES_PER_SECOND: Final = 300
 _TARGET: Final = at_least(1.3)
 _NUMBERS: Final = itertools.count()
+# Queries have taken these, and are at work, when the others are sent.
+_FIRST_LINES: Final = 2000
 
 
 @dataclass(slots=True)
@@ -81,13 +83,13 @@ def run(bench: Bench) -> list[Row]:
     spark = pipeline.start_session(folder, "local[2]")
     try:
         topics = {feed.name: sides.filled_topic(feed, _PARTITIONS) for feed in sides.feeds}
-        _measure_wholes(sides, spark, topics)
+        _measure_wholes(sides, spark)
         _measure_stages(sides, spark, topics)
         delays = {feed.name: _delays(sides, spark, feed) for feed in sides.feeds}
         growth = [_partitions_row(sides, spark, count) for count in (1, 4)]
         spark.stop()
         spark = pipeline.start_session(folder, "local[1]")
-        growth.append(_one_core_row(sides, spark, topics))
+        growth.append(_one_core_row(sides, spark))
     finally:
         spark.stop()
     return [
@@ -114,14 +116,21 @@ def _name() -> str:
 # -- measuring -------------------------------------------------------------------------------
 
 
-def _measure_wholes(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> None:
+def _measure_wholes(sides: Sides, spark: SparkSession) -> None:
     def measure(feed: Feed, counts: bool) -> None:
-        spec = pipeline.make_spec(feed, sides.folder, topics[feed.name], _name())
-        whole = pipeline.run_whole(spark, feed, spec, len(sides.lines))
+        whole = _run_whole(sides, spark, feed, _PARTITIONS)
         if counts:
             sides.wholes.setdefault(feed.name, []).append(whole)
 
     sides.each_round("all queries", range(3 if sides.bench.is_quick else 4), measure)
+
+
+def _run_whole(sides: Sides, spark: SparkSession, feed: Feed, partitions: int) -> Whole:
+    topic = f"lines-{next(_NUMBERS)}"
+    clients.create_topic(feed.bootstrap, topic, partitions=partitions, config={})
+    spec = pipeline.make_spec(feed, sides.folder, topic, _name(), trigger="1 second")
+    first, lines = sides.lines[:_FIRST_LINES], sides.lines[_FIRST_LINES:]
+    return pipeline.run_whole(spark, feed, spec, lines, first)
 
 
 def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> None:
@@ -152,25 +161,20 @@ def _delays(sides: Sides, spark: SparkSession, feed: Feed) -> list[float]:
     )
 
 
-def _whole_rate(sides: Sides, spark: SparkSession, topic: str) -> list[float]:
-    """Of our side alone."""
-    [ours, _] = sides.feeds
-    os.sync()
-    spec = pipeline.make_spec(ours, sides.folder, topic, _name())
-    return [pipeline.run_whole(spark, ours, spec, len(sides.lines)).rate]
-
-
 def _partitions_row(sides: Sides, spark: SparkSession, partitions: int) -> Row:
-    sides.bench.say(f"pipeline: {counted(partitions, 'partition')}")
-    topic = sides.filled_topic(sides.feeds[0], partitions)
-    rates = _whole_rate(sides, spark, topic)
-    return _beside_two(sides, f"all queries, {counted(partitions, 'partition')}", rates)
+    what = f"all queries, {counted(partitions, 'partition')}"
+    return _beside_two(sides, what, _our_rate(sides, spark, what, partitions))
 
 
-def _one_core_row(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> Row:
-    sides.bench.say("pipeline: one core")
-    rates = _whole_rate(sides, spark, topics[sides.feeds[0].name])
-    return _beside_two(sides, "all queries, one core", rates)
+def _one_core_row(sides: Sides, spark: SparkSession) -> Row:
+    what = "all queries, one core"
+    return _beside_two(sides, what, _our_rate(sides, spark, what, _PARTITIONS))
+
+
+def _our_rate(sides: Sides, spark: SparkSession, what: str, partitions: int) -> list[float]:
+    sides.bench.say(f"pipeline: {what}")
+    os.sync()
+    return [_run_whole(sides, spark, sides.feeds[0], partitions).rate]
 
 
 # -- rows ------------------------------------------------------------------------------------
