@@ -2,9 +2,11 @@
 
 import importlib.util
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +39,7 @@ def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]"
     spec.home.mkdir(parents=True, exist_ok=True)
     log_path = spec.home / SPARK_LOG
     with in_plain_words(log_path):
-        with stderr_into(log_path):
+        with stderr_into(log_path), ending_what_began():
             from millstream.pipeline.session import open_session
 
             session = open_session(spec, master=master)
@@ -47,6 +49,29 @@ def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]"
             # While Java goes, Spark's threads in this process complain of connections it closed.
             with stderr_into(log_path):
                 session.stop()
+
+
+@contextmanager
+def ending_what_began() -> Iterator[None]:
+    """End the processes that the block started when it does not come to its end.
+
+    Interrupted while Java starts, PySpark removes the file by which both would have met, and
+    Java would stay behind for good.
+    """
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for process in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        raise
+
+
+def _children() -> set[int]:
+    """Processes that this thread started; none where the system does not tell."""
+    path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return set(map(int, path.read_text().split())) if path.exists() else set()
 
 
 @contextmanager
