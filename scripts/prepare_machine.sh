@@ -39,6 +39,13 @@ if [ "$1" = test ] && [ "${MILLSTREAM_SKIP_JAVA:-}" != 1 ]; then
 fi
 if [ "$1" = test ]; then
     need kcat command -v kcat
+    need openssl command -v openssl
+fi
+if [ "$1" = test ] && [ "$(id -u)" = 0 ]; then
+    # Networks that are cut and disks that lose power are made by root alone.
+    need iproute2 command -v tc
+    need e2fsprogs command -v mkfs.ext4
+    need mount command -v losetup
 fi
 
 [ -n "$missing" ] || exit 0
