@@ -11,7 +11,7 @@ NATIVE = "src/millstream/records/_native.h"
 
 
 def extension(package: str, name: str) -> Extension:
-    folder = Path("src/millstream") / package
+    folder = Path("src/millstream", *package.split("."))
     return Extension(
         f"millstream.{package}.{name}",
         [str(folder / f"{name}.pyx")],
@@ -26,6 +26,6 @@ setup(
         extension("records", "_columns"),
         extension("records", "_rows"),
         extension("lines", "_scan"),
-        extension("broker", "_receiving"),
+        extension("broker.network", "_receiving"),
     ]
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from bench import frames
 from millstream.broker.broker import Broker
-from millstream.broker.dispatch import dispatch
+from millstream.broker.requests.dispatch import dispatch
 from millstream.config import load_config
 from millstream.model import Codec
 from millstream.records.batch import BatchView
@@ -117,7 +117,7 @@ def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
 
 async def create_topic(node: Broker) -> None:
     from millstream.broker.handlers import create_topics
-    from millstream.broker.request import Request
+    from millstream.broker.requests.request import Request
     from millstream.wire.headers import RequestHeader
 
     header = RequestHeader(ApiKey.CREATE_TOPICS, 5, 1, "paths")

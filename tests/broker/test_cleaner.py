@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from millstream.broker import cleaning_worker
-from millstream.broker.cleaner import Cleaner
-from millstream.broker.cleaning_worker import Throttle
+from millstream.broker.upkeep import cleaning_worker
+from millstream.broker.upkeep.cleaner import Cleaner
+from millstream.broker.upkeep.cleaning_worker import Throttle
 from millstream.errors import KafkaCode
 from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from millstream.broker.cleaner import Cleaner, State
+from millstream.broker.upkeep.cleaner import Cleaner, State
 from millstream.config import load_config
 from millstream.model import TopicPartition
 from millstream.storage.log import Log

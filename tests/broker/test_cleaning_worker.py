@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker import cleaning_worker
-from millstream.broker.cleaning_worker import Stopped, Throttle, run_round
+from millstream.broker.upkeep import cleaning_worker
+from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
 from millstream.model import TopicPartition
 from millstream.records.columns import COMPILED, PURE, Implementation
 from millstream.storage.cleaning import CannotClean, CleanedSegment, Round

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from millstream.broker.connection import (
+from millstream.broker.network.connection import (
     IN_FLIGHT_MAX,
     TURN_SECONDS_MAX,
     Connection,
 )
-from millstream.broker.memory import RequestMemory
-from millstream.broker.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
-from millstream.broker.replies import Pending, Pieces
+from millstream.broker.network.memory import RequestMemory
+from millstream.broker.network.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
+from millstream.broker.network.replies import Pending, Pieces
 from millstream.errors import ProtocolError
 
 
@@ -26,7 +26,7 @@ def frame(body: bytes) -> bytes:
 @pytest.fixture(params=["plain", "compiled"], autouse=True)
 def receiving(request: pytest.FixtureRequest) -> None:
     if request.param == "compiled" and COMPILED is None:
-        pytest.skip("millstream.broker._receiving is not compiled")
+        pytest.skip("millstream.broker.network._receiving is not compiled")
     Host.is_compiled = request.param == "compiled"
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.broker.fetch_sessions import EVICT_AFTER_MS, NO_SESSION, FetchSessions
+from millstream.broker.requests.fetch_sessions import EVICT_AFTER_MS, NO_SESSION, FetchSessions
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.fetch import (

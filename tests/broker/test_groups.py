@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from millstream.broker.coordination.shards import java_hash, partition_for
 from millstream.broker.handlers.join_group import first_wait_ms
-from millstream.broker.shards import java_hash, partition_for
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.testing import Broker

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from millstream.broker import housekeeping
 from millstream.broker.broker import Broker
+from millstream.broker.upkeep import housekeeping
 from millstream.errors import LogDirFailed, NoSpace
 
 

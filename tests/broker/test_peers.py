@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from millstream.broker.peers import Peers
+from millstream.broker.membership.peers import Peers
 from millstream.replication.link import LinkFailed
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from millstream.broker.broker import Broker
-from millstream.broker.dispatch import dispatch
-from millstream.broker.replies import Pending
+from millstream.broker.network.replies import Pending
+from millstream.broker.requests.dispatch import dispatch
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.cluster.controller import Controller
 from millstream.errors import KafkaCode, KafkaError
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.frames import produce_load
-from millstream.broker.receiving import COMPILED, Expected, Placed, Receiver
+from millstream.broker.network.receiving import COMPILED, Expected, Placed, Receiver
 from millstream.errors import KafkaError
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.checksum import crc32c
@@ -24,7 +24,7 @@ from millstream.wire.repeated import RepeatedProduce, repeated_produce
 from tests.storage.logs import NOW_MS, batch
 
 pytestmark = pytest.mark.skipif(
-    COMPILED is None, reason="millstream.broker._receiving is not compiled"
+    COMPILED is None, reason="millstream.broker.network._receiving is not compiled"
 )
 
 FRAME_BYTES_MAX = 1 << 20

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from millstream.broker.broker import Broker
-from millstream.broker.dispatch import dispatch
-from millstream.broker.replies import Pending
+from millstream.broker.network.replies import Pending
+from millstream.broker.requests.dispatch import dispatch
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.records.builder import build_batch

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from millstream.broker.peers import Peers
-from millstream.broker.remote_transactions import Codes, ask_coordinator, write_markers
+from millstream.broker.coordination.remote_transactions import Codes, ask_coordinator, write_markers
+from millstream.broker.membership.peers import Peers
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.broker import receiving
+from millstream.broker.network import receiving
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
@@ -24,7 +24,7 @@ REPEATED = 3
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A node that answers repetitions by itself, and one that asks the connection."""
     if request.param == "compiled" and receiving.COMPILED is None:
-        pytest.skip("millstream.broker._receiving is not compiled")
+        pytest.skip("millstream.broker.network._receiving is not compiled")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
             patch.setattr(receiving, "COMPILED", None)

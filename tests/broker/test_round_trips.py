@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.frames import produce_load
-from millstream.broker.receiving import COMPILED
+from millstream.broker.network.receiving import COMPILED
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from millstream.records.builder import build_batch
@@ -155,7 +155,7 @@ def test_every_record_is_where_its_client_was_told(clients: list[RawClient], top
         assert found == {offset: told[offset] for offset in range(start, 10 * CLIENTS)}
 
 
-@pytest.mark.skipif(COMPILED is None, reason="millstream.broker._receiving is not compiled")
+@pytest.mark.skipif(COMPILED is None, reason="millstream.broker.network._receiving is not compiled")
 def test_known_requests_are_written_without_their_connections(
     clients: list[RawClient], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

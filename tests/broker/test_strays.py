@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from millstream.broker.strays import delete_strays, is_due
+from millstream.broker.upkeep.strays import delete_strays, is_due
 from millstream.cluster.state import ClusterImage, TopicState
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.storage.strays import Stray

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker.transactions import TransactionCoordinator
+from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.testing import Broker
@@ -439,7 +439,7 @@ def test_a_partition_that_cannot_take_its_marker_does_not_hold_back_the_answer(
     def full(*arguments: object, **options: object) -> None:
         raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, "the disk is full")
 
-    monkeypatch.setattr("millstream.broker.transactions.MARKER_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("millstream.broker.coordination.transactions.MARKER_RETRY_SECONDS", 0.01)
     with (
         Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
         RawClient(broker.bootstrap) as client,

@@ -80,7 +80,7 @@ def test_versions_of_libraries_are_checked(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_not_compiled_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.broker.receiving.NAME", "pure Python")
+    monkeypatch.setattr("millstream.broker.network.receiving.NAME", "pure Python")
     found = {finding.what: finding for finding in module.check_compiled()}
     receiving = found["receiving from clients"]
     assert not receiving.is_good

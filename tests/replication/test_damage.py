@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker import scrubbing
+from millstream.broker.upkeep import scrubbing
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from tests.replication.nodes import Cluster, cluster_of, fetch, produce, until

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
-from millstream.broker.cleaner import Cleaner
-from millstream.broker.connection import Connection
-from millstream.broker.dispatch import dispatch
-from millstream.broker.fetch_sessions import FetchSessions
-from millstream.broker.housekeeping import keep_house
-from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.replies import Pending, Pieces
-from millstream.broker.server import Endpoint, Limits, Server, is_loopback
+from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.server import Endpoint, Limits, Server, is_loopback
+from millstream.broker.requests.dispatch import dispatch
+from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.topics import Topics
+from millstream.broker.upkeep.cleaner import Cleaner
+from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.controller import Controller, start_alone
 from millstream.cluster.coordination import SESSION_FILE, CoordinationFailed
@@ -39,10 +39,10 @@ from millstream.storage.meta import stored_node_id
 from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 
 if TYPE_CHECKING:
-    from millstream.broker.clustering import Clustering, OpenSession
-    from millstream.broker.coordinators import GroupCoordinators
-    from millstream.broker.replicas import Replicas
-    from millstream.broker.transactions import TransactionCoordinator
+    from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.transactions import TransactionCoordinator
+    from millstream.broker.membership.clustering import Clustering, OpenSession
+    from millstream.broker.membership.replicas import Replicas
     from millstream.cluster.adoption import AdoptionPlan
     from millstream.cluster.leaders import Leaders
     from millstream.cluster.membership import Membership
@@ -109,7 +109,7 @@ class Broker:
 
     @cached_property
     def coordinators(self) -> "GroupCoordinators":
-        from millstream.broker.coordinators import GroupCoordinators
+        from millstream.broker.coordination.coordinators import GroupCoordinators
 
         coordinators = GroupCoordinators(self)
         if self._is_serving:
@@ -118,7 +118,7 @@ class Broker:
 
     @cached_property
     def transactions(self) -> "TransactionCoordinator":
-        from millstream.broker.transactions import TransactionCoordinator
+        from millstream.broker.coordination.transactions import TransactionCoordinator
 
         transactions = TransactionCoordinator(self)
         if self._is_serving:
@@ -255,7 +255,7 @@ class Broker:
 
     async def _join_cluster(self, open_session: "OpenSession") -> None:
         # Not imported by a node of its own, which is to start fast.
-        from millstream.broker.clustering import Clustering
+        from millstream.broker.membership.clustering import Clustering
         from millstream.replication.cluster_commit import ClusterCommit
 
         assert isinstance(self.durability, ClusterCommit)

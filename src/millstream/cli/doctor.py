@@ -103,7 +103,7 @@ def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) 
 
 
 def check_compiled() -> list[Finding]:
-    from millstream.broker import receiving
+    from millstream.broker.network import receiving
     from millstream.records import columns, rows
 
     found = [

@@ -57,7 +57,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 1
 
 def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from millstream.broker import receiving
+        from millstream.broker.network import receiving
         from millstream.records.columns import IMPLEMENTATION
 
         click.echo(

@@ -3,9 +3,9 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.request import Request
-from millstream.broker.shards import partition_for, shown
-from millstream.broker.transactions import old_code
+from millstream.broker.coordination.shards import partition_for, shown
+from millstream.broker.coordination.transactions import old_code
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC

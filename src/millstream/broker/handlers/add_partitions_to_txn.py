@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.request import Request
-from millstream.broker.transactions import old_code, wait_for
+from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError

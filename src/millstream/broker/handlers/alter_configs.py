@@ -3,9 +3,9 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker import config_view
 from millstream.broker.handlers.describe_configs import broker_of, group_of
-from millstream.broker.request import Request
+from millstream.broker.requests import config_view
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

@@ -8,8 +8,8 @@ has followed is refused.
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.request import Request
-from millstream.broker.shards import shown
+from millstream.broker.coordination.shards import shown
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transaction_groups import (
     NO_BATCH,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.wire.messages import Struct

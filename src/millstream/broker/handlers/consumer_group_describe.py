@@ -3,9 +3,9 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.coordinators import gather
-from millstream.broker.request import Request
-from millstream.broker.topic_view import NO_OPERATIONS
+from millstream.broker.coordination.coordinators import gather
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.topic_view import NO_OPERATIONS
 from millstream.coordinators import requests
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer import ConsumerGroup, ConsumerMember

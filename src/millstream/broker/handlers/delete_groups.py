@@ -3,8 +3,8 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.coordinators import gather
-from millstream.broker.request import Request
+from millstream.broker.coordination.coordinators import gather
+from millstream.broker.requests.request import Request
 from millstream.coordinators import admin
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct

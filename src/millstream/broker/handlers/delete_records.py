@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.partition import Partition

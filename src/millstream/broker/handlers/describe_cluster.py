@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker import topic_view
-from millstream.broker.request import Request
+from millstream.broker.requests import topic_view
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker import config_view
-from millstream.broker.request import Request
+from millstream.broker.requests import config_view
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import topic_name_problem
 from millstream.wire.messages import Struct

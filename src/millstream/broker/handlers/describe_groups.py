@@ -3,9 +3,9 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.coordinators import gather
-from millstream.broker.request import Request
-from millstream.broker.topic_view import NO_OPERATIONS
+from millstream.broker.coordination.coordinators import gather
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.topic_view import NO_OPERATIONS
 from millstream.coordinators import admin
 from millstream.coordinators.admin import DescribedGroup
 from millstream.errors import KafkaCode, KafkaError

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode
 from millstream.replication.partition import Partition
 from millstream.wire.messages import Struct

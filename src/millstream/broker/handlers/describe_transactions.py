@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.request import Request
-from millstream.broker.transactions import wait_for
+from millstream.broker.coordination.transactions import wait_for
+from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.transactions import StoredTransaction
 from millstream.coordinators.transaction import Decision
 from millstream.coordinators.transaction_state import TransactionsState

@@ -5,7 +5,7 @@ One node alone leads what it has, so no election is needed.
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from millstream.wire.messages import Struct

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.request import Request
-from millstream.broker.transactions import old_code, wait_for
+from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION, EndRequest, end
 from millstream.errors import KafkaCode, KafkaError

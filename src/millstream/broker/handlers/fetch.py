@@ -8,7 +8,9 @@ small the limits, or a consumer with a large record in front of it would never g
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.fetch_sessions import (
+from millstream.broker.network.output import SendRange
+from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.requests.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -16,10 +18,8 @@ from millstream.broker.fetch_sessions import (
     SessionPartition,
     wanted,
 )
-from millstream.broker.output import SendRange
-from millstream.broker.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
-from millstream.broker.replies import Pending, Pieces
-from millstream.broker.request import Request
+from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition

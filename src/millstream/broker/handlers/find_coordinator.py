@@ -8,14 +8,14 @@ first one for a transactional id the topic of transactions.
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
-    from millstream.broker.coordinators import GroupCoordinators
-    from millstream.broker.transactions import TransactionCoordinator
+    from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.transactions import TransactionCoordinator
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

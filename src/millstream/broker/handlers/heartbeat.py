@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators import requests
 from millstream.wire.messages import Struct
 

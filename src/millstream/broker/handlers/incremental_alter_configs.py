@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker import config_view
 from millstream.broker.handlers.alter_configs import answer_each
 from millstream.broker.handlers.describe_configs import broker_of, group_of
-from millstream.broker.request import Request
+from millstream.broker.requests import config_view
+from millstream.broker.requests.request import Request
 from millstream.cluster.changes import ConfigChange, ConfigOperation
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct

@@ -6,8 +6,8 @@ open transaction aborted. From 3 on a producer may ask for a new epoch after an 
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.request import Request
-from millstream.broker.transactions import old_code, wait_for
+from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transaction import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError

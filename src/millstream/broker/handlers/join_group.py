@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators import requests
 from millstream.coordinators.group import JoinRequest
 from millstream.coordinators.rebalance import JoinReply

@@ -6,8 +6,8 @@ Who names a run that is new takes the group over; runs before it are refused fro
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.request import Request
-from millstream.broker.shards import shown
+from millstream.broker.coordination.shards import shown
+from millstream.broker.requests.request import Request
 from millstream.coordinators.transaction_groups import NO_BATCH, last_batch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators import requests
 from millstream.coordinators.group import Leaving
 from millstream.errors import KafkaCode

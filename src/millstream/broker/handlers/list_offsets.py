@@ -7,7 +7,7 @@ pending upload (there is none: answered with no offset, as Kafka does without ti
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
 from millstream.replication.partition import Partition

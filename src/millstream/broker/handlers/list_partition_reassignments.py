@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.cluster.state import PartitionState
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct

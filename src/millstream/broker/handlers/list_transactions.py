@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.broker.handlers.describe_transactions import state_name
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators.transaction_state import Transaction
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct

@@ -3,8 +3,8 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker import topic_view
-from millstream.broker.request import Request
+from millstream.broker.requests import topic_view
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, topic_name_problem
 from millstream.wire.messages import Struct

@@ -9,9 +9,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.connection import Connection
-from millstream.broker.replies import Pending, Pieces, Shortcut
-from millstream.broker.request import Request
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.requests.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError

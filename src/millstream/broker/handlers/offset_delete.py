@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.offsets import CommitReply
 from millstream.errors import KafkaCode

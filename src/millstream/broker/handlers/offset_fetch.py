@@ -3,8 +3,8 @@
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.coordinators import gather
-from millstream.broker.request import Request
+from millstream.broker.coordination.coordinators import gather
+from millstream.broker.requests.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.codecs.changes import CommittedOffset
 from millstream.coordinators.offsets import FetchedTopic

@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.connection import Connection
-from millstream.broker.receiving import COMPILED, Placed
-from millstream.broker.replies import Pending, Pieces, Shortcut
-from millstream.broker.request import Request
-from millstream.broker.verification import Refused, check_produce
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.receiving import COMPILED, Placed
+from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID
 from millstream.records.batch import TRANSACTIONAL_MASK

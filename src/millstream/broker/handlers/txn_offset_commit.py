@@ -6,9 +6,9 @@ the transaction here, before that AddOffsetsToTxn must have named the group.
 
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
-from millstream.broker.request import Request
-from millstream.broker.transactions import wait_for
+from millstream.broker.requests.request import Request
 from millstream.coordinators import offsets
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch

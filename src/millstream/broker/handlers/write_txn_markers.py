@@ -6,7 +6,7 @@ Sent by coordinators to the leaders of partitions, and by tools that end a hangi
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.request import Request
+from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker

@@ -18,7 +18,7 @@ from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
-    from millstream.broker.peers import Peers
+    from millstream.broker.membership.peers import Peers
 
 _MARKERS_VERSION: Final = 1
 # Version 5 knows TRANSACTION_ABORTABLE.

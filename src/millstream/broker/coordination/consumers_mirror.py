@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.shards import partition_for
+from millstream.broker.coordination.shards import partition_for
 from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied
 from millstream.cluster.mirror import (
     MirroredMember,

@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.connection import Connection
-from millstream.broker.replies import Pending, Pieces
-from millstream.broker.request import Request
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.cursor import Cursor

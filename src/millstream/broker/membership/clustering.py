@@ -11,9 +11,9 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker.healing import Healing
-from millstream.broker.replicas import Replicas
-from millstream.broker.scrubbing import Scrubbing
+from millstream.broker.membership.replicas import Replicas
+from millstream.broker.upkeep.healing import Healing
+from millstream.broker.upkeep.scrubbing import Scrubbing
 from millstream.cluster.in_cluster import InCluster
 from millstream.cluster.joining import Session
 from millstream.cluster.leaders import Leaders

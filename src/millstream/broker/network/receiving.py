@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from millstream.storage.values import BatchRun
 
 if TYPE_CHECKING:
-    from millstream.broker.connection import Connection
+    from millstream.broker.network.connection import Connection
 
 # Base offset of the first batch, append time and log start offset.
 Placed = tuple[int, int, int]
@@ -94,11 +94,11 @@ class Implementation(Protocol):
 def _compiled() -> Implementation | None:
     if not TYPE_CHECKING:
         try:
-            from millstream.broker import _receiving
+            from millstream.broker.network import _receiving
         except ImportError:
             return None
     else:
-        from millstream.broker import _receiving
+        from millstream.broker.network import _receiving
     return cast(Implementation, _receiving)
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from millstream.broker.shards import Shards, internal_replicas, shown
+from millstream.broker.coordination.shards import Shards, internal_replicas, shown
 from millstream.cluster.changes import NewTopic
 from millstream.coordinators import admin, offsets
 from millstream.coordinators.codecs.changes import Change
@@ -23,7 +23,7 @@ from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
-    from millstream.broker.consumers_mirror import ConsumersMirror
+    from millstream.broker.coordination.consumers_mirror import ConsumersMirror
 
 R = TypeVar("R")
 GroupDecide = Decide[ShardState, Env, R, Change]
@@ -140,7 +140,7 @@ def _mirror_if_wanted(broker: "Broker") -> "ConsumersMirror | None":
     if not broker.config.boolean("zookeeper.consumers.mirror"):
         return None
     # Few want it, and every start would pay for it.
-    from millstream.broker.consumers_mirror import ConsumersMirror
+    from millstream.broker.coordination.consumers_mirror import ConsumersMirror
 
     return ConsumersMirror(broker)
 

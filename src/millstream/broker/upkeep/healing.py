@@ -17,7 +17,7 @@ from millstream.replication.replicated import ReplicatedPartition
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
-    from millstream.broker.replicas import Replicas
+    from millstream.broker.membership.replicas import Replicas
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-cdef extern from "../records/_native.h" nogil:
+cdef extern from "../../records/_native.h" nogil:
     uint32_t ms_crc32c(const uint8_t* p, size_t n)
     uint32_t ms_get32(const uint8_t* p)
     uint64_t ms_get64(const uint8_t* p)

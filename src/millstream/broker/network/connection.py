@@ -20,15 +20,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker import pagecache
-from millstream.broker.memory import FREE_BYTES_MAX
-from millstream.broker.output import OutputQueue, Sent, release_all
-from millstream.broker.replies import Pending, Pieces, Shortcut, Slot
+from millstream.broker.network.memory import FREE_BYTES_MAX
+from millstream.broker.network.output import OutputQueue, Sent, release_all
+from millstream.broker.network.replies import Pending, Pieces, Shortcut, Slot
 from millstream.errors import ProtocolError
+from millstream.storage import page_cache
 from millstream.wire.headers import SIZE_BYTES
 
 if TYPE_CHECKING:
-    from millstream.broker.host import Host
+    from millstream.broker.network.host import Host
 
 log = logging.getLogger(__name__)
 
@@ -463,7 +463,7 @@ class Connection:
         assert output is not None
         pin = output.pin_cold_window()
         try:
-            await self._host.run_blocking(lambda: pagecache.warm(*pin.window))
+            await self._host.run_blocking(lambda: page_cache.warm(*pin.window))
         except OSError as error:
             self.close(f"log read failed: {error}")
         finally:

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from millstream.broker.connection import SHARED_BUFFER_BYTES, Connection
-from millstream.broker.memory import RequestMemory
-from millstream.broker.receiving import LoopReceiver, Receiver, start_receiving
-from millstream.broker.replies import Pending, Pieces
+from millstream.broker.network.connection import SHARED_BUFFER_BYTES, Connection
+from millstream.broker.network.memory import RequestMemory
+from millstream.broker.network.receiving import LoopReceiver, Receiver, start_receiving
+from millstream.broker.network.replies import Pending, Pieces
 from millstream.errors import StartError
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from millstream.broker._known_frames cimport (
+from millstream.broker.network._known_frames cimport (
     AFTER_CORRELATION,
     ANSWERED,
     CORRELATION_AT,
@@ -34,7 +34,7 @@ from millstream.broker._known_frames cimport (
     recognize,
 )
 
-cdef extern from "../records/_native.h" nogil:
+cdef extern from "../../records/_native.h" nogil:
     void ms_crc_begin()
     void ms_put32(uint8_t* p, uint32_t v)
     void ms_put64(uint8_t* p, uint64_t v)
@@ -59,7 +59,7 @@ cdef extern from "sys/socket.h" nogil:
     const int MSG_DONTWAIT
     const int MSG_NOSIGNAL
 
-log = logging.getLogger("millstream.broker.receiving")
+log = logging.getLogger("millstream.broker.network.receiving")
 
 ms_crc_begin()
 

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.consumed import delete_consumed
-from millstream.broker.strays import delete_strays
+from millstream.broker.upkeep.consumed import delete_consumed
+from millstream.broker.upkeep.strays import delete_strays
 from millstream.errors import LogDirFailed, NoSpace
 from millstream.replication.partition import Partition
 

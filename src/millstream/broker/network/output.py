@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final
 
-from millstream.broker import pagecache
+from millstream.storage import page_cache
 from millstream.storage.log import FileRange
 
 # One sendmsg takes at most IOV_MAX (1024) buffers; beyond a few dozen nothing is gained.
@@ -58,7 +58,7 @@ class ColdWindow:
 
     def __init__(self, pending: SendRange) -> None:
         self._file = pending.file
-        length = min(pending.left, pagecache.WINDOW_BYTES)
+        length = min(pending.left, page_cache.WINDOW_BYTES)
         self.window = (self._file.pin(), pending.position, length)
 
     def release(self) -> None:
@@ -119,8 +119,8 @@ class OutputQueue:
     def _is_warm(self, pending: SendRange) -> bool:
         if pending.position < pending.warm_until:
             return True
-        window = min(pending.left, pagecache.WINDOW_BYTES)
-        if pagecache.is_cached(pending.fd, pending.position, window):
+        window = min(pending.left, page_cache.WINDOW_BYTES)
+        if page_cache.is_cached(pending.fd, pending.position, window):
             pending.warm_until = pending.position + window
             return True
         return False
@@ -134,7 +134,7 @@ class OutputQueue:
     def window_is_warm(self) -> None:
         head = self._chunks[0]
         assert isinstance(head, SendRange)
-        head.warm_until = head.position + min(head.left, pagecache.WINDOW_BYTES)
+        head.warm_until = head.position + min(head.left, page_cache.WINDOW_BYTES)
 
     def _send_range(self, sock: socket.socket, pending: SendRange, budget: int) -> int:
         # Never past what is known to be cached.

@@ -1,7 +1,7 @@
 from asyncio import AbstractEventLoop
 
-from millstream.broker.connection import Connection
-from millstream.broker.receiving import AppendRun
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.receiving import AppendRun
 
 class Expected:
     def __init__(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from millstream.broker.connection import Connection
+from millstream.broker.network.connection import Connection
 from millstream.wire.headers import RequestHeader
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millstream.broker.connection import Connection
-    from millstream.broker.receiving import Expected
+    from millstream.broker.network.connection import Connection
+    from millstream.broker.network.receiving import Expected
 
 Pieces = list[object]
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from millstream.broker.remote_transactions import ask_coordinator, write_markers
-from millstream.broker.shards import Shards, internal_replicas
+from millstream.broker.coordination.remote_transactions import ask_coordinator, write_markers
+from millstream.broker.coordination.shards import Shards, internal_replicas
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import NO_LEADER
 from millstream.coordinators import transaction as decisions

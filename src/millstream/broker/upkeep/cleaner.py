@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from millstream.broker.cleaning_worker import Stopped, Throttle, run_round
+from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
 from millstream.errors import KafkaError, LogDirFailed, NoSpace
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition

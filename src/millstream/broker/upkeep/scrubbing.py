@@ -16,9 +16,9 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from millstream.broker import pagecache
 from millstream.model import TopicPartition
 from millstream.replication.replicated import ReplicatedPartition
+from millstream.storage import page_cache
 from millstream.storage.scan import SegmentScan
 from millstream.storage.segment import Segment
 
@@ -169,7 +169,7 @@ class Scrubbing:
         return f"{segment.file.path}, {place}: {scan.problem}"
 
     async def _read(self, descriptor: int, position: int, length: int) -> bytes:
-        was_cached = pagecache.is_cached(descriptor, position, length)
+        was_cached = page_cache.is_cached(descriptor, position, length)
         run = asyncio.get_running_loop().run_in_executor
         data = await run(None, os.pread, descriptor, length, position)
         if not was_cached:

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.broker.peers import Peers
-from millstream.broker.throttles import Throttles
+from millstream.broker.membership.peers import Peers
+from millstream.broker.membership.throttles import Throttles
 from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.membership import Membership, Outdated
 from millstream.cluster.observer import ImageChange

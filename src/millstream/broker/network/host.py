@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.broker.memory import RequestMemory
-from millstream.broker.receiving import Receiver
+from millstream.broker.network.memory import RequestMemory
+from millstream.broker.network.receiving import Receiver
 
 if TYPE_CHECKING:
-    from millstream.broker.connection import Connection
-    from millstream.broker.replies import Pending, Pieces
+    from millstream.broker.network.connection import Connection
+    from millstream.broker.network.replies import Pending, Pieces
 
 
 class Host(Protocol):
