@@ -6,7 +6,7 @@ from millstream.config.documentation import configuration_page
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
-def test_the_page_in_docs_is_what_the_tables_say():
+def test_the_page_in_docs_is_what_the_table_says():
     assert PAGE.read_text() == configuration_page()
 
 

@@ -1,7 +1,9 @@
 """Options of nodes, topics and groups: one table, and the values in force.
 
-The tables are in `options_*.py`, one row per option. `load_config` makes the node's
-configuration, `topic_config` a topic's. Names are Kafka's.
+`options.txt` is the table: one row per option, under Kafka's names. `load_config` builds the
+node's configuration; `topic_config` and `GroupConfig` put a topic's or a group's settings over it.
+`documentation.py` writes docs/configuration.md from the table.
+May import only ground modules (`errors`, `model`, ...). Reads option files; does no other I/O.
 """
 
 from millstream.config.broker_config import BrokerConfig, broker_config_problem
@@ -10,23 +12,21 @@ from millstream.config.listeners import Listener, inter_broker_listener, parse_l
 from millstream.config.load import load_config
 from millstream.config.option import (
     ConfigError,
-    Described,
     Kind,
     Option,
-    Source,
     Status,
-    Synonym,
     Value,
     format_value,
     parse_value,
 )
-from millstream.config.tables import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
+from millstream.config.table import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from millstream.config.topic_config import (
     TopicConfig,
     topic_config,
     topic_config_problem,
     topic_overrides_problem,
 )
+from millstream.config.values import Described, Source, Synonym
 
 __all__ = [
     "BROKER_OPTIONS",

@@ -6,23 +6,18 @@ checked when it is made, so whoever reads one need not check again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from millstream.config.option import (
     ConfigError,
-    Described,
     Option,
-    Source,
     Status,
-    Synonym,
     Value,
     format_value,
+    in_unit_of,
     parse_value,
 )
-from millstream.config.tables import BROKER_OPTIONS, find_broker_option
-from millstream.config.typed_values import TypedValues
-
-_MS_PER_UNIT: Final[Mapping[str, int]] = {"hours": 3_600_000, "minutes": 60_000}
+from millstream.config.table import BROKER_OPTIONS, find_broker_option
+from millstream.config.values import Described, Source, Synonym, TypedValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,11 @@ class BrokerConfig(TypedValues):
     def get(self, name: str) -> Value:
         """The effective value, in the unit of `name`. KeyError for a name of no option."""
         if name not in self._effective:
-            self._effective[name] = _in_unit_of(name, self._found(name)[0])
+            found = self._found(name)[0]
+            value = found.value
+            if type(value) is int:
+                value = in_unit_of(name, found.name, value)
+            self._effective[name] = value
         return self._effective[name]
 
     def source(self, name: str) -> Source:
@@ -173,11 +172,3 @@ def _typed_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
         for name, text in texts.items()
         if broker_config_problem(name, text) is None
     }
-
-
-def _in_unit_of(name: str, found: _Found) -> Value:
-    factor = _MS_PER_UNIT.get(found.name.rpartition(".")[2])
-    if factor is None or found.name == name or not isinstance(found.value, int):
-        return found.value
-    # -1 means "no limit" in every unit.
-    return found.value * factor if found.value >= 0 else found.value

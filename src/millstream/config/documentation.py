@@ -1,11 +1,10 @@
-"""Writes docs/configuration.md from the tables: `python -m millstream.config.documentation`."""
+"""Writes docs/configuration.md from the table: `python -m millstream.config.documentation`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from millstream.config import options_group, options_topic
 from millstream.config.option import INT_MAX, LONG_MAX, Option, Value, format_value
-from millstream.config.tables import BROKER_SECTIONS
+from millstream.config.table import SECTIONS
 
 _HEAD: Final = """\
 # Configuration
@@ -44,9 +43,13 @@ The column *run time* says whether the option can be changed while the node runs
 _TABLE_HEAD: Final = """\
 | Name | Type | Default | Allowed | What it does | Status | Run time |
 |---|---|---|---|---|---|---|"""
-_TOPIC_TABLE_HEAD: Final = """\
+_OVERRIDE_TABLE_HEAD: Final = """\
 | Name | Type | Default | Allowed | What it does | Status | Else from |
 |---|---|---|---|---|---|---|"""
+_NOTES: Final = {
+    "topic": "Options of a topic can always be changed. Where one is not set, the node's is used.",
+    "group": "Set with IncrementalAlterConfigs on a group, which need not exist yet.",
+}
 _LARGEST: Final = (INT_MAX, LONG_MAX)
 
 
@@ -56,22 +59,21 @@ def configuration_page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
-    for section in BROKER_SECTIONS:
-        yield f"## {section.TITLE}\n"
-        yield _TABLE_HEAD
-        for option in section.OPTIONS:
-            yield _row(option, "yes" if option.is_dynamic else "")
-        yield ""
-    yield f"## {options_topic.TITLE}\n"
-    yield "Options of a topic can always be changed. Where one is not set, the node's is used.\n"
-    yield _TOPIC_TABLE_HEAD
-    for option in options_topic.OPTIONS:
-        yield _row(option, _synonyms(option))
-    yield f"\n## {options_group.TITLE}\n"
-    yield "Set with IncrementalAlterConfigs on a group, which need not exist yet.\n"
-    yield _TOPIC_TABLE_HEAD
-    for option in options_group.OPTIONS:
-        yield _row(option, _synonyms(option))
+    for number, section in enumerate(SECTIONS):
+        if number:
+            yield ""
+        yield f"## {section.title}\n"
+        if section.scope in _NOTES:
+            yield f"{_NOTES[section.scope]}\n"
+        yield _TABLE_HEAD if section.scope == "broker" else _OVERRIDE_TABLE_HEAD
+        for option in section.options:
+            yield _row(
+                option, _run_time(option) if section.scope == "broker" else _synonyms(option)
+            )
+
+
+def _run_time(option: Option) -> str:
+    return "yes" if option.is_dynamic else ""
 
 
 def _synonyms(option: Option) -> str:

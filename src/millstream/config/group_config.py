@@ -1,20 +1,13 @@
-"""A group's effective options: its own, else the node's under the node's names."""
+"""A consumer group's effective options, and what a group may set."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import (
-    ConfigError,
-    Described,
-    Source,
-    Synonym,
-    Value,
-    format_value,
-    parse_value,
-)
-from millstream.config.tables import GROUP_OPTIONS
-from millstream.config.typed_values import TypedValues
+from millstream.config.option import ConfigError, parse_value
+from millstream.config.overrides import OverridingConfig
+from millstream.config.table import GROUP_OPTIONS
+from millstream.config.values import Source
 
 # The node's options between which a group may choose.
 _BOUNDS: Final = {
@@ -33,39 +26,22 @@ _BOUNDS: Final = {
 }
 
 
-class GroupConfig(TypedValues):
-    """Typed values by group option name. Never changes."""
+class GroupConfig(OverridingConfig):
+    """Typed values by group option name."""
 
-    __slots__ = ("_broker", "_own")
+    __slots__ = ()
+
+    options = GROUP_OPTIONS
+    source = Source.DYNAMIC_GROUP
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        self._broker = broker
-        # Names that a newer release stored are left out.
-        self._own = {
+        own = {
             name: parse_value(GROUP_OPTIONS[name], text)
             for name, text in overrides.items()
+            # A newer release may have stored other names.
             if name in GROUP_OPTIONS
         }
-
-    def get(self, name: str) -> Value:
-        if name in self._own:
-            return self._own[name]
-        return self._broker.get(GROUP_OPTIONS[name].synonyms[0])
-
-    def describe(self, name: str) -> Described:
-        """What DescribeConfigs answers for the group."""
-        option = GROUP_OPTIONS[name]
-        synonyms = self._broker.synonyms(option.synonyms[0])
-        if name in self._own:
-            own = Synonym(name, format_value(self._own[name]), Source.DYNAMIC_GROUP)
-            synonyms = (own, *synonyms)
-        return Described(
-            option=option,
-            value=format_value(self.get(name)),
-            source=synonyms[0].source,
-            synonyms=synonyms,
-            is_read_only=False,
-        )
+        super().__init__(broker, overrides, own)
 
 
 def group_overrides_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
 from millstream.config.option import ConfigError
-from millstream.config.words import NO_SECURITY
+from millstream.config.table import BROKER_OPTIONS
 
 _ENTRY: Final = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\s]*):(?P<port>-?\d+)"
@@ -60,7 +60,8 @@ def parse_listeners(config: BrokerConfig) -> list[Listener]:
                 f"listeners: listener.security.protocol.map has no protocol for {address.name}"
             )
         if protocol != "PLAINTEXT":
-            raise ConfigError(f"listeners: {address.name} needs {protocol}; {NO_SECURITY}")
+            reason = BROKER_OPTIONS["ssl.keystore.location"].reason
+            raise ConfigError(f"listeners: {address.name} needs {protocol}; {reason}")
         told = advertised.get(address.name, address)
         listeners.append(
             Listener(

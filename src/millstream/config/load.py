@@ -12,9 +12,8 @@ from millstream.config.broker_config import BrokerConfig, Setting, check_allowed
 from millstream.config.files import read_option_file
 from millstream.config.listeners import inter_broker_listener, parse_listeners
 from millstream.config.option import ConfigError, Status, parse_value
-from millstream.config.tables import BROKER_OPTIONS, find_broker_option
+from millstream.config.table import BROKER_OPTIONS, find_broker_option
 from millstream.config.topic_config import topic_overrides_problem
-from millstream.config.words import NO_QUORUM
 
 FLAG_ORIGIN: Final = "flag"
 SET_ORIGIN: Final = "--set"
@@ -103,7 +102,9 @@ def _check_together(config: BrokerConfig) -> None:
         raise ConfigError("process.roles: a node is always a broker; add that role")
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         if len(config.list(name)) > 1:
-            raise ConfigError(f"{name}: names several nodes; {NO_QUORUM}")
+            raise ConfigError(
+                f"{name}: names several nodes; several nodes are a cluster by zookeeper.connect"
+            )
     directories = config.list("log.dirs")
     if not directories or not all(directories):
         raise ConfigError("log.dirs: names no directory")

@@ -5,6 +5,7 @@ into Kafka's text and back.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -44,17 +45,6 @@ class Status(Enum):
     REFUSED = "refused"
 
 
-class Source(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs answers it."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_GROUP = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """A row of the table. `synonyms` are asked in order where the option itself is not set."""
@@ -80,61 +70,42 @@ class Option:
         return f"{self.status.value}, because {self.reason}" if self.reason else self.status.value
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
-    """A value that was considered: by its own name and in its own unit."""
-
-    name: str
-    value: str | None
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What DescribeConfigs says of one option. Sensitive values are None."""
-
-    option: Option
-    value: str | None
-    source: Source
-    synonyms: tuple[Synonym, ...]
-    is_read_only: bool
-
-    @property
-    def name(self) -> str:
-        return self.option.name
-
-    @property
-    def is_default(self) -> bool:
-        return self.source is Source.DEFAULT
-
-
+_MS_PER_UNIT: Final[Mapping[str, int]] = {"hours": 3_600_000, "minutes": 60_000}
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
-_LIMITS: Final[Mapping[Kind, int]] = {
+# The largest value of each numeric type.
+LARGEST: Final[Mapping[Kind, float]] = {
     Kind.SHORT: 2**15 - 1,
     Kind.INT: INT_MAX,
     Kind.LONG: LONG_MAX,
+    Kind.DOUBLE: sys.float_info.max,
 }
 
 
 def parse_value(option: Option, text: str) -> Value:
-    """The typed value of `text`. Raises ConfigError where it is not allowed."""
+    """The typed value of `text`. Raises ConfigError if the option does not allow it."""
+    try:
+        value = typed_value(option.kind, text)
+        _check_allowed(option, value)
+    except ValueError as problem:
+        raise ConfigError(f"{option.name}: {problem}") from None
+    return value
+
+
+def typed_value(kind: Kind, text: str) -> Value:
+    """The value of `text` by its type alone. Raises ValueError."""
     text = text.strip()
-    match option.kind:
+    match kind:
         case Kind.BOOLEAN:
             if text.lower() not in _BOOLEANS:
-                raise ConfigError(f"{option.name}: {text!r} is neither true nor false")
+                raise ValueError(f"{text!r} is neither true nor false")
             return _BOOLEANS[text.lower()]
         case Kind.INT | Kind.SHORT | Kind.LONG:
-            return _parse_integer(option, text)
+            return _parse_integer(kind, text)
         case Kind.DOUBLE:
-            return _parse_double(option, text)
+            return _parse_double(text)
         case Kind.LIST:
-            items = tuple(item.strip() for item in text.split(",")) if text else ()
-            for item in items:
-                _check_choice(option, item)
-            return items
+            return tuple(item.strip() for item in text.split(",")) if text else ()
         case Kind.STRING | Kind.CLASS | Kind.PASSWORD:
-            _check_choice(option, text)
             return text
 
 
@@ -151,38 +122,53 @@ def format_value(value: Value) -> str | None:
             return str(value)
 
 
-def _parse_integer(option: Option, text: str) -> int:
+def in_unit_of(name: str, found: str, value: int) -> int:
+    """The value of option `found` in the unit of option `name`, which is milliseconds or the same.
+
+    -1 means "no limit" in every unit.
+    """
+    factor = 1 if found == name else _MS_PER_UNIT.get(found.rpartition(".")[2], 1)
+    return value * factor if value >= 0 else value
+
+
+def _parse_integer(kind: Kind, text: str) -> int:
     try:
         # int() also takes "1_000" and spaces inside, which Kafka does not.
         number = int(text) if "_" not in text else int("")
     except ValueError:
-        raise ConfigError(f"{option.name}: {text!r} is not a whole number") from None
-    limit = _LIMITS[option.kind]
-    if not -limit - 1 <= number <= limit:
-        raise ConfigError(f"{option.name}: {text} does not fit {option.kind.name.lower()}")
-    _check_bounds(option, number)
+        raise ValueError(f"{text!r} is not a whole number") from None
+    if not -LARGEST[kind] - 1 <= number <= LARGEST[kind]:
+        raise ValueError(f"{text} does not fit {kind.name.lower()}")
     return number
 
 
-def _parse_double(option: Option, text: str) -> float:
+def _parse_double(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise ConfigError(f"{option.name}: {text!r} is not a number") from None
+        number = math.nan
     if math.isnan(number):
-        raise ConfigError(f"{option.name}: {text!r} is not a number")
-    _check_bounds(option, number)
+        raise ValueError(f"{text!r} is not a number")
     return number
 
 
-def _check_bounds(option: Option, number: float) -> None:
-    if option.minimum is not None and number < option.minimum:
-        raise ConfigError(f"{option.name}: {number} is less than {option.minimum}")
-    if option.maximum is not None and number > option.maximum:
-        raise ConfigError(f"{option.name}: {number} is more than {option.maximum}")
+def _check_allowed(option: Option, value: Value) -> None:
+    """Raises ValueError for a value outside the option's bounds or choices."""
+    match value:
+        case int() | float():
+            if option.minimum is not None and value < option.minimum:
+                raise ValueError(f"{value} is less than {option.minimum}")
+            if option.maximum is not None and value > option.maximum:
+                raise ValueError(f"{value} is more than {option.maximum}")
+        case str():
+            _check_choice(option, value)
+        case tuple():
+            for item in value:
+                _check_choice(option, item)
+        case _:
+            pass
 
 
 def _check_choice(option: Option, text: str) -> None:
     if option.choices and text not in option.choices:
-        allowed = ", ".join(option.choices)
-        raise ConfigError(f"{option.name}: {text!r} is not one of {allowed}")
+        raise ValueError(f"{text!r} is not one of {', '.join(option.choices)}")

@@ -1,56 +1,24 @@
-"""A topic's effective options: its own, else the node's under the node's names."""
+"""A topic's effective options, and what a topic may set."""
 
 from collections.abc import Mapping
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import (
-    ConfigError,
-    Described,
-    Source,
-    Status,
-    Synonym,
-    Value,
-    format_value,
-    parse_value,
-)
-from millstream.config.tables import TOPIC_OPTIONS, unknown_name
-from millstream.config.typed_values import TypedValues
+from millstream.config.option import ConfigError, Status, Value, parse_value
+from millstream.config.overrides import OverridingConfig
+from millstream.config.table import TOPIC_OPTIONS, unknown_name
+from millstream.config.values import Source
 
 
-class TopicConfig(TypedValues):
-    """Typed values by topic option name. Never changes."""
+class TopicConfig(OverridingConfig):
+    """Typed values by topic option name."""
 
-    __slots__ = ("_broker", "_own", "overrides")
+    __slots__ = ()
+
+    options = TOPIC_OPTIONS
+    source = Source.DYNAMIC_TOPIC
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        self._broker = broker
-        self.overrides = dict(overrides)
-        self._own = _effective_overrides(overrides)
-
-    def get(self, name: str) -> Value:
-        if name in self._own:
-            return self._own[name]
-        option = TOPIC_OPTIONS[name]
-        return self._broker.get(option.synonyms[0]) if option.synonyms else option.default
-
-    def describe(self, name: str) -> Described:
-        """What DescribeConfigs answers for the topic."""
-        option = TOPIC_OPTIONS[name]
-        synonyms: tuple[Synonym, ...] = ()
-        if name in self.overrides:
-            value = format_value(parse_value(option, self.overrides[name]))
-            synonyms = (Synonym(name, value, Source.DYNAMIC_TOPIC),)
-        if option.synonyms:
-            synonyms += self._broker.synonyms(option.synonyms[0])
-        elif option.default is not None:
-            synonyms += (Synonym(name, format_value(option.default), Source.DEFAULT),)
-        return Described(
-            option=option,
-            value=format_value(self.get(name)),
-            source=synonyms[0].source if synonyms else Source.DEFAULT,
-            synonyms=synonyms,
-            is_read_only=False,
-        )
+        super().__init__(broker, overrides, _effective_overrides(overrides))
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:

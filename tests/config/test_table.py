@@ -1,5 +1,6 @@
-"""The tables against what Kafka itself declares."""
+"""The table against what Kafka itself declares, and how it is read."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from millstream.config import (
     Status,
 )
 from millstream.config.option import format_value
-from millstream.config.tables import find_broker_option
+from millstream.config.table import SECTIONS, find_broker_option, parse_table
 
 # On purpose: see docs/configuration.md.
 OUR_OWN_DEFAULTS = {
@@ -77,6 +78,81 @@ def test_defaults_agree_with_those_of_the_node(options):
             node = BROKER_OPTIONS[name]
             assert node.default in (None, option.default), name
             assert (node.status, node.kind) == (option.status, option.kind), name
+
+
+SMALL_TABLE = """\
+# A comment.
+reason later = it is not built yet
+
+[broker] The node
+log.keep.ms -> log.keep.hours | long | | -1.. | works, dynamic
+    How long to keep.
+log.keep.hours | int | 2 | -1.. | works
+    The same in hours.
+codec | string | none | none, gzip, "" | no effect
+    The codec.
+share | double | max | 0.0..1.5 | refused: later
+    The share.
+
+[topic] Topics
+keep.ms -> log.keep.ms
+codec -> codec | | gzip | | works
+    The topic's codec.
+names | list | "" | | works
+    Names.
+"""
+
+
+def test_a_row_says_everything_about_an_option():
+    node, topics = parse_table(SMALL_TABLE)
+    keep, hours, codec, share = node.options
+    assert (node.scope, node.title) == ("broker", "The node")
+    assert (keep.kind, keep.default, keep.doc) == (Kind.LONG, None, "How long to keep.")
+    assert (keep.minimum, keep.maximum, keep.synonyms) == (-1, None, ("log.keep.hours",))
+    assert (keep.is_dynamic, hours.is_dynamic, hours.default) == (True, False, 2)
+    assert (codec.status, codec.choices) == (Status.NO_EFFECT, ("none", "gzip", ""))
+    assert (share.status, share.reason) == (Status.REFUSED, "it is not built yet")
+    assert (share.default, share.minimum, share.maximum) == (sys.float_info.max, 0.0, 1.5)
+    assert topics.options[2].default == ()
+
+
+def test_a_topic_inherits_what_its_row_leaves_out():
+    node, topics = parse_table(SMALL_TABLE)
+    keep, codec, _ = topics.options
+    assert (keep.kind, keep.minimum, keep.status) == (Kind.LONG, -1, Status.WORKS)
+    assert keep.doc == "How long to keep."
+    # The node's default stands in hours.
+    assert keep.default == 2 * 3_600_000
+    assert (codec.kind, codec.choices) == (Kind.STRING, node.options[2].choices)
+    assert (codec.default, codec.status, codec.doc) == ("gzip", Status.WORKS, "The topic's codec.")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "a | integer | 1 | | works",
+        "a | int | one | | works",
+        "a | int | 1 | | perhaps",
+        "a | int | 1 | x.. | works",
+        "a | int | 1 | | refused: unheard-of",
+        "a | int | 1",
+        "a | int | 1 | | works | more",
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(row):
+    with pytest.raises(ValueError, match=r"a \| int"):
+        parse_table(f"[broker] The node\n{row}\n")
+
+
+def test_every_name_is_there_once():
+    for scope in ("broker", "topic", "group"):
+        names = [
+            option.name
+            for section in SECTIONS
+            if section.scope == scope
+            for option in section.options
+        ]
+        assert len(names) == len(set(names))
 
 
 def test_an_unknown_name_is_an_error_that_names_the_nearest():

@@ -1,6 +1,48 @@
-"""Typed getters over values that were checked when they were set."""
+"""Values in force: typed getters over them, and what DescribeConfigs tells of one."""
 
-from millstream.config.option import Value
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millstream.config.option import Option, Value
+
+
+class Source(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs answers it."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A value that was considered: by its own name and in its own unit."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What DescribeConfigs says of one option. Sensitive values are None."""
+
+    option: Option
+    value: str | None
+    source: Source
+    synonyms: tuple[Synonym, ...]
+    is_read_only: bool
+
+    @property
+    def name(self) -> str:
+        return self.option.name
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is Source.DEFAULT
 
 
 class TypedValues:

@@ -1,0 +1,52 @@
+"""Options of a topic or a group: its own settings, else the node's under the node's names."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from millstream.config.broker_config import BrokerConfig
+from millstream.config.option import Option, Value, format_value, parse_value
+from millstream.config.values import Described, Source, Synonym, TypedValues
+
+
+class OverridingConfig(TypedValues):
+    """Typed values by the option names of one scope. Never changes.
+
+    `overrides` are the settings as stored. `_own` are the typed values that they result in.
+    """
+
+    __slots__ = ("_broker", "_own", "overrides")
+
+    options: ClassVar[Mapping[str, Option]]
+    source: ClassVar[Source]
+
+    def __init__(
+        self, broker: BrokerConfig, overrides: Mapping[str, str], own: Mapping[str, Value]
+    ) -> None:
+        self._broker = broker
+        self._own = own
+        self.overrides = dict(overrides)
+
+    def get(self, name: str) -> Value:
+        if name in self._own:
+            return self._own[name]
+        option = self.options[name]
+        return self._broker.get(option.synonyms[0]) if option.synonyms else option.default
+
+    def describe(self, name: str) -> Described:
+        """What DescribeConfigs answers for the topic or group."""
+        option = self.options[name]
+        synonyms: tuple[Synonym, ...] = ()
+        if name in self.overrides:
+            value = format_value(parse_value(option, self.overrides[name]))
+            synonyms = (Synonym(name, value, self.source),)
+        if option.synonyms:
+            synonyms += self._broker.synonyms(option.synonyms[0])
+        elif option.default is not None:
+            synonyms += (Synonym(name, format_value(option.default), Source.DEFAULT),)
+        return Described(
+            option=option,
+            value=format_value(self.get(name)),
+            source=synonyms[0].source if synonyms else Source.DEFAULT,
+            synonyms=synonyms,
+            is_read_only=False,
+        )
