@@ -17,8 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from millstream.broker.log_config import log_config
+from millstream.config import BrokerConfig
 from millstream.model import TopicPartition
 from millstream.records.batch import BatchView
 from millstream.records.builder import build_batch
@@ -26,14 +29,14 @@ from millstream.records.columns import COMPILED, PURE
 from millstream.records.records import Record
 from millstream.storage.cleaning import clean
 from millstream.storage.files import DescriptorCache, OsFileSystem
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Log
 from millstream.storage.planning import CleaningLimits, plan_round
 from millstream.storage.recovery import Circumstances, recover_log
 
 NOW_MS = 1_700_000_000_000
 VALUE_BYTES = 100
 RECORDS_PER_BATCH = 130
-CONFIG = LogConfig(segment_bytes=128 << 20, is_compacted=True)
+CONFIG = replace(log_config(BrokerConfig({}), {}), segment_bytes=128 << 20, is_compacted=True)
 # Kafka's defaults.
 LIMITS = CleaningLimits(keys_bytes=128 << 20, load_factor=0.9, buffer_bytes=512 << 10)
 COPY_BYTES = 512 << 10

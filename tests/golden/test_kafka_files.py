@@ -16,13 +16,14 @@ from millstream.records.batch import split_batches
 from millstream.records.records import read_records
 from millstream.storage.files import OsFileSystem
 from millstream.storage.inspect import verify
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Log
 from millstream.storage.producers import ProducerStates
 from millstream.storage.store import LogStore
+from tests.storage.logs import make_log_config
 
 GOLDEN = Path(__file__).parent / "kafka_4_3_0"
 PARTITION = TopicPartition("mixed", 0)
-CONFIG = LogConfig(segment_bytes=1 << 20, index_interval_bytes=512)
+CONFIG = make_log_config(segment_bytes=1 << 20, index_interval_bytes=512)
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 

@@ -9,6 +9,7 @@ from millstream.replication.cluster_commit import ClusterCommit
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.values import LogConfig
 from tests.replication.test_replicated import ask, following, produce, replica, role
+from tests.storage.logs import make_log_config
 
 
 def leader(
@@ -60,7 +61,7 @@ def test_alone_in_development_nothing_is_waited_for() -> None:
 def test_where_every_replica_syncs_first_so_does_the_leader() -> None:
     async def scenario() -> None:
         commit = ClusterCommit(lambda reason: None, dev=False)
-        config = LogConfig(flush_messages=1)
+        config = make_log_config(flush_messages=1)
         partition = leader(commit, (1, 2), config=config)
         follower = replica(2, config)
         follower.apply(role(isr=(1, 2), min_isr=1), now_ms=0)

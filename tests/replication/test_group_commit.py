@@ -13,7 +13,7 @@ from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.replication.group_commit import GroupCommit, PageCacheDurability
 from millstream.replication.partition import Partition
 from millstream.storage.values import LogConfig
-from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 
@@ -164,7 +164,7 @@ def test_acks_1_does_not_wait_unless_flush_messages_says_so() -> None:
     async def scenario() -> None:
         world = World()
         assert world.wait(world.append(), is_acks_all=False) is None
-        strict = World(LogConfig(flush_messages=2))
+        strict = World(make_log_config(flush_messages=2))
         assert strict.wait(strict.append(), is_acks_all=False) is None
         wait = strict.wait(strict.append(), is_acks_all=False)
         assert wait is not None

@@ -12,7 +12,7 @@ from millstream.replication.partition import Partition
 from millstream.replication.table import PartitionTable
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import LogConfig
-from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 from tests.storage.runs import RunOf
 
@@ -80,7 +80,7 @@ def test_going_offline_wakes_whoever_waits_and_refuses_the_rest() -> None:
 
 
 def test_a_flush_is_due_after_flush_ms_and_not_when_synced() -> None:
-    partition = open_partition(LogConfig(flush_ms=1000))
+    partition = open_partition(make_log_config(flush_ms=1000))
     assert not partition.is_flush_due(NOW_MS)
     partition.append(memoryview(batch(1)), now_ms=NOW_MS)
     assert not partition.is_flush_due(NOW_MS)

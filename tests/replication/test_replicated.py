@@ -26,7 +26,7 @@ from millstream.replication.taking import whole_batches
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import FileRange, LogConfig
 from millstream.wire.fetch import FetchPartition, FetchResult
-from tests.storage.logs import NOW_MS, batch, open_log
+from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 from tests.storage.runs import RunOf
 
@@ -356,7 +356,7 @@ def test_a_new_leader_is_settled_when_its_first_offset_is_committed() -> None:
 
 
 def test_where_every_replica_syncs_first_the_disk_counts() -> None:
-    config = LogConfig(flush_messages=1)
+    config = make_log_config(flush_messages=1)
     leader = replica(1, config)
     leader.apply(role(isr=(1,), min_isr=1), now_ms=0)
     produce(leader)

@@ -9,13 +9,15 @@ from millstream.records.columns import IMPLEMENTATION, Implementation
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record, read_records
 from millstream.storage.cleaning import CleanedSegment, clean
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Log
 from millstream.storage.planning import CleaningLimits, plan_round
 from millstream.storage.swapping import begin_swap, finish_swap, replaced_segments
-from tests.storage.logs import NOW_MS, append, open_log
+from tests.storage.logs import NOW_MS, append, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
-CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, is_compacted=True, is_deleted=False)
+CONFIG = make_log_config(
+    segment_bytes=400, index_interval_bytes=100, is_compacted=True, is_deleted=False
+)
 LIMITS = CleaningLimits(keys_bytes=1 << 20, load_factor=0.9, buffer_bytes=1 << 16)
 
 

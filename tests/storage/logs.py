@@ -1,5 +1,10 @@
 """Logs for tests: batches of a given shape, and a log over a file system in memory."""
 
+from dataclasses import replace
+from typing import Any
+
+from millstream.broker.log_config import log_config
+from millstream.config import BrokerConfig
 from millstream.model import Codec, TopicPartition
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
@@ -15,6 +20,12 @@ INDEX_PATH = f"{DIRECTORY}/00000000000000000000.index"
 TIMES_PATH = f"{DIRECTORY}/00000000000000000000.timeindex"
 CRASHED = Circumstances(was_stopped_cleanly=False, power_was_cut=False, now_ms=NOW_MS)
 CLEAN = Circumstances(was_stopped_cleanly=True, power_was_cut=False, now_ms=NOW_MS)
+_DEFAULTS = log_config(BrokerConfig({}), overrides={})
+
+
+def make_log_config(**changes: Any) -> LogConfig:
+    """What the log of a topic without settings gets, except for `changes`."""
+    return replace(_DEFAULTS, **changes)
 
 
 def batch(
@@ -56,7 +67,7 @@ def open_log(
     return recover_log(
         directory,
         TopicPartition("t", 0),
-        config or LogConfig(),
+        config or make_log_config(),
         circumstances,
         cache=DescriptorCache(file_system, descriptor_limit),
         device=1,

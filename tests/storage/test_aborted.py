@@ -7,11 +7,11 @@ from millstream.records.builder import build_batch
 from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.records.records import Record
 from millstream.storage.log import Log, LogConfig
-from tests.storage.logs import CRASHED, DIRECTORY, NOW_MS, append, batch, open_log
+from tests.storage.logs import CRASHED, DIRECTORY, NOW_MS, append, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 from tests.storage.test_store import FIRST, TOPIC_ID, open_store
 
-SMALL_SEGMENTS = LogConfig(segment_bytes=600, index_interval_bytes=100)
+SMALL_SEGMENTS = make_log_config(segment_bytes=600, index_interval_bytes=100)
 
 
 def write(log: Log, producer_id: int, *, sequence: int = 0, epoch: int = 0, count: int = 1) -> int:
@@ -90,7 +90,7 @@ def test_an_abort_in_a_later_segment_is_told_to_readers_of_an_earlier_one() -> N
 
 
 def test_a_range_is_not_told_of_transactions_that_begin_behind_it() -> None:
-    log = open_log(MemoryFileSystem(), LogConfig(index_interval_bytes=10))
+    log = open_log(MemoryFileSystem(), make_log_config(index_interval_bytes=10))
     for producer_id in range(1, 30):
         write(log, producer_id)
         end(log, producer_id, ControlType.ABORT)
@@ -100,7 +100,7 @@ def test_a_range_is_not_told_of_transactions_that_begin_behind_it() -> None:
     assert len(aborted(log, 0)) == 29
 
 
-@pytest.mark.parametrize("config", [LogConfig(), SMALL_SEGMENTS])
+@pytest.mark.parametrize("config", [make_log_config(), SMALL_SEGMENTS])
 def test_a_crash_loses_neither_open_nor_aborted_transactions(config: LogConfig) -> None:
     files = MemoryFileSystem()
     log = open_log(files, config)
@@ -165,7 +165,7 @@ def test_damage_below_the_recovery_point_is_found_after_a_crash() -> None:
 def test_a_marker_is_written_though_no_record_would_be() -> None:
     log = open_log(MemoryFileSystem())
     write(log, 1)
-    log.update_config(LogConfig(segment_bytes=14))
+    log.update_config(make_log_config(segment_bytes=14))
     with pytest.raises(KafkaError) as error:
         write(log, 2)
     assert error.value.code is KafkaCode.RECORD_LIST_TOO_LARGE

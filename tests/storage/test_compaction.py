@@ -18,8 +18,9 @@ from millstream.storage.compaction import (
     is_due,
 )
 from millstream.storage.values import LogConfig
+from tests.storage.logs import make_log_config
 
-CONFIG = LogConfig(is_compacted=True)
+CONFIG = make_log_config(is_compacted=True)
 NOW_MS = 1_000_000
 # Three closed segments of ten offsets, and an active one.
 SPANS = [Span(base, base + 10, 100) for base in (0, 10, 20, 30)]
@@ -98,8 +99,9 @@ class TestDirtiness:
 
 class TestGroups:
     def groups(self, spans: list[Span], **limits: int) -> list[list[int]]:
-        config = LogConfig(**limits)
-        return [[span.base_offset for span in group] for group in group_segments(spans, config)]
+        roomy = {"segment_bytes": 1 << 30, "segment_index_bytes": 10 << 20}
+        groups = group_segments(spans, **{**roomy, **limits})
+        return [[span.base_offset for span in group] for group in groups]
 
     def test_neighbours_are_merged_up_to_the_size_of_a_segment(self) -> None:
         assert self.groups(SPANS, segment_bytes=200) == [[0, 10], [20, 30]]

@@ -8,9 +8,8 @@ import pytest
 from millstream.model import TopicPartition
 from millstream.storage import confirming
 from millstream.storage.files import OsFileSystem
-from millstream.storage.log import LogConfig
 from millstream.storage.store import LogStore
-from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.logs import NOW_MS, append, batch, make_log_config
 from tests.storage.memory_files import MemoryFileSystem
 
 FIRST = TopicPartition("orders", 0)
@@ -28,7 +27,7 @@ def loaded_store(disk: MemoryFileSystem) -> LogStore:
         clock_now_ms=lambda: NOW_MS,
         report=lambda text: None,
     )
-    store.load(lambda topic: LogConfig())
+    store.load(lambda topic: make_log_config())
     return store
 
 
@@ -36,7 +35,7 @@ def crashed_disk() -> MemoryFileSystem:
     disk = MemoryFileSystem()
     store = loaded_store(disk)
     for where in (FIRST, SECOND):
-        append(store.create(where, TOPIC_ID, LogConfig()), batch(3))
+        append(store.create(where, TOPIC_ID, make_log_config()), batch(3))
     disk.kill()
     return disk
 

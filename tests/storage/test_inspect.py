@@ -8,9 +8,8 @@ import pytest
 from millstream.model import Codec, TopicPartition
 from millstream.storage.files import OsFileSystem
 from millstream.storage.inspect import dump, list_segments, verify
-from millstream.storage.log import LogConfig
 from millstream.storage.store import LogStore
-from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.logs import NOW_MS, append, batch, make_log_config
 
 
 @pytest.fixture
@@ -22,10 +21,10 @@ def data_dir(tmp_path: Path) -> Path:
         cluster_id=None,
         broker_id=1,
         clock_now_ms=lambda: NOW_MS,
-        configs=lambda topic: LogConfig(),
+        configs=lambda topic: make_log_config(),
         report=print,
     )
-    config = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+    config = make_log_config(segment_bytes=1000, index_interval_bytes=200)
     for number in range(2):
         log = store.create(TopicPartition("orders", number), uuid.UUID(int=5), config)
         for index in range(20 - 18 * number):

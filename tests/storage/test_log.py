@@ -10,7 +10,7 @@ from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.records import read_records
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Log
 from millstream.storage.recovery import Circumstances
 from millstream.storage.syncing import sync
 from tests.storage.logs import (
@@ -21,6 +21,7 @@ from tests.storage.logs import (
     append,
     batch,
     last_offset_in,
+    make_log_config,
     open_log,
     read_all,
 )
@@ -52,7 +53,7 @@ def test_several_batches_in_one_produce_are_refused(disk: MemoryFileSystem) -> N
 
 
 def test_log_append_time_replaces_the_producers_timestamps(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log = open_log(disk, make_log_config(timestamp_type=TimestampType.LOG_APPEND_TIME))
     appended = log.append_as_leader(
         memoryview(batch(2, timestamp_ms=5)), leader_epoch=0, now_ms=NOW_MS
     )
@@ -64,7 +65,7 @@ def test_log_append_time_replaces_the_producers_timestamps(disk: MemoryFileSyste
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_topics_codec_replaces_the_producers(disk: MemoryFileSystem, codec: Codec) -> None:
-    log = open_log(disk, LogConfig(compression_type=codec))
+    log = open_log(disk, make_log_config(compression_type=codec))
     append(log, batch(3, codec=Codec.GZIP, value=b"v" * 50))
     append(log, batch(2, codec=Codec.NONE, value=b"w" * 50))
     batches = list(split_batches(memoryview(read_all(log))))
@@ -106,7 +107,7 @@ def test_a_restart_still_knows_the_last_batch_of_a_producer(disk: MemoryFileSyst
 def test_lost_and_damaged_snapshots_do_not_turn_duplicates_into_accepts(
     disk: MemoryFileSystem,
 ) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=200))
+    log = open_log(disk, make_log_config(segment_bytes=200))
     for number in range(8):
         append(log, batch(1, producer_id=9, sequence=number))
     log.finish()
@@ -143,7 +144,7 @@ def test_a_full_disk_leaves_nothing_visible_and_service_resumes(
 def test_a_full_disk_during_a_roll_or_a_new_epoch_leaves_the_log_usable(
     disk: MemoryFileSystem, free_bytes: int
 ) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=250))
+    log = open_log(disk, make_log_config(segment_bytes=250))
     for _ in range(3):
         append(log, batch(1))
     disk.free_bytes = free_bytes
@@ -193,7 +194,7 @@ def test_a_read_starts_with_its_offset_and_never_crosses_upto_offset(
     counts: list[int], segment_bytes: int, data: st.DataObject
 ) -> None:
     log = open_log(
-        MemoryFileSystem(), LogConfig(segment_bytes=segment_bytes, index_interval_bytes=100)
+        MemoryFileSystem(), make_log_config(segment_bytes=segment_bytes, index_interval_bytes=100)
     )
     for count in counts:
         append(log, batch(count, value=b""))
@@ -219,7 +220,7 @@ def test_a_read_starts_with_its_offset_and_never_crosses_upto_offset(
 
 
 def test_records_are_found_by_time_even_when_timestamps_jump(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(index_interval_bytes=50, segment_bytes=400))
+    log = open_log(disk, make_log_config(index_interval_bytes=50, segment_bytes=400))
     stamps = [10, 50, 20, 20, 70, 60, 5, 80, 30, 90]
     for stamp in stamps:
         append(log, batch(1, timestamp_ms=stamp))
@@ -254,16 +255,16 @@ def test_the_first_record_inside_a_compressed_batch_is_found_by_time(
 
 
 def test_segments_roll_by_size_by_time_and_when_the_index_is_full(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=300))
+    log = open_log(disk, make_log_config(segment_bytes=300))
     for _ in range(10):
         append(log, batch(1))
     assert all(segment.size_bytes <= 300 for segment in log.segments)
     assert len(log.segments) > 2
-    log.update_config(LogConfig(segment_ms=1000))
+    log.update_config(make_log_config(segment_ms=1000))
     count = len(log.segments)
     append(log, batch(1, timestamp_ms=NOW_MS + 1001))
     assert len(log.segments) == count + 1
-    log.update_config(LogConfig(segment_index_bytes=36, index_interval_bytes=1))
+    log.update_config(make_log_config(segment_index_bytes=36, index_interval_bytes=1))
     for _ in range(20):
         append(log, batch(1, timestamp_ms=NOW_MS + 1001))
     assert len(log.segments) > count + 3
@@ -323,7 +324,7 @@ def test_a_sync_that_overlaps_a_truncation_proves_nothing(disk: MemoryFileSystem
 
 
 def test_what_was_synced_survives_a_power_cut(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=300))
+    log = open_log(disk, make_log_config(segment_bytes=300))
     for _ in range(7):
         append(log, batch(1), leader_epoch=2)
     ticket = log.begin_sync()
@@ -332,13 +333,13 @@ def test_what_was_synced_survives_a_power_cut(disk: MemoryFileSystem) -> None:
     log.end_sync(ticket)
     append(log, batch(1), leader_epoch=2)
     disk.cut_power()
-    log = open_log(disk, LogConfig(segment_bytes=300), CRASHED)
+    log = open_log(disk, make_log_config(segment_bytes=300), CRASHED)
     assert log.next_offset == 7
     assert log.epochs.entries == [(2, 0)]
 
 
 def test_truncate_inside_a_batch_drops_the_whole_batch(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=300))
+    log = open_log(disk, make_log_config(segment_bytes=300))
     for number in range(10):
         append(log, batch(3, producer_id=1, sequence=3 * number), leader_epoch=number)
     log.truncate_to(17)
@@ -360,7 +361,7 @@ def test_truncating_fully_starts_again_at_the_given_offset(disk: MemoryFileSyste
 
 
 def test_deleted_records_are_out_of_range_and_their_segments_go(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=200, retention_ms=-1))
+    log = open_log(disk, make_log_config(segment_bytes=200, retention_ms=-1))
     for _ in range(6):
         append(log, batch(1))
     assert log.delete_records_before(4) == 4
@@ -376,7 +377,9 @@ def test_deleted_records_are_out_of_range_and_their_segments_go(disk: MemoryFile
 
 
 def test_expired_segments_wait_for_their_delay_and_for_readers(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=200, retention_ms=1000, file_delete_delay_ms=50))
+    log = open_log(
+        disk, make_log_config(segment_bytes=200, retention_ms=1000, file_delete_delay_ms=50)
+    )
     for _ in range(3):
         append(log, batch(1))
     found = log.read(0, max_bytes=1, upto_offset=3, at_least_one=True)
@@ -397,7 +400,7 @@ def test_expired_segments_wait_for_their_delay_and_for_readers(disk: MemoryFileS
 
 
 def test_nothing_above_the_high_watermark_expires(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=200, retention_ms=1000))
+    log = open_log(disk, make_log_config(segment_bytes=200, retention_ms=1000))
     log.is_sole_replica = False
     for _ in range(6):
         append(log, batch(1))
@@ -406,7 +409,7 @@ def test_nothing_above_the_high_watermark_expires(disk: MemoryFileSystem) -> Non
 
 
 def test_files_are_opened_as_needed_within_the_limit(disk: MemoryFileSystem) -> None:
-    log = open_log(disk, LogConfig(segment_bytes=200), descriptor_limit=3)
+    log = open_log(disk, make_log_config(segment_bytes=200), descriptor_limit=3)
     for _ in range(40):
         append(log, batch(1))
         ticket = log.begin_sync()
@@ -429,7 +432,7 @@ def test_a_new_epoch_is_written_with_its_first_append_only(disk: MemoryFileSyste
 
 
 def test_a_clean_reopening_finds_the_same_log(disk: MemoryFileSystem) -> None:
-    config = LogConfig(segment_bytes=500, index_interval_bytes=100)
+    config = make_log_config(segment_bytes=500, index_interval_bytes=100)
     log: Log = open_log(disk, config)
     for number in range(20):
         append(log, batch(2, timestamp_ms=NOW_MS + number), leader_epoch=3)
@@ -448,7 +451,7 @@ def test_a_follower_takes_more_than_a_segment_at_once(disk: MemoryFileSystem) ->
     leader = open_log(MemoryFileSystem())
     for _ in range(6):
         append(leader, batch(2))
-    follower = open_log(disk, LogConfig(segment_bytes=200))
+    follower = open_log(disk, make_log_config(segment_bytes=200))
     appended = follower.append_as_follower(memoryview(bytearray(read_all(leader))))
     assert (appended.base_offset, appended.next_offset) == (0, 12)
     follower.high_watermark = 12
@@ -487,7 +490,7 @@ def test_an_unreadable_disk_condemns_the_directory(disk: MemoryFileSystem) -> No
 
 def test_retention_on_a_full_disk_removes_what_needs_no_room() -> None:
     disk = MemoryFileSystem()
-    log = open_log(disk, LogConfig(segment_bytes=200, retention_ms=1000))
+    log = open_log(disk, make_log_config(segment_bytes=200, retention_ms=1000))
     for _ in range(5):
         append(log, batch(1, value=b"x" * 100))
     count = len(log.segments)

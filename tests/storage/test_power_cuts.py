@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from millstream.model import TopicPartition
 from millstream.records.batch import split_batches
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Log
 from millstream.storage.store import LogStore
 from millstream.storage.syncing import sync
-from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.logs import NOW_MS, append, batch, make_log_config
 from tests.storage.memory_files import MemoryFileSystem
 
 WHERE = TopicPartition("orders", 0)
-CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
+CONFIG = make_log_config(segment_bytes=700, index_interval_bytes=150)
 ACTIONS = ["append", "append", "append", "produce", "sync", "checkpoint"]
 
 

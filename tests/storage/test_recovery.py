@@ -19,13 +19,14 @@ from tests.storage.logs import (
     TIMES_PATH,
     append,
     batch,
+    make_log_config,
     open_log,
     read_all,
 )
 from tests.storage.memory_files import MemoryFileSystem
 
 EPOCHS_PATH = f"{DIRECTORY}/leader-epoch-checkpoint"
-CONFIG = LogConfig(index_interval_bytes=150)
+CONFIG = make_log_config(index_interval_bytes=150)
 
 
 def after_power_cut(recovery_point: int = 0) -> Circumstances:
@@ -183,7 +184,7 @@ def test_a_file_that_ends_below_the_recovery_point_is_corruption() -> None:
 
 
 def test_damage_in_one_segment_with_intact_later_segments_is_corruption() -> None:
-    config = LogConfig(segment_bytes=300)
+    config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 9, config)
     assert len(log.segments) > 2
     middle = log.segments[1].file.path
@@ -197,7 +198,7 @@ def test_damage_in_one_segment_with_intact_later_segments_is_corruption() -> Non
 
 
 def test_after_a_power_cut_later_segments_are_kept_aside_whole() -> None:
-    config = LogConfig(segment_bytes=300)
+    config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 9, config)
     damaged, later = log.segments[1], log.segments[2:]
     contents = {s.file.path: bytes(disk.data(s.file.path)) for s in later}
@@ -211,7 +212,7 @@ def test_after_a_power_cut_later_segments_are_kept_aside_whole() -> None:
 
 
 def test_a_segment_that_lost_its_end_in_a_power_cut_ends_the_log() -> None:
-    config = LogConfig(segment_bytes=300)
+    config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 9, config)
     shorter = log.segments[1].file.path
     del disk.data(shorter)[ends_of_batches(bytes(disk.data(shorter)))[1] :]
@@ -221,7 +222,7 @@ def test_a_segment_that_lost_its_end_in_a_power_cut_ends_the_log() -> None:
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
-    config = LogConfig(segment_bytes=300)
+    config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 9, config)
     disk.data(log.segments[0].file.path)[70] ^= 1
     again = open_log(disk, config, after_crash(recovery_point=log.segments[1].base_offset))
@@ -263,7 +264,7 @@ def test_lost_and_wrong_side_files_are_rebuilt(
 
 
 def test_an_epoch_file_that_missed_an_epoch_is_rebuilt_from_the_log() -> None:
-    config = LogConfig(segment_bytes=300)
+    config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 12, config)
     assert log.epochs.entries == [(0, 0), (1, 4), (2, 8)]
     disk.data(EPOCHS_PATH)[:] = b"0\n1\n0 0\n"

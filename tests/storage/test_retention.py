@@ -2,6 +2,7 @@
 
 from millstream.storage.retention import SegmentAge, age_timestamp_ms, count_expired
 from millstream.storage.values import LogConfig
+from tests.storage.logs import make_log_config
 
 NOW_MS = 1_000_000
 
@@ -31,30 +32,30 @@ def expired(
 
 def test_old_segments_go_from_the_front_only() -> None:
     segments = ages(NOW_MS - 101, NOW_MS - 101, NOW_MS - 100, NOW_MS - 500)
-    assert expired(segments, LogConfig(retention_ms=100)) == 2
+    assert expired(segments, make_log_config(retention_ms=100)) == 2
 
 
 def test_no_limit_keeps_everything() -> None:
-    assert expired(ages(0, 0, 0), LogConfig(retention_ms=-1, retention_bytes=-1)) == 0
+    assert expired(ages(0, 0, 0), make_log_config(retention_ms=-1, retention_bytes=-1)) == 0
 
 
 def test_size_keeps_at_least_the_limit() -> None:
-    config = LogConfig(retention_ms=-1, retention_bytes=250)
+    config = make_log_config(retention_ms=-1, retention_bytes=250)
     assert expired(ages(NOW_MS, NOW_MS, NOW_MS, NOW_MS), config) == 1
     assert expired(ages(NOW_MS, NOW_MS), config) == 0
 
 
 def test_uncommitted_segments_stay() -> None:
-    assert expired(ages(0, 0, 0), LogConfig(retention_ms=1), high_watermark=20) == 2
+    assert expired(ages(0, 0, 0), make_log_config(retention_ms=1), high_watermark=20) == 2
 
 
 def test_an_empty_last_segment_stays_and_a_full_one_may_go() -> None:
-    assert expired(ages(0, size_bytes=0), LogConfig(retention_ms=1)) == 0
-    assert expired(ages(0, 0), LogConfig(retention_ms=1)) == 2
+    assert expired(ages(0, size_bytes=0), make_log_config(retention_ms=1)) == 0
+    assert expired(ages(0, 0), make_log_config(retention_ms=1)) == 2
 
 
 def test_segments_before_the_log_start_go_even_on_compacted_topics() -> None:
-    config = LogConfig(retention_ms=1, retention_bytes=1, is_deleted=False, is_compacted=True)
+    config = make_log_config(retention_ms=1, retention_bytes=1, is_deleted=False, is_compacted=True)
     assert expired(ages(0, 0, 0), config, log_start_offset=20) == 2
     assert expired(ages(0, 0, 0), config) == 0
 

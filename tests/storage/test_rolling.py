@@ -5,7 +5,7 @@ import pytest
 from millstream.storage.log import LogConfig
 from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
-from tests.storage.logs import NOW_MS, append, batch, open_log
+from tests.storage.logs import NOW_MS, append, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 
@@ -26,7 +26,7 @@ def ask(
 ) -> bool:
     return has_room(
         segment,
-        config or LogConfig(),
+        config or make_log_config(),
         size_bytes=size_bytes,
         timestamp_ms=timestamp_ms,
         last_offset=last_offset,
@@ -36,14 +36,14 @@ def ask(
 
 def test_bytes_up_to_the_limit_fit() -> None:
     segment = used_segment()
-    config = LogConfig(segment_bytes=segment.size_bytes + 10)
+    config = make_log_config(segment_bytes=segment.size_bytes + 10)
     assert ask(segment, config)
     assert not ask(segment, config, size_bytes=11)
 
 
 def test_age_counts_in_the_records_own_time() -> None:
     segment = used_segment()
-    config = LogConfig(segment_ms=1000, segment_jitter_ms=100)
+    config = make_log_config(segment_ms=1000, segment_jitter_ms=100)
     assert ask(segment, config, timestamp_ms=NOW_MS + 900, now_ms=NOW_MS + 10**9)
     assert not ask(segment, config, timestamp_ms=NOW_MS + 901)
     assert ask(segment, config, timestamp_ms=0)
@@ -52,7 +52,7 @@ def test_age_counts_in_the_records_own_time() -> None:
 def test_without_timestamps_the_clock_counts() -> None:
     log = open_log(MemoryFileSystem())
     append(log, batch(1, timestamp_ms=-1))
-    config = LogConfig(segment_ms=1000)
+    config = make_log_config(segment_ms=1000)
     assert ask(log.segments[0], config, timestamp_ms=-1, now_ms=NOW_MS + 1000)
     assert not ask(log.segments[0], config, timestamp_ms=-1, now_ms=NOW_MS + 1001)
 
@@ -66,11 +66,11 @@ def test_relative_offsets_have_31_bits(last_offset: int, fits: bool) -> None:
 
 def test_an_empty_segment_takes_what_is_larger_than_its_limit() -> None:
     empty = open_log(MemoryFileSystem()).segments[0]
-    assert ask(empty, LogConfig(segment_bytes=5, segment_index_bytes=0))
+    assert ask(empty, make_log_config(segment_bytes=5, segment_index_bytes=0))
 
 
 def test_a_full_index_fills_the_segment() -> None:
     segment = used_segment()
     segment.index_entries = 2
-    assert ask(segment, LogConfig(segment_index_bytes=48))
-    assert not ask(segment, LogConfig(segment_index_bytes=47))
+    assert ask(segment, make_log_config(segment_index_bytes=48))
+    assert not ask(segment, make_log_config(segment_index_bytes=47))

@@ -12,7 +12,7 @@ from millstream.model import Codec, TimestampType
 from millstream.records.batch import split_batches
 from millstream.storage.log import Log, LogConfig
 from millstream.storage.runs import append_run
-from tests.storage.logs import LOG_PATH, NOW_MS, batch, open_log
+from tests.storage.logs import LOG_PATH, NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 from tests.storage.runs import RunOf
 
@@ -51,7 +51,7 @@ shapes = st.lists(
 def test_a_run_leaves_what_single_appends_leave(
     runs: list[list[tuple[int, int]]], interval: int
 ) -> None:
-    config = LogConfig(index_interval_bytes=interval)
+    config = make_log_config(index_interval_bytes=interval)
     files, other_files = MemoryFileSystem(), MemoryFileSystem()
     together, single = begun(config, files), begun(config, other_files)
     for run in runs:
@@ -79,7 +79,7 @@ def test_a_run_leaves_what_single_appends_leave(
 
 
 def test_a_run_gets_one_entry_in_the_offset_index() -> None:
-    log = begun(LogConfig(index_interval_bytes=50))
+    log = begun(make_log_config(index_interval_bytes=50))
     segment = log.segments[-1]
     assert append(log, *[batch()] * 8) == 1
     assert append(log, *[batch()] * 8) == 9
@@ -99,12 +99,12 @@ def test_a_sync_takes_a_run_along() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        LogConfig(compression_type=Codec.LZ4),
-        LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME),
-        LogConfig(timestamp_before_max_ms=1000),
-        LogConfig(timestamp_after_max_ms=-1),
-        LogConfig(max_message_bytes=len(batch()) - 1),
-        LogConfig(is_compacted=True),
+        make_log_config(compression_type=Codec.LZ4),
+        make_log_config(timestamp_type=TimestampType.LOG_APPEND_TIME),
+        make_log_config(timestamp_before_max_ms=1000),
+        make_log_config(timestamp_after_max_ms=-1),
+        make_log_config(max_message_bytes=len(batch()) - 1),
+        make_log_config(is_compacted=True),
     ],
 )
 def test_a_topic_that_asks_for_more_gets_its_batches_one_by_one(config: LogConfig) -> None:
@@ -118,7 +118,7 @@ def test_only_a_segment_with_room_takes_a_run() -> None:
     empty = open_log(MemoryFileSystem())
     assert append(empty, batch()) is None
     size = len(batch())
-    log = begun(LogConfig(segment_bytes=3 * size))
+    log = begun(make_log_config(segment_bytes=3 * size))
     assert append(log, *[batch()] * 3) is None
     assert append(log, *[batch()] * 2) == 1
     assert append(log, batch()) is None

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.storage.log import LogConfig
 from millstream.storage.segment import IndexBuilder, Segment
 from tests.storage.logs import (
     CLEAN,
@@ -13,11 +12,12 @@ from tests.storage.logs import (
     TIMES_PATH,
     append,
     batch,
+    make_log_config,
     open_log,
 )
 from tests.storage.memory_files import MemoryFileSystem
 
-CONFIG = LogConfig(index_interval_bytes=150)
+CONFIG = make_log_config(index_interval_bytes=150)
 
 
 def scan_for_offset(segment: Segment, offset: int) -> tuple[int, int] | None:
@@ -155,7 +155,7 @@ def test_a_rebuilt_index_is_byte_for_byte_what_appending_wrote(
 
 def test_an_index_entry_names_the_last_offset_and_the_position_of_its_batch() -> None:
     disk = MemoryFileSystem()
-    log = open_log(disk, LogConfig(index_interval_bytes=100))
+    log = open_log(disk, make_log_config(index_interval_bytes=100))
     for number in range(4):
         append(log, batch(2, timestamp_ms=NOW_MS + number))
     segment = log.segments[0]

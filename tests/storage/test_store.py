@@ -14,7 +14,7 @@ from millstream.storage.log import LogConfig
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
 from millstream.storage.syncing import sync
-from tests.storage.logs import NOW_MS, append, batch
+from tests.storage.logs import NOW_MS, append, batch, make_log_config
 from tests.storage.memory_files import MemoryFileSystem
 
 FIRST = TopicPartition("orders", 0)
@@ -37,7 +37,7 @@ def open_store(
         cluster_id=cluster_id,
         broker_id=broker_id,
         clock_now_ms=lambda: NOW_MS,
-        configs=lambda topic: config or LogConfig(),
+        configs=lambda topic: config or make_log_config(),
         report=([] if reports is None else reports).append,
     )
 
@@ -64,7 +64,7 @@ def test_a_new_directory_gets_its_name_and_a_created_log_comes_back() -> None:
     assert (meta["version"], meta["node.id"]) == ("1", "1")
     assert meta["cluster.id"] == store.cluster_id
     assert len(meta["directory.id"]) == 22
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(3))
     store.close(clean=True)
     assert MARKER in disk.paths()
@@ -101,7 +101,7 @@ def test_a_directory_in_use_is_refused_with_one_line(tmp_path: Path) -> None:
             cluster_id=None,
             broker_id=1,
             clock_now_ms=lambda: NOW_MS,
-            configs=lambda topic: LogConfig(),
+            configs=lambda topic: make_log_config(),
             report=print,
         )
     assert "in use by another node" in str(refused.value)
@@ -119,7 +119,7 @@ def test_a_path_that_is_no_directory_is_refused_with_one_line(tmp_path: Path) ->
             cluster_id=None,
             broker_id=1,
             clock_now_ms=lambda: NOW_MS,
-            configs=lambda topic: LogConfig(),
+            configs=lambda topic: make_log_config(),
             report=print,
         )
     assert "\n" not in str(refused.value)
@@ -130,7 +130,7 @@ def test_after_a_kill_in_the_same_boot_damage_takes_one_partition_offline() -> N
     disk = MemoryFileSystem()
     store = open_store(disk)
     for where in (FIRST, SECOND):
-        log = store.create(where, TOPIC_ID, LogConfig())
+        log = store.create(where, TOPIC_ID, make_log_config())
         for _ in range(3):
             append(log, batch(1))
     disk.kill()
@@ -148,7 +148,7 @@ def test_after_a_kill_in_the_same_boot_damage_takes_one_partition_offline() -> N
 def test_after_a_power_cut_the_same_damage_is_cut() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     for _ in range(3):
         append(log, batch(1))
     disk.cut_power(keep=True)
@@ -162,7 +162,7 @@ def test_after_a_power_cut_the_same_damage_is_cut() -> None:
 def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(2))
     ticket = log.begin_sync()
     assert ticket is not None
@@ -182,7 +182,7 @@ def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
 def test_a_crash_during_recovery_still_knows_of_the_power_cut() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(1))
     disk.cut_power(keep=True)
     disk.sync_error = errno.EIO
@@ -206,8 +206,8 @@ def test_the_clean_marker_is_gone_for_good_before_anything_is_loaded() -> None:
 def test_checkpoints_hold_synced_offsets_high_watermarks_and_moved_log_starts() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
-    store.create(SECOND, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
+    store.create(SECOND, TOPIC_ID, make_log_config())
     append(log, batch(4))
     log.delete_records_before(3)
     store.write_checkpoints()
@@ -225,7 +225,7 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
     where = FIRST
-    log = store.create(where, TOPIC_ID, LogConfig())
+    log = store.create(where, TOPIC_ID, make_log_config())
     for _ in range(5):
         append(log, batch(2))
     ticket = log.begin_sync()
@@ -262,7 +262,7 @@ def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
     store = claim_store(disk)
     assert store.last_run.may_have_lost_data()
     store.keep_meta()
-    store.load(lambda topic: LogConfig())
+    store.load(lambda topic: make_log_config())
     store.name_boot()
     store.close(clean=False)
     killed = claim_store(disk)
@@ -276,7 +276,7 @@ def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
 def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     older = store.checkpoints()
     append(log, batch(4))
     store.write_checkpoints()
@@ -288,7 +288,7 @@ def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:
 def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(1))
     store.delete(FIRST)
     assert FIRST not in store.logs
@@ -302,7 +302,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
 def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     ticket = log.begin_sync()
     assert ticket is not None
     store.delete(FIRST)
@@ -313,7 +313,7 @@ def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
 def test_a_partition_that_somebody_else_takes_away_is_not_called_synced() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    ticket = store.create(FIRST, TOPIC_ID, LogConfig()).begin_sync()
+    ticket = store.create(FIRST, TOPIC_ID, make_log_config()).begin_sync()
     assert ticket is not None
     disk.rename("/data/orders-0", "/data/elsewhere")
     with pytest.raises(FileNotFoundError):
@@ -324,7 +324,7 @@ def test_a_deleted_partition_keeps_no_descriptor_of_its_expired_segments() -> No
     disk = MemoryFileSystem()
     store = open_store(disk)
     before = disk.open_count
-    log = store.create(FIRST, TOPIC_ID, LogConfig(retention_ms=1))
+    log = store.create(FIRST, TOPIC_ID, make_log_config(retention_ms=1))
     append(log, batch(1))
     assert log.apply_retention(NOW_MS + 10)
     store.delete(FIRST)
@@ -334,7 +334,7 @@ def test_a_deleted_partition_keeps_no_descriptor_of_its_expired_segments() -> No
 def test_deletion_goes_on_after_a_restart() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    store.create(FIRST, TOPIC_ID, LogConfig())
+    store.create(FIRST, TOPIC_ID, make_log_config())
     store.delete(FIRST)
     store.close(clean=True)
     again = open_store(disk)
@@ -346,7 +346,7 @@ def test_deletion_goes_on_after_a_restart() -> None:
 def test_a_partition_created_again_does_not_inherit_offsets() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(50))
     log.delete_records_before(40)
     ticket = log.begin_sync()
@@ -355,7 +355,7 @@ def test_a_partition_created_again_does_not_inherit_offsets() -> None:
     log.end_sync(ticket)
     store.write_checkpoints()
     store.delete(FIRST)
-    log = store.create(FIRST, uuid.UUID(int=78), LogConfig())
+    log = store.create(FIRST, uuid.UUID(int=78), make_log_config())
     append(log, batch(2))
     disk.kill()
     again = open_store(disk)
@@ -367,7 +367,7 @@ def test_a_partition_without_a_topic_keeps_its_files_aside() -> None:
     disk = MemoryFileSystem()
     reports: list[str] = []
     store = open_store(disk, reports=reports)
-    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1))
     store.put_aside(FIRST)
     assert store.logs == {}
     assert len(reports) == 1
@@ -379,7 +379,7 @@ def test_a_partition_without_a_topic_keeps_its_files_aside() -> None:
 def test_offline_partitions_keep_their_recovery_point() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    log = store.create(FIRST, TOPIC_ID, LogConfig())
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
     for _ in range(3):
         append(log, batch(1))
     store.close(clean=True)
@@ -402,12 +402,12 @@ def test_many_partitions_stay_within_their_descriptors() -> None:
         cluster_id=None,
         broker_id=1,
         clock_now_ms=lambda: NOW_MS,
-        configs=lambda topic: LogConfig(),
+        configs=lambda topic: make_log_config(),
         report=print,
         descriptor_limit=20,
     )
     where = [TopicPartition("many", number) for number in range(300)]
-    logs = store.create_many(where, TOPIC_ID, LogConfig())
+    logs = store.create_many(where, TOPIC_ID, make_log_config())
     assert len(logs) == 300
     assert disk.open_count <= 22
 
@@ -417,17 +417,17 @@ def test_a_full_disk_at_creation_leaves_nothing_behind() -> None:
     store = open_store(disk)
     disk.free_bytes = 0
     with pytest.raises(NoSpace):
-        store.create(FIRST, TOPIC_ID, LogConfig())
+        store.create(FIRST, TOPIC_ID, make_log_config())
     assert FIRST not in store.logs
     assert not [path for path in disk.paths() if "orders" in path]
     disk.free_bytes = None
-    assert append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1)) == 0
+    assert append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1)) == 0
 
 
 def test_checkpoints_that_find_no_room_are_no_disk_failure() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1))
     disk.free_bytes = 0
     with pytest.raises(NoSpace):
         store.write_checkpoints()
@@ -438,7 +438,7 @@ def test_checkpoints_that_find_no_room_are_no_disk_failure() -> None:
 def test_a_start_that_finds_no_room_is_refused_with_one_line() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1))
+    append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1))
     store.close(clean=False)
     disk.free_bytes = 0
     with pytest.raises(StartError, match=r"cannot load data directory /data: .*No space left"):
@@ -479,9 +479,9 @@ def test_a_partition_that_could_not_be_made_is_made_at_the_next_attempt() -> Non
     disk.is_short = True
     for _ in range(2):
         with pytest.raises(NoSpace):
-            store.create(FIRST, TOPIC_ID, LogConfig())
+            store.create(FIRST, TOPIC_ID, make_log_config())
     disk.is_short = False
-    assert append(store.create(FIRST, TOPIC_ID, LogConfig()), batch(1)) == 0
+    assert append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1)) == 0
 
 
 def test_a_directory_that_belongs_to_nobody_is_neither_used_nor_removed() -> None:
@@ -490,7 +490,7 @@ def test_a_directory_that_belongs_to_nobody_is_neither_used_nor_removed() -> Non
     disk.make_directory("/data/orders-0")
     disk.close(disk.open("/data/orders-0/precious", create=True))
     with pytest.raises(KafkaError, match="move it away"):
-        store.create(FIRST, TOPIC_ID, LogConfig())
+        store.create(FIRST, TOPIC_ID, make_log_config())
     assert "/data/orders-0/precious" in disk.paths()
 
 
@@ -501,7 +501,7 @@ def test_partitions_of_a_topic_are_created_together_with_links_or_without(
     disk = MemoryFileSystem()
     store = open_store(disk)
     disk.link_error = link_error
-    store.create_many([FIRST, SECOND], TOPIC_ID, LogConfig())
+    store.create_many([FIRST, SECOND], TOPIC_ID, make_log_config())
     # One of them gets an id of its own: the other must not be touched by it.
     other = uuid.UUID(int=78)
     store.logs[SECOND].give_topic_id(other)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.adopting import mark_begun, plan_if_needed, take_over
 from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.log_config import log_config
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Endpoint, Limits, Server, is_loopback
@@ -34,9 +35,9 @@ from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
 from millstream.storage.files import OsFileSystem
-from millstream.storage.log import LogConfig
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
+from millstream.storage.values import LogConfig
 
 if TYPE_CHECKING:
     from millstream.broker.coordination.coordinators import GroupCoordinators
@@ -306,7 +307,7 @@ class Broker:
 
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.image.topics.get(topic)
-        return LogConfig() if state is None else self.topics.config_of(state)
+        return log_config(self.config, {} if state is None else state.overrides)
 
     def _check_kind_of_directory(self) -> None:
         """A node alone keeps its topics in the directory, a member of a cluster in ZooKeeper."""

@@ -1,10 +1,11 @@
 """From a topic's options to what the log engine needs to know."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from millstream.config import BrokerConfig, TopicConfig
+from millstream.config import BrokerConfig, topic_config
 from millstream.model import Codec, TimestampType
-from millstream.storage.log import LogConfig
+from millstream.storage.values import LogConfig
 
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
@@ -16,7 +17,9 @@ _CODECS: Final = {
 }
 
 
-def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
+def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The settings of a log whose topic has these options of its own."""
+    topic = topic_config(broker, overrides)
     policy = topic.list("cleanup.policy")
     is_append_time = topic.string("message.timestamp.type") == "LogAppendTime"
     lag_max_ms = topic.int("max.compaction.lag.ms")

@@ -13,7 +13,6 @@ from millstream.broker.log_config import log_config
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
-from millstream.config import topic_config
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, OFFSETS_TOPIC, TopicPartition
 from millstream.replication.partition import Partition
@@ -163,8 +162,7 @@ class Topics:
             partition.log.update_config(config)
 
     def config_of(self, state: TopicState) -> LogConfig:
-        broker_config = self._broker.config
-        return log_config(broker_config, topic_config(broker_config, state.overrides))
+        return log_config(self._broker.config, state.overrides)
 
     # -- partitions -----------------------------------------------------------------
 

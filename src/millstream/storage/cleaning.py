@@ -24,7 +24,6 @@ from millstream.storage import aborted_index, layout, offset_index, time_index
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.compaction import Span, Transactions, group_segments, is_horizon_past
 from millstream.storage.files import FileSystem
-from millstream.storage.values import LogConfig
 
 BUFFER_BYTES_MIN: Final = 64 * 1024
 _MARK: Final = struct.Struct("=qqqq")
@@ -110,11 +109,11 @@ def clean(
     work = _Work(what, file_system, moved, implementation)
     end_offset = work.read_keys()
     spans = [span for span in what.spans if span.base_offset < end_offset]
-    limits = LogConfig(
-        segment_bytes=what.segment_bytes, segment_index_bytes=what.segment_index_bytes
+    groups = group_segments(
+        spans, segment_bytes=what.segment_bytes, segment_index_bytes=what.segment_index_bytes
     )
     transactions = Transactions(what.aborted, from_offset=what.spans[0].base_offset)
-    for group in group_segments(spans, limits):
+    for group in groups:
         yield work.write_segment(group, transactions, end_offset)
 
 

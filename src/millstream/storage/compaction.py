@@ -106,7 +106,9 @@ def is_due(found: Dirtiness, config: LogConfig) -> bool:
     return found.is_overdue or found.ratio > config.cleanable_ratio_min
 
 
-def group_segments(spans: Sequence[Span], config: LogConfig) -> list[list[Span]]:
+def group_segments(
+    spans: Sequence[Span], *, segment_bytes: int, segment_index_bytes: int
+) -> list[list[Span]]:
     """Neighbours that become one segment: together they stay within its limits."""
     groups: list[list[Span]] = []
     size_bytes = index_bytes = 0
@@ -114,8 +116,8 @@ def group_segments(spans: Sequence[Span], config: LogConfig) -> list[list[Span]]
         group = groups[-1] if groups else None
         if (
             group is not None
-            and size_bytes + span.size_bytes <= config.segment_bytes
-            and index_bytes + span.index_bytes <= config.segment_index_bytes
+            and size_bytes + span.size_bytes <= segment_bytes
+            and index_bytes + span.index_bytes <= segment_index_bytes
             and span.next_offset - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
         ):
             group.append(span)

@@ -9,7 +9,6 @@ from millstream.model import Codec, TimestampType
 from millstream.storage.files import LogFile
 
 INT64_MAX = 2**63 - 1
-DAY_MS = 24 * 3_600_000
 
 # What passes: someone deletes files, or closes some. Everything else is a broken disk.
 _PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
@@ -17,31 +16,31 @@ _PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, er
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The topic's settings that concern its files, with Kafka's defaults."""
+    """The topic's settings that concern its files. Defaults are in the table of options."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * DAY_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    retention_ms: int = 7 * DAY_MS
-    retention_bytes: int = -1
-    max_message_bytes: int = 1_048_588
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_max_ms: int = INT64_MAX
-    timestamp_after_max_ms: int = 3_600_000
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    max_message_bytes: int
+    timestamp_type: TimestampType
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
     # None keeps what the producer chose.
-    compression_type: Codec | None = None
-    is_compacted: bool = False
-    is_deleted: bool = True
-    cleanable_ratio_min: float = 0.5
-    compaction_lag_min_ms: int = 0
-    compaction_lag_max_ms: int = INT64_MAX
-    delete_retention_ms: int = DAY_MS
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = INT64_MAX
-    flush_ms: int = INT64_MAX
-    producer_expiration_ms: int = DAY_MS
+    compression_type: Codec | None
+    is_compacted: bool
+    is_deleted: bool
+    cleanable_ratio_min: float
+    compaction_lag_min_ms: int
+    compaction_lag_max_ms: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    producer_expiration_ms: int
 
 
 @dataclass(slots=True)

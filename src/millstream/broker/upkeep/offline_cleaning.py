@@ -15,7 +15,7 @@ from millstream.clock import Clock
 from millstream.cluster.controller import load_image
 from millstream.cluster.embedded import FILE_NAME, open_embedded_store
 from millstream.cluster.state import ClusterImage
-from millstream.config import BrokerConfig, topic_config
+from millstream.config import BrokerConfig
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 from millstream.storage import layout
@@ -65,8 +65,7 @@ def compact_directory(
         overrides = image.broker_overrides
         effective = config.with_dynamic(overrides.get(node_id, {}), overrides.get(None, {}))
         return {
-            topic.name: log_config(effective, topic_config(effective, topic.overrides))
-            for topic in image.topics.values()
+            topic.name: log_config(effective, topic.overrides) for topic in image.topics.values()
         }
 
     store = LogStore.open(
@@ -75,7 +74,7 @@ def compact_directory(
         cluster_id=None,
         broker_id=node_id,
         clock_now_ms=clock.now_ms,
-        configs=lambda topic: configs().get(topic, LogConfig()),
+        configs=lambda topic: configs().get(topic) or log_config(config, {}),
         report=report,
     )
     is_whole = False
