@@ -24,7 +24,8 @@ from millstream.broker.requests.dispatch import dispatch
 from millstream.config import load_config
 from millstream.model import Codec
 from millstream.records.batch import BatchView
-from millstream.records.validation import BatchRules, check_produced
+from millstream.records.validation import check_produced
+from millstream.storage.incoming import batch_rules
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
@@ -62,7 +63,8 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     assert data is not None
     partition = node.partitions.get(TOPIC, 0)
     connection = _connection()
-    view, rules, now_ms = BatchView(data), BatchRules(), node.clock.now_ms()
+    view, now_ms = BatchView(data), node.clock.now_ms()
+    rules = batch_rules(partition.log.config)
 
     def decode() -> None:
         fresh = Cursor(frame, body_at)

@@ -15,13 +15,13 @@ from millstream.broker.network.receiving import COMPILED, Expected, Placed, Rece
 from millstream.errors import KafkaError
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.checksum import crc32c
-from millstream.records.validation import BatchRules, check_produced, must_decode
+from millstream.records.validation import check_produced, must_decode
 from millstream.storage.values import BatchRun
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
 from millstream.wire.produce import read_produce_request
 from millstream.wire.repeated import RepeatedProduce, repeated_produce
-from tests.storage.logs import NOW_MS, batch
+from tests.storage.logs import NOW_MS, batch, make_batch_rules
 
 pytestmark = pytest.mark.skipif(
     COMPILED is None, reason="millstream.broker.network._receiving is not compiled"
@@ -63,7 +63,7 @@ class Partition:
     def append(self, run: BatchRun) -> Placed | None:
         self.on_append()
         ahead_ms = run.max_timestamp_ms - NOW_MS
-        if self.is_refusing or ahead_ms > BatchRules().timestamp_after_max_ms:
+        if self.is_refusing or ahead_ms > make_batch_rules().timestamp_after_max_ms:
             return None
         base_offset, self.next_offset = self.next_offset, self.next_offset + run.record_count
         data = bytes(run.stamped(base_offset, 7))
@@ -314,7 +314,7 @@ def test_only_what_would_be_accepted_anyway_is_written(data: st.DataObject) -> N
         records = REPEATED.records_of(memoryview(frame)[4:])
         if partition.runs:
             assert records is not None
-            check_produced(BatchView(records), BatchRules(), NOW_MS)
+            check_produced(BatchView(records), make_batch_rules(), NOW_MS)
             assert bytes(records)[12 + 4 :] == partition.runs[0][12 + 4 :]
         else:
             assert client.notes == [("received", bytes(frame))]
@@ -324,10 +324,10 @@ def test_only_what_would_be_accepted_anyway_is_written(data: st.DataObject) -> N
 def _is_plain(records: memoryview) -> bool:
     try:
         view = BatchView(records)
-        check_produced(view, BatchRules(), NOW_MS)
+        check_produced(view, make_batch_rules(), NOW_MS)
     except (KafkaError, struct.error):
         return False
-    if must_decode(view, BatchRules(), NOW_MS):
+    if must_decode(view, make_batch_rules(), NOW_MS):
         return False
     return view.size_bytes == len(records) and view.producer_id < 0 and 0 <= view.attributes <= 4
 

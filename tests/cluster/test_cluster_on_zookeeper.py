@@ -18,7 +18,7 @@ from millstream.cluster.supervisor import policy_of
 from millstream.cluster.zookeeper import ZooKeeper, end_session, open_zookeeper
 from millstream.config import load_config
 from millstream.model import TopicPartition
-from tests.support.zookeeper import new_root, spark_jars, zookeeper_server
+from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -77,8 +77,8 @@ async def until(condition) -> None:
             await asyncio.sleep(0.01)
 
 
-def ensemble_at(address: str) -> Ensemble:
-    return Ensemble(address, root=new_root(), session_timeout_ms=4_000)
+def quick_ensemble(address: str) -> Ensemble:
+    return ensemble_at(address, root=new_root(), session_timeout_ms=4_000)
 
 
 async def started(ensemble: Ensemble, partitions: int = 3) -> list[Node]:
@@ -109,12 +109,12 @@ def test_a_node_whose_session_ends_is_replaced_and_comes_back(server, request):
         await until(lambda: all(1 not in nodes[1].state(number).isr for number in range(3)))
         await stop(nodes)
 
-    asyncio.run(scenario(ensemble_at(request.getfixturevalue(server))))
+    asyncio.run(scenario(quick_ensemble(request.getfixturevalue(server))))
 
 
 def test_a_topic_of_many_partitions_fails_over(zookeeper_of_spark):
     async def scenario():
-        nodes = await started(ensemble_at(zookeeper_of_spark), partitions=1_000)
+        nodes = await started(quick_ensemble(zookeeper_of_spark), partitions=1_000)
         await nodes[0].membership.leave()
         rest = nodes[1:]
         await until(
@@ -133,7 +133,7 @@ def test_a_topic_of_many_partitions_fails_over(zookeeper_of_spark):
 
 def test_zookeeper_may_go_away_and_come_back(tmp_path):
     async def scenario(server):
-        nodes = await started(Ensemble(server.address, session_timeout_ms=30_000))
+        nodes = await started(ensemble_at(server.address, session_timeout_ms=30_000))
         server.kill()
         await until(lambda: not any(node.sessions[-1].is_connected for node in nodes))
         server.start(spark_jars())

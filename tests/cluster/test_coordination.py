@@ -25,10 +25,9 @@ from millstream.cluster.coordination import (
     parent_of,
 )
 from millstream.cluster.embedded import open_embedded_store
-from millstream.cluster.ensemble import Ensemble
 from millstream.cluster.memory import MemoryTree
 from millstream.cluster.zookeeper import open_zookeeper
-from tests.support.zookeeper import new_root
+from tests.support.zookeeper import ensemble_at, new_root
 
 
 class Drivers:
@@ -58,7 +57,7 @@ def memory_drivers() -> Drivers:
 
 
 def zookeeper_drivers(address: str) -> Drivers:
-    ensemble = Ensemble(address, root=new_root(), session_timeout_ms=6_000)
+    ensemble = ensemble_at(address, root=new_root(), session_timeout_ms=6_000)
     return Drivers(lambda: open_zookeeper(ensemble))
 
 

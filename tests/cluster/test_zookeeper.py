@@ -17,19 +17,19 @@ from millstream.cluster.coordination import (
 from millstream.cluster.ensemble import Ensemble
 from millstream.cluster.zookeeper import end_session, open_zookeeper
 from tests.support.tools import require, run_checked
-from tests.support.zookeeper import new_root, spark_jars, zookeeper_server
+from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
-def ensemble_at(address: str, **settings) -> Ensemble:
-    return Ensemble(address, **{"root": new_root(), "session_timeout_ms": 4_000, **settings})
+def quick_ensemble(address: str, **settings) -> Ensemble:
+    return ensemble_at(address, **{"root": new_root(), "session_timeout_ms": 4_000, **settings})
 
 
 def test_a_dead_owners_session_is_ended_at_once_and_its_nodes_go(zookeeper_of_spark):
     async def scenario():
         # Far longer than what follows may take.
-        ensemble = ensemble_at(zookeeper_of_spark, session_timeout_ms=40_000)
+        ensemble = quick_ensemble(zookeeper_of_spark, session_timeout_ms=40_000)
         dead, living = await open_zookeeper(ensemble), await open_zookeeper(ensemble)
         ended, gone = asyncio.Event(), asyncio.Event()
         dead.on_end(ended.set)
@@ -54,7 +54,7 @@ def test_a_dead_owners_session_is_ended_at_once_and_its_nodes_go(zookeeper_of_sp
 
 def test_the_session_timeout_is_what_the_server_grants(zookeeper_of_spark):
     async def scenario():
-        store = await open_zookeeper(ensemble_at(zookeeper_of_spark, session_timeout_ms=100))
+        store = await open_zookeeper(quick_ensemble(zookeeper_of_spark, session_timeout_ms=100))
         assert store.session_timeout_ms == 1_000
         await store.close()
 
@@ -64,14 +64,14 @@ def test_the_session_timeout_is_what_the_server_grants(zookeeper_of_spark):
 def test_no_server_is_one_clear_failure():
     async def scenario():
         with pytest.raises(CoordinationFailed, match=r"no ZooKeeper answers at 127\.0\.0\.1:1"):
-            await open_zookeeper(Ensemble("127.0.0.1:1", connect_timeout_ms=300))
+            await open_zookeeper(ensemble_at("127.0.0.1:1", connect_timeout_ms=300))
 
     asyncio.run(scenario())
 
 
 def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tmp_path):
     async def scenario(server):
-        store = await open_zookeeper(ensemble_at(server.address, session_timeout_ms=20_000))
+        store = await open_zookeeper(quick_ensemble(server.address, session_timeout_ms=20_000))
         await store.commit([Create("/a", is_ephemeral=True)])
         hint = asyncio.Event()
         await store.get("/a", hint.set)
@@ -103,11 +103,11 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
 def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):
     async def scenario():
         root = new_root()
-        member = Ensemble(zookeeper_of_spark, root, digest="nodes:secret", is_protected=True)
+        member = ensemble_at(zookeeper_of_spark, root, digest="nodes:secret", is_protected=True)
         store, fellow = await open_zookeeper(member), await open_zookeeper(member)
         await store.commit([Create("/mine", b"1")])
         await fellow.commit([Put("/mine", b"2")])
-        stranger = await open_zookeeper(Ensemble(zookeeper_of_spark))
+        stranger = await open_zookeeper(ensemble_at(zookeeper_of_spark))
         with pytest.raises(CoordinationFailed, match="refused"):
             await stranger.commit([Put(f"{root}/mine", b"3")])
         with pytest.raises(CoordinationFailed):
@@ -141,7 +141,7 @@ ssl.keyStore.location={both}
 ssl.trustStore.location={certificate}
 ssl.clientAuth=none
 """
-    ensemble = Ensemble(
+    ensemble = ensemble_at(
         f"127.0.0.1:{port}", is_tls=True, authority_file=str(certificate), connect_timeout_ms=10_000
     )
 
@@ -150,7 +150,7 @@ ssl.clientAuth=none
         await store.commit([Create("/secret", b"kept")])
         assert (await store.get("/secret")).data == b"kept"
         await store.close()
-        plain = Ensemble(f"127.0.0.1:{port}", connect_timeout_ms=500)
+        plain = ensemble_at(f"127.0.0.1:{port}", connect_timeout_ms=500)
         with pytest.raises(CoordinationFailed, match="no ZooKeeper answers"):
             await open_zookeeper(plain)
 
@@ -204,7 +204,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def test_a_server_that_never_answers_a_connection_does_not_cost_the_session(zookeeper_of_spark):
     async def scenario():
         way = SilentOnce(zookeeper_of_spark)
-        store = await open_zookeeper(ensemble_at(await way.start(), session_timeout_ms=8_000))
+        store = await open_zookeeper(quick_ensemble(await way.start(), session_timeout_ms=8_000))
         await store.commit([Create("/mine", is_ephemeral=True)])
         way.cut()
         async with asyncio.timeout(20):

@@ -19,12 +19,11 @@ from millstream.coordinators.journal import (
     split_batches,
 )
 from millstream.coordinators.offsets import CommitRequest
-from millstream.coordinators.settings import GroupSettings
 from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import EndTransactionMarker
 from millstream.wire.offset_commit import OffsetToCommit
-from tests.coordinators.world import durable, image_of
+from tests.coordinators.world import SETTINGS, durable, image_of
 
 
 class MemoryPort:
@@ -75,7 +74,7 @@ class MemoryPort:
 
 
 def env(ticket: Ticket) -> Env:
-    return Env(1000, 1000, image_of(orders=4), 1, GroupSettings(), lambda: UUID(int=1), ticket)
+    return Env(1000, 1000, image_of(orders=4), 1, SETTINGS, lambda: UUID(int=1), ticket)
 
 
 async def loaded(port: MemoryPort) -> GroupShard:

@@ -19,13 +19,13 @@ from millstream.coordinators.transaction_state import (
     ProducerReply,
     Status,
     TransactionEnv,
-    TransactionSettings,
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.wire.offset_commit import OffsetToCommit
 from tests.coordinators.test_journal import committed
 from tests.coordinators.test_journal import env as group_env
+from tests.coordinators.world import TRANSACTION_SETTINGS
 
 PRODUCER = ProducerEpoch(7, 0)
 
@@ -153,7 +153,7 @@ def test_an_outdated_producer_is_refused_and_the_shard_goes_on() -> None:
 
 
 def transaction_env(ticket: Ticket) -> TransactionEnv:
-    return TransactionEnv(1_000, 1_000, TransactionSettings(), ticket, lambda: 7)
+    return TransactionEnv(1_000, 1_000, TRANSACTION_SETTINGS, ticket, lambda: 7)
 
 
 async def transaction_shard(port: MemoryPort, acted: list[str]) -> TransactionShard:

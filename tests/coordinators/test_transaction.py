@@ -20,11 +20,11 @@ from millstream.coordinators.transaction_state import (
     ProducerReply,
     Status,
     TransactionEnv,
-    TransactionSettings,
     TransactionsState,
     check_transition,
 )
 from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.world import TRANSACTION_SETTINGS
 
 R = TypeVar("R")
 NAME = "mill"
@@ -46,7 +46,7 @@ class Transcript:
 
     def env(self) -> TransactionEnv:
         return TransactionEnv(
-            self.now_ms, self.now_ms, TransactionSettings(), Ticket(), self._take_producer_id
+            self.now_ms, self.now_ms, TRANSACTION_SETTINGS, Ticket(), self._take_producer_id
         )
 
     def _take_producer_id(self) -> int:
@@ -300,10 +300,10 @@ def test_a_newer_client_that_was_timed_out_may_abort_and_go_on() -> None:
 
 def test_a_timeout_must_be_positive_and_below_the_limit() -> None:
     script = Transcript()
-    for timeout_ms in (0, -1, TransactionSettings().timeout_max_ms + 1):
+    for timeout_ms in (0, -1, TRANSACTION_SETTINGS.timeout_max_ms + 1):
         code = refused(lambda timeout_ms=timeout_ms: script.init(timeout_ms=timeout_ms))
         assert code is E.INVALID_TRANSACTION_TIMEOUT
-    assert script.init(timeout_ms=TransactionSettings().timeout_max_ms) == ProducerReply(100, 0)
+    assert script.init(timeout_ms=TRANSACTION_SETTINGS.timeout_max_ms) == ProducerReply(100, 0)
 
 
 def test_the_older_producer_is_fenced_from_everything() -> None:
@@ -431,7 +431,7 @@ def test_after_a_restart_what_was_decided_is_carried_out(status: Status) -> None
 @pytest.mark.parametrize("status", list(Status))
 def test_an_unused_id_is_forgotten_unless_it_has_something_to_do(status: Status) -> None:
     script = in_state(status)
-    script.now_ms += TransactionSettings().expiration_ms - 1
+    script.now_ms += TRANSACTION_SETTINGS.expiration_ms - 1
     script.step(lambda state, env: decisions.expire(state, NAME, env))
     assert NAME in script.state.transactions
     script.now_ms += 1

@@ -33,10 +33,10 @@ from millstream.coordinators.transaction_state import (
     Status,
     Transaction,
     TransactionEnv,
-    TransactionSettings,
     TransactionsState,
 )
 from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.world import TRANSACTION_SETTINGS
 
 GROUP = "query/sink"
 
@@ -49,7 +49,7 @@ class Group:
 
     def env(self) -> TransactionEnv:
         return TransactionEnv(
-            self.now_ms, self.now_ms, TransactionSettings(), Ticket(), lambda: 1_000
+            self.now_ms, self.now_ms, TRANSACTION_SETTINGS, Ticket(), lambda: 1_000
         )
 
     def member(
@@ -197,7 +197,7 @@ def test_what_does_not_fit_into_one_batch_of_records_is_refused() -> None:
 def test_a_group_that_nobody_uses_is_forgotten() -> None:
     group = Group()
     group.commit(5)
-    group.now_ms += TransactionSettings().expiration_ms - 1
+    group.now_ms += TRANSACTION_SETTINGS.expiration_ms - 1
     assert expire_group(group.state, GROUP, group.env()).records == []
     group.now_ms += 1
     for change in expire_group(group.state, GROUP, group.env()).records:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.config import BrokerConfig
 from millstream.coordinators import offsets, requests
 from millstream.coordinators.classic import ClassicGroup, ClassicState
 from millstream.coordinators.codecs.embedded import encode_subscription
@@ -21,14 +22,18 @@ from millstream.coordinators.decision import Decision, Env, Ticket
 from millstream.coordinators.group import JoinRequest, Leaving, SyncRequest
 from millstream.coordinators.offsets import CommitRequest
 from millstream.coordinators.rebalance import JoinReply, SyncReply
-from millstream.coordinators.settings import GroupSettings
+from millstream.coordinators.settings import GroupSettings, group_settings
 from millstream.coordinators.state import ShardState
+from millstream.coordinators.transaction_machine import transaction_settings
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 GROUP = "readers"
+# Those of a cluster, in which a new group does not wait for more members.
+SETTINGS = replace(group_settings(BrokerConfig({}), nodes=2), initial_rebalance_delay_ms=0)
+TRANSACTION_SETTINGS = transaction_settings(BrokerConfig({}))
 
 
 def topic_id(number: int) -> UUID:
@@ -47,7 +52,7 @@ def image_of(**topics: int) -> ClusterImage:
 @dataclass
 class World:
     image: ClusterImage = field(default_factory=lambda: image_of(orders=4))
-    settings: GroupSettings = field(default_factory=GroupSettings)
+    settings: GroupSettings = SETTINGS
     now_ms: int = 1_000_000
     state: ShardState = field(default_factory=ShardState)
     log: list[KeyValue] = field(default_factory=list)

@@ -10,6 +10,7 @@ from millstream.records.batch import CRC_START, BatchView
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.records.validation import BatchRules, RecordErrors, check_produced
+from tests.storage.logs import make_batch_rules
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -42,12 +43,12 @@ def changed(position: int, value: bytes, *, data: bytearray | None = None) -> by
 
 def refusal(data: bytearray, rules: BatchRules | None = None) -> KafkaError:
     with pytest.raises(KafkaError) as refused:
-        check_produced(BatchView(memoryview(data)), rules or BatchRules(), NOW_MS)
+        check_produced(BatchView(memoryview(data)), rules or make_batch_rules(), NOW_MS)
     return refused.value
 
 
 def is_accepted(data: bytearray, rules: BatchRules | None = None) -> bool:
-    check_produced(BatchView(memoryview(data)), rules or BatchRules(), NOW_MS)
+    check_produced(BatchView(memoryview(data)), rules or make_batch_rules(), NOW_MS)
     return True
 
 
@@ -85,8 +86,8 @@ def test_an_impossible_length_is_a_corrupt_message(length: int) -> None:
 
 def test_a_batch_above_max_message_bytes_is_too_large() -> None:
     data = batch()
-    assert is_accepted(data, BatchRules(message_bytes_max=len(data)))
-    refused = refusal(data, BatchRules(message_bytes_max=len(data) - 1))
+    assert is_accepted(data, make_batch_rules(message_bytes_max=len(data)))
+    refused = refusal(data, make_batch_rules(message_bytes_max=len(data) - 1))
     assert refused.code is KafkaCode.MESSAGE_TOO_LARGE
 
 
@@ -122,7 +123,7 @@ def test_unknown_codecs_are_unsupported(codec: int) -> None:
 
 
 def test_zstd_is_refused_where_the_request_is_too_old_for_it() -> None:
-    rules = BatchRules(is_zstd_allowed=False)
+    rules = make_batch_rules(is_zstd_allowed=False)
     assert refusal(batch(codec=Codec.ZSTD), rules).code is KafkaCode.UNSUPPORTED_COMPRESSION_TYPE
     assert is_accepted(batch(codec=Codec.LZ4), rules)
 
@@ -136,12 +137,12 @@ def test_each_record_too_far_ahead_is_named() -> None:
     assert isinstance(refused, RecordErrors)
     assert refused.code is KafkaCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [1]
-    assert is_accepted(data, BatchRules(timestamp_after_max_ms=HOUR_MS + 1))
+    assert is_accepted(data, make_batch_rules(timestamp_after_max_ms=HOUR_MS + 1))
 
 
 def test_each_record_too_far_back_is_named() -> None:
     data = batch(Record(0, NOW_MS, None, b"v"), Record(1, NOW_MS - 1001, None, b"v"))
-    refused = refusal(data, BatchRules(timestamp_before_max_ms=1000))
+    refused = refusal(data, make_batch_rules(timestamp_before_max_ms=1000))
     assert isinstance(refused, RecordErrors)
     assert refused.code is KafkaCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [1]
@@ -149,7 +150,9 @@ def test_each_record_too_far_back_is_named() -> None:
 
 
 def test_timestamps_of_the_producer_do_not_matter_under_append_time() -> None:
-    rules = BatchRules(timestamp_type=TimestampType.LOG_APPEND_TIME, timestamp_before_max_ms=1000)
+    rules = make_batch_rules(
+        timestamp_type=TimestampType.LOG_APPEND_TIME, timestamp_before_max_ms=1000
+    )
     assert is_accepted(batch(Record(0, 2**62, None, b"v")), rules)
     assert is_accepted(batch(Record(0, 0, None, b"v")), rules)
 
@@ -162,7 +165,7 @@ def test_a_compacted_topic_names_the_records_without_a_key(codec: Codec) -> None
         Record(2, NOW_MS, None, b"v"),
         codec=codec,
     )
-    refused = refusal(data, BatchRules(is_key_required=True))
+    refused = refusal(data, make_batch_rules(is_key_required=True))
     assert isinstance(refused, RecordErrors)
     assert refused.code is KafkaCode.INVALID_RECORD
     assert [index for index, _ in refused.record_errors] == [1, 2]
@@ -171,7 +174,7 @@ def test_a_compacted_topic_names_the_records_without_a_key(codec: Codec) -> None
 
 def test_unreadable_records_are_corrupt_where_they_must_be_read() -> None:
     data = changed(61, b"\x7f")
-    assert refusal(data, BatchRules(is_key_required=True)).code is KafkaCode.CORRUPT_MESSAGE
+    assert refusal(data, make_batch_rules(is_key_required=True)).code is KafkaCode.CORRUPT_MESSAGE
     assert is_accepted(data)
 
 
@@ -181,7 +184,7 @@ def test_no_header_crashes_the_check(position: int, value: int, is_key_required:
     data[position] = value
     if position >= CRC_START:
         sealed(data)
-    rules = BatchRules(is_key_required=is_key_required)
+    rules = make_batch_rules(is_key_required=is_key_required)
     code = KafkaCode.NONE
     try:
         check_produced(BatchView(memoryview(data)), rules, NOW_MS)

@@ -111,7 +111,14 @@ async def following_of(
             took=lambda partition, size_bytes: None,
             wait_counted=wait_counted,
             clock=clock or SystemClock(),
-            settings=lambda: FetcherSettings(wait_ms=20, pause_seconds_max=0.05),
+            settings=lambda: FetcherSettings(
+                wait_ms=20,
+                min_bytes=1,
+                partition_bytes=1 << 20,
+                response_bytes=10 << 20,
+                timeout_seconds=30.0,
+                pause_seconds_max=0.05,
+            ),
             quiet_rule=quiet_rule or QuietRule(),
         )
     )

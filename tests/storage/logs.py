@@ -8,7 +8,9 @@ from millstream.config import BrokerConfig
 from millstream.model import Codec, TopicPartition
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
+from millstream.records.validation import BatchRules
 from millstream.storage.files import DescriptorCache
+from millstream.storage.incoming import batch_rules
 from millstream.storage.log import Log, LogConfig
 from millstream.storage.recovery import Circumstances, recover_log
 from tests.storage.memory_files import MemoryFileSystem
@@ -26,6 +28,11 @@ _DEFAULTS = log_config(BrokerConfig({}), overrides={})
 def make_log_config(**changes: Any) -> LogConfig:
     """What the log of a topic without settings gets, except for `changes`."""
     return replace(_DEFAULTS, **changes)
+
+
+def make_batch_rules(**changes: Any) -> BatchRules:
+    """What a topic without settings asks of a batch, except for `changes`."""
+    return replace(batch_rules(_DEFAULTS), **changes)
 
 
 def batch(

@@ -4,11 +4,18 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from millstream.cli.zookeeper import ZooKeeperServer, debian_class_path, spark_class_path
+from millstream.cluster.ensemble import Ensemble
 from tests.support.tools import MissingTool, require, skip_if_java_is_left_out
 
 _ROOTS = itertools.count(1)
+_TIMEOUTS = {"session_timeout_ms": 18_000, "connect_timeout_ms": 18_000}
+
+
+def ensemble_at(hosts: str, root: str = "", **settings: Any) -> Ensemble:
+    return Ensemble(hosts, root, **{**_TIMEOUTS, **settings})
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ class Ensemble:
 
     hosts: str
     root: str = ""
-    session_timeout_ms: int = 18_000
-    connect_timeout_ms: int = 18_000
+    session_timeout_ms: int = field(kw_only=True)
+    connect_timeout_ms: int = field(kw_only=True)
     # "user:password" of ZooKeeper's digest scheme.
     digest: str | None = field(default=None, repr=False)
     is_protected: bool = False

@@ -17,25 +17,27 @@ GATHER_MAX_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    initial_rebalance_delay_ms: int = 0
+    """Defaults are in the table of options."""
+
+    initial_rebalance_delay_ms: int
     # It is extended by this while members keep coming (None: by the same again), in all not
     # beyond the maximum and the rebalance timeout.
-    initial_rebalance_extension_ms: int | None = None
-    initial_rebalance_wait_max_ms: int = 2**31 - 1
-    session_timeout_min_ms: int = 6_000
-    session_timeout_max_ms: int = 1_800_000
-    classic_members_max: int = 2**31 - 1
-    consumer_members_max: int = 2**31 - 1
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    assignors: tuple[str, ...] = ("uniform", "range")
-    may_upgrade: bool = True
-    may_downgrade: bool = True
-    serves_consumer_protocol: bool = True
-    offset_metadata_length_max: int = 4_096
-    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    initial_rebalance_extension_ms: int | None
+    initial_rebalance_wait_max_ms: int
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    classic_members_max: int
+    consumer_members_max: int
+    consumer_session_timeout_ms: int
+    consumer_heartbeat_interval_ms: int
+    assignors: tuple[str, ...]
+    may_upgrade: bool
+    may_downgrade: bool
+    serves_consumer_protocol: bool
+    offset_metadata_length_max: int
+    offsets_retention_ms: int
     # The largest batch the offsets topic takes; a decision is one batch.
-    batch_bytes_max: int = 1_048_588
+    batch_bytes_max: int
 
 
 def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:

@@ -42,8 +42,8 @@ AT_REST: Final = frozenset({Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLET
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    timeout_max_ms: int = 900_000
-    expiration_ms: int = 7 * 24 * 3_600_000
+    timeout_max_ms: int
+    expiration_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ _ERRORS_SHOWN_MAX: Final = 3
 class BatchRules:
     """The settings of a topic that a produced batch is held against."""
 
-    message_bytes_max: int = 1_048_588
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_max_ms: int = INT64_MAX
-    timestamp_after_max_ms: int = 3_600_000
+    message_bytes_max: int
+    timestamp_type: TimestampType
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
     is_key_required: bool = False
     is_zstd_allowed: bool = True
     decoded_bytes_max: int = DECODED_BYTES_MAX

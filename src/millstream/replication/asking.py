@@ -34,12 +34,12 @@ Asked = dict[tuple[uuid.UUID, int], tuple[ReplicatedPartition, FetchPosition]]
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    wait_ms: int = 500
-    min_bytes: int = 1
-    partition_bytes: int = 1 << 20
-    response_bytes: int = 10 << 20
-    timeout_seconds: float = 30.0
-    pause_seconds_max: float = 1.0
+    wait_ms: int
+    min_bytes: int
+    partition_bytes: int
+    response_bytes: int
+    timeout_seconds: float
+    pause_seconds_max: float
 
 
 @dataclass(frozen=True, slots=True)

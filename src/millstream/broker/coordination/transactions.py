@@ -52,7 +52,7 @@ class TransactionCoordinator:
         self._broker = broker
         self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)
         self.shards.on_committed = self._write_markers
-        self._settings = TransactionSettings()
+        self._settings: TransactionSettings | None = None
         self._settings_of: object = None
 
     def start(self) -> None:
@@ -87,7 +87,7 @@ class TransactionCoordinator:
 
     def _env(self, ticket: Ticket) -> TransactionEnv:
         broker = self._broker
-        if self._settings_of is not broker.config:
+        if self._settings is None or self._settings_of is not broker.config:
             self._settings = transaction_settings(broker.config)
             self._settings_of = broker.config
         return TransactionEnv(

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.request import Request
@@ -11,15 +11,14 @@ from millstream.wire.messages import Struct
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
-PARTITIONS_MAX: Final = 2000
-
 
 def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     names = sorted({topic.name for topic in body.topics} or broker.image.topics)
     start, first_index = "", 0
     if body.cursor is not None:
         start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
-    room = min(max(body.response_partition_limit, 1), PARTITIONS_MAX)
+    room_max = broker.config.int("max.request.partition.size.limit")
+    room = min(max(body.response_partition_limit, 1), room_max)
     topics: list[Struct] = []
     for name in names:
         if name < start:
