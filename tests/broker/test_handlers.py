@@ -519,6 +519,24 @@ def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(
     assert [each.configs[0].value for each in described.results] == ["compact", "compact"]
 
 
+def test_the_documentation_of_an_option_says_that_it_has_no_effect(
+    client: RawClient, topic: str
+) -> None:
+    described = client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[
+            Struct(resource_type=2, resource_name=topic, configuration_keys=[name])
+            for name in ("preallocate", "segment.bytes")
+        ],
+        include_synonyms=False,
+        include_documentation=True,
+    )
+    without_effect, works = [each.configs[0].documentation for each in described.results]
+    assert without_effect.endswith("Here: accepted, no effect.")
+    assert "no effect" not in works
+
+
 def test_list_offsets_by_ends_and_by_time(client: RawClient, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     for age_ms in (3000, 2000, 1000):

@@ -372,6 +372,39 @@ def test_options_that_need_a_restart_are_refused(name, value):
     World().run(scenario)
 
 
+def test_an_option_without_effect_is_reported_where_it_is_set(caplog):
+    def warnings() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        caplog.clear()
+        return lines
+
+    async def scenario(controller):
+        without_effect, works = {"preallocate": "true"}, {"retention.ms": "5"}
+        await controller.create_topics([NewTopic("a", configs=without_effect)], validate_only=True)
+        assert warnings() == []
+        await controller.create_topics([NewTopic("a", configs={**without_effect, **works})])
+        assert warnings() == ["topic a: preallocate: accepted, no effect"]
+        # What is set already is not reported again.
+        change = ConfigChange("compression.lz4.level", "3")
+        await controller.alter_topic_configs("a", [change], validate_only=True)
+        assert warnings() == []
+        await controller.alter_topic_configs("a", [change])
+        assert warnings() == ["topic a: compression.lz4.level: accepted, no effect"]
+        await controller.replace_topic_configs("a", {"preallocate": "false"})
+        assert warnings() == ["topic a: preallocate: accepted, no effect"]
+        await controller.alter_broker_configs(None, [ConfigChange("num.io.threads", "4")])
+        assert warnings() == ["all nodes: num.io.threads: accepted, no effect"]
+        interval = ConfigChange("consumer.assignment.interval.ms", "2000")
+        await controller.alter_group_configs("g", [interval])
+        assert warnings() == ["group 'g': consumer.assignment.interval.ms: accepted, no effect"]
+        await controller.alter_group_configs(
+            "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+        )
+        assert warnings() == []
+
+    World().run(scenario)
+
+
 @pytest.mark.parametrize("group_id", ["readers", "a/b ü", ".", "..", "%2F"])
 def test_options_of_a_group_last_until_they_are_taken_back(group_id):
     async def scenario():

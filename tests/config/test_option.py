@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.config.option import ConfigError, Kind, Option, format_value, parse_value
+from millstream.config.option import ConfigError, Kind, Option, Status, format_value, parse_value
 
 
 def option(kind, **traits):
@@ -66,3 +66,11 @@ def test_choices_hold_for_each_item_of_a_list():
 def test_values_are_written_as_kafka_writes_them():
     values = [None, True, 5, 0.5, ("a", "b"), "text"]
     assert [format_value(value) for value in values] == [None, "true", "5", "0.5", "a,b", "text"]
+
+
+def test_the_documentation_says_what_has_no_effect():
+    assert option(Kind.INT, status=Status.WORKS).documentation == "A sentence."
+    assert option(Kind.INT).documentation == "A sentence. Here: accepted, no effect."
+    refused = option(Kind.INT, status=Status.REFUSED, reason="it is not built yet")
+    expected = "A sentence. Here: refused, because it is not built yet."
+    assert refused.documentation == expected

@@ -10,7 +10,7 @@ that another one made at the same moment is decided on again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
@@ -27,7 +27,15 @@ from millstream.cluster.coordination import (
 )
 from millstream.cluster.publisher import Alone, Publisher
 from millstream.cluster.state import BrokerState, ClusterImage, PartitionState, TopicState
-from millstream.config import BrokerConfig, topic_config
+from millstream.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    BrokerConfig,
+    Option,
+    set_without_effect,
+    topic_config,
+)
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 
@@ -102,6 +110,7 @@ class Controller:
                         znodes.encode_uuid(topic.topic_id),
                         len(topic.partitions),
                     )
+                    _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, {}, topic.overrides)
             return results
 
         return await self._decided(change)
@@ -296,8 +305,10 @@ class Controller:
     ) -> TopicState:
         if validate_only:
             return TopicState(topic.name, topic.topic_id, topic.partitions, overrides)
+        present = topic.overrides
         await self._publisher.set_topic_options(topic, overrides)
         log.info("topic %s options=%s", topic.name, overrides)
+        _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, present, overrides)
         return self.image.topics.get(topic.name, topic)
 
     async def _store_broker_overrides(
@@ -305,17 +316,21 @@ class Controller:
     ) -> None:
         if validate_only:
             return
+        present = self.image.broker_overrides.get(broker_id, {})
         await self._publisher.set_broker_options(broker_id, overrides)
         whose = "all nodes" if broker_id is None else f"node {broker_id}"
         log.info("options of %s changed: %s", whose, ", ".join(overrides) or "none set")
+        _warn_without_effect(whose, BROKER_OPTIONS, present, overrides)
 
     async def _store_group_overrides(
         self, group_id: str, overrides: dict[str, str], validate_only: bool
     ) -> None:
         if validate_only:
             return
+        present = self.image.group_overrides.get(group_id, {})
         await self._publisher.set_group_options(group_id, overrides)
         log.info("options of group %r: %s", group_id, overrides or "none set")
+        _warn_without_effect(f"group {group_id!r}", GROUP_OPTIONS, present, overrides)
 
     def _topic(self, name: str) -> TopicState:
         topic = self.image.topics.get(name)
@@ -325,6 +340,16 @@ class Controller:
 
     def _new_id(self) -> UUID:
         return new_id(self._random_bytes)
+
+
+def _warn_without_effect(
+    whose: str,
+    options: Mapping[str, Option],
+    present: Mapping[str, str],
+    overrides: Mapping[str, str],
+) -> None:
+    for note in set_without_effect(options, present, overrides):
+        log.warning("%s: %s", whose, note)
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> UUID:

@@ -19,6 +19,7 @@ from millstream.config.option import (
     format_value,
     parse_value,
 )
+from millstream.config.overrides import set_without_effect
 from millstream.config.table import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from millstream.config.topic_config import (
     TopicConfig,
@@ -51,6 +52,7 @@ __all__ = [
     "load_config",
     "parse_listeners",
     "parse_value",
+    "set_without_effect",
     "topic_config",
     "topic_config_problem",
     "topic_overrides_problem",

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table: `python -m millstream.config.documentation`."""
+"""Prints docs/configuration.md from the table: `python -m millstream.config.documentation`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -9,13 +9,12 @@ from millstream.config.table import SECTIONS
 _HEAD: Final = """\
 # Configuration
 
-Made from the tables in `src/millstream/config/`; a test keeps the two equal. To write it anew:
+Generated from `src/millstream/config/options.txt`; a test keeps the two equal. To regenerate it:
 `python -m millstream.config.documentation > docs/configuration.md`.
 
-Names, types and defaults are Kafka's. A value is looked for in this order: a flag of the command,
-`--set name=value`, the file given with `--config`, the default. `--listen` stands for `listeners`,
-`--data-dir` for `log.dirs`. A file is TOML if its name ends in `.toml`, and Kafka's own
-`server.properties` if it ends in `.properties`:
+Names, types and defaults are Kafka's. Precedence: flags, then `--set name=value`, then the file given
+with `--config`, then defaults. `--listen` sets `listeners`, and `--data-dir` sets `log.dirs`. A file
+whose name ends in `.toml` is TOML; one that ends in `.properties` is Kafka's `server.properties`:
 
 ```toml
 num.partitions = 3
@@ -23,20 +22,25 @@ num.partitions = 3
 hours = 24
 ```
 
-Every broker option of Kafka 3.x and 4.x is known. One that *works* does what it says; one that is
-*accepted* changes nothing here, and setting it prints one line at the start; one that is *refused*
-stops the start, unless it is set to its default. A name that Kafka lacks too is an error.
-`listener.name.<listener>.<option>` and the options of Kafka's plug-ins are accepted likewise.
+The node knows every broker option of Kafka 3.x and 4.x. Each has one of three states:
 
-What differs from Kafka on purpose:
+- *works*: the option does what it says.
+- *accepted, no effect*: setting it changes nothing. The node logs a line that says so, at its start or
+  when a client sets the option on a topic, a group or a running node.
+- *refused*: any value but the default stops the start, or fails the request that sets it.
 
-- `listeners` is loopback only; write `PLAINTEXT://:9092` to listen on all interfaces.
-- `log.dir` is the folder `data`, not one for temporary files.
-- `node.id` is 1 and `process.roles` is `broker`; neither has to be set.
-- `queued.max.request.bytes` is 256 MiB, so that large requests cannot take all memory.
+A name that Kafka does not have is an error. `listener.name.<listener>.<option>` and the options of
+Kafka's plug-ins are accepted without effect.
+
+Intended differences from Kafka:
+
+- `listeners` is loopback only. Set it to `PLAINTEXT://:9092` to listen on all interfaces.
+- `log.dir` is the folder `data`, not a temporary one.
+- `node.id` is 1 and `process.roles` is `broker`, so neither has to be set.
+- `queued.max.request.bytes` is 256 MiB, so that large requests cannot use up all memory.
 - `segment.bytes` and `log.segment.bytes` may be as small as in Kafka 3 (14 bytes; Kafka 4: 1 MiB).
-- A node without `zookeeper.connect` makes internal topics with one replica, whatever is set.
-- acks=all on one replica waits for the disk; `--dev` turns that off.
+- A node without `zookeeper.connect` creates internal topics with one replica, whatever is set.
+- With one replica, acks=all waits for the disk. `--dev` turns that off.
 
 The column *run time* says whether the option can be changed while the node runs.
 """
@@ -44,11 +48,11 @@ _TABLE_HEAD: Final = """\
 | Name | Type | Default | Allowed | What it does | Status | Run time |
 |---|---|---|---|---|---|---|"""
 _OVERRIDE_TABLE_HEAD: Final = """\
-| Name | Type | Default | Allowed | What it does | Status | Else from |
+| Name | Type | Default | Allowed | What it does | Status | Falls back to |
 |---|---|---|---|---|---|---|"""
 _NOTES: Final = {
-    "topic": "Options of a topic can always be changed. Where one is not set, the node's is used.",
-    "group": "Set with IncrementalAlterConfigs on a group, which need not exist yet.",
+    "topic": "A topic's options can always be changed. One that is not set has the node's value.",
+    "group": "Set these with IncrementalAlterConfigs on a group, which need not exist yet.",
 }
 _LARGEST: Final = (INT_MAX, LONG_MAX)
 

@@ -76,14 +76,14 @@ def _checked_settings(texts: Mapping[str, str], origins: Mapping[str, str]) -> B
         try:
             option = find_broker_option(name)
             if option is None:
-                notes.append(f"{name}: accepted, no effect")
+                notes.append(f"{name}: {Status.NO_EFFECT.value}")
                 continue
             value = parse_value(option, text)
             check_allowed(option, value)
         except ConfigError as problem:
             raise ConfigError(f"{origin}: {problem}") from None
         if option.status is Status.NO_EFFECT or option.name != name:
-            notes.append(f"{name}: accepted, no effect")
+            notes.append(f"{name}: {Status.NO_EFFECT.value}")
         # -1 is Kafka's way to say that the older name is not set.
         if option.name == name and (name, value) != ("broker.id", -1):
             settings[name] = Setting(value, origin)

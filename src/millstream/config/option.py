@@ -69,6 +69,13 @@ class Option:
     def status_text(self) -> str:
         return f"{self.status.value}, because {self.reason}" if self.reason else self.status.value
 
+    @property
+    def documentation(self) -> str:
+        """What DescribeConfigs tells: also that the option does nothing here."""
+        if self.status is Status.WORKS:
+            return self.doc
+        return f"{self.doc} Here: {self.status_text}."
+
 
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"hours": 3_600_000, "minutes": 60_000}
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}

@@ -4,8 +4,22 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import Option, Value, format_value, parse_value
+from millstream.config.option import Option, Status, Value, format_value, parse_value
 from millstream.config.values import Described, Source, Synonym, TypedValues
+
+
+def set_without_effect(
+    options: Mapping[str, Option], present: Mapping[str, str], overrides: Mapping[str, str]
+) -> list[str]:
+    """A line for each option that `overrides` sets, or sets anew, and that does nothing here."""
+    return [
+        f"{name}: {options[name].status_text}"
+        for name, text in overrides.items()
+        if present.get(name) != text
+        # A newer release may have stored names that this one does not know.
+        and name in options
+        and options[name].status is Status.NO_EFFECT
+    ]
 
 
 class OverridingConfig(TypedValues):

@@ -55,5 +55,5 @@ def _entry(described: Described) -> Struct:
             for synonym in described.synonyms
         ],
         config_type=option.kind,
-        documentation=option.doc,
+        documentation=option.documentation,
     )
