@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from millstream.broker.log_config import log_config
+
 from millstream.config import BrokerConfig
 from millstream.model import TopicPartition
 from millstream.records.batch import BatchView

@@ -34,13 +34,13 @@ def partition(name: str, batches: int, **config: Any) -> FakePartition:
 
 def cleaner(*partitions: FakePartition, **settings: str) -> Any:
     sets = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-    broker = SimpleNamespace(
+    node = SimpleNamespace(
         config=load_config(sets=sets),
         partitions=FakePartitions(partitions),
         clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic=lambda: 0.0),
-        disk_failure=None,
+        disk=SimpleNamespace(failure=None),
     )
-    made: Any = Cleaner(broker)  # type: ignore[arg-type]
+    made: Any = Cleaner(node)  # type: ignore[arg-type]
     return made
 
 
@@ -111,5 +111,5 @@ def test_where_a_log_of_the_same_name_was_cleaned_counts_for_nothing() -> None:
     clean_up_to(made, only, only.log.segments[-1].base_offset)
     assert chosen(made) is None
     again = partition("only", 40)
-    made._broker.partitions[:] = [again]
+    made._node.partitions[:] = [again]
     assert chosen(made) == "only"

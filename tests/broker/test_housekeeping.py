@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from millstream.broker.broker import Broker
+from millstream.broker.node.state import NodeState
 from millstream.broker.upkeep import housekeeping
 from millstream.errors import LogDirFailed, NoSpace
 
@@ -55,10 +55,14 @@ class FakePartition:
 
 
 @dataclass
-class FakeBroker:
+class FakeNode:
     partitions: list[FakePartition]
     checkpoints: int = 0
     clock: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(now_ms=lambda: 0))
+
+    @property
+    def disk(self) -> "FakeNode":
+        return self
 
     async def checkpoint(self) -> None:
         self.checkpoints += 1
@@ -67,11 +71,11 @@ class FakeBroker:
 def test_a_partition_without_room_does_not_keep_others_from_making_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def nothing_consumed(broker: object) -> bool:
+    async def nothing_consumed(node: object, find_commits: object) -> bool:
         return False
 
     monkeypatch.setattr(housekeeping, "delete_consumed", nothing_consumed)
-    broker = FakeBroker([FakePartition(FakeLog(is_full=True)), FakePartition(FakeLog(False))])
-    asyncio.run(housekeeping.apply_retention(cast(Broker, broker)))
-    assert [partition.log.rounds for partition in broker.partitions] == [1, 1]
-    assert broker.checkpoints == 1
+    node = FakeNode([FakePartition(FakeLog(is_full=True)), FakePartition(FakeLog(False))])
+    asyncio.run(housekeeping.apply_retention(cast(NodeState, node), lambda: None))
+    assert [partition.log.rounds for partition in node.partitions] == [1, 1]
+    assert node.checkpoints == 1

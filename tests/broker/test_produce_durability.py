@@ -40,7 +40,7 @@ class Producer:
     def __init__(self, node: Broker) -> None:
         self._node = node
         self.disk = HeldDurability()
-        node.durability = self.disk  # type: ignore[assignment]
+        node.node.disk.durability = self.disk  # type: ignore[assignment]
         self._connection: Any = SimpleNamespace(
             client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
         )
@@ -92,7 +92,7 @@ def run(folder: Path, requests_before: int, test: Any, *, timeout_ms: int = 60_0
         flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
         node = Broker(load_config(flags=flags), dev=True)
         await node.start()
-        kept = node.durability
+        kept = node.node.disk.durability
         try:
             await node.topics.create([NewTopic("t", 1, 1)], validate_only=False)
             producer = Producer(node)
@@ -104,7 +104,7 @@ def run(folder: Path, requests_before: int, test: Any, *, timeout_ms: int = 60_0
             checked: Coroutine[Any, Any, None] = test(producer)
             await checked
         finally:
-            node.durability = kept
+            node.node.disk.durability = kept
             await node.stop()
 
     asyncio.run(with_node())

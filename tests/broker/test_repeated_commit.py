@@ -99,13 +99,13 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
     flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
     node = Node(load_config(flags=flags), dev=True)
     await node.start()
-    kept = node.durability
+    kept = node.node.disk.durability
     codes = []
     try:
         await node.topics.create([NewTopic("going", 1, 1)], validate_only=False)
         await node.coordinators.ensure_topic()
         disk = HeldDurability()
-        node.durability = disk  # type: ignore[assignment]
+        node.node.disk.durability = disk  # type: ignore[assignment]
         connection: Any = SimpleNamespace(
             client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
         )
@@ -124,7 +124,7 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
             codes.append(code_in(bytes(piece)[4:]))
         assert connection.shortcut is not None
     finally:
-        node.durability = kept
+        node.node.disk.durability = kept
         await node.stop()
     return codes
 

@@ -70,11 +70,11 @@ def test_what_was_deleted_while_a_node_was_away_goes_there_too(tmp_path: Path) -
             await delete_topic(cluster, "t")
             node = await cluster.start(away)
             [stray] = node.store.strays()
-            await delete_strays(node)
+            await delete_strays(node.node)
             node.store.sweep(node.clock.now_ms())
             assert node.store.strays() == [stray]
             again = await restarted(cluster, away, millstream_stray_retention_ms="0")
-            await delete_strays(again)
+            await delete_strays(again.node)
             again.store.sweep(again.clock.now_ms())
             assert again.store.strays() == []
 

@@ -54,12 +54,11 @@ class Cluster:
     async def kill(self, node_id: int) -> None:
         """As a dead process: nothing is said to anybody, and the session runs out."""
         node = self.nodes.pop(node_id)
-        clustering = node._clustering
-        assert clustering is not None
-        membership = clustering.membership
+        membership = node.membership
+        assert membership is not None
         membership._has_left = True
         await node._server.stop()
-        await clustering.stop()
+        await node.node.cluster.stop()
         for task in [node._housekeeping, node._confirming]:
             assert task is not None
             task.cancel()

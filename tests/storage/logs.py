@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from millstream.broker.log_config import log_config
+from millstream.broker.node.log_config import log_config
 from millstream.config import BrokerConfig
 from millstream.model import Codec, TopicPartition
 from millstream.records.builder import build_batch

@@ -6,24 +6,18 @@ controller ends it when every new replica is in sync.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import election, znodes
 from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied, Operation, Put
 from millstream.cluster.election import Nodes
 from millstream.cluster.membership import Membership
-from millstream.cluster.state import NO_LEADER, PartitionState, TopicState
+from millstream.cluster.state import NO_LEADER, PartitionState, Reassignment, TopicState
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 
 _ATTEMPTS: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Reassignment:
-    where: TopicPartition
-    state: PartitionState
 
 
 class Leaders:

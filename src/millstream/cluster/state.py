@@ -101,6 +101,14 @@ class Incarnation:
     is_suspect: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition that is on its way to other replicas."""
+
+    where: TopicPartition
+    state: PartitionState
+
+
 @dataclass(slots=True)
 class ClusterImage:
     """`brokers` are those that are alive; `incarnations` all that ever were."""

@@ -6,12 +6,14 @@ that comes to look after a group writes all of it. Nothing waits for this.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.broker.coordination.shards import partition_for
+from millstream.broker.coordination.shards import Shards, partition_for
+from millstream.broker.node.state import NodeState
 from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied
+from millstream.cluster.joining import Session
 from millstream.cluster.mirror import (
     MirroredMember,
     changes,
@@ -31,8 +33,7 @@ from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaError
 from millstream.model import OFFSETS_TOPIC
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
+GroupShards = Shards[ShardState, Change, Env]
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,14 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 class ConsumersMirror:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    """`session` gives the session with ZooKeeper, which changes when the node rejoins."""
+
+    def __init__(
+        self, node: NodeState, shards: Callable[[], GroupShards], session: Callable[[], Session]
+    ) -> None:
+        self._node = node
+        self._shards = shards
+        self._session = session
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
         # What this node has written of a group, in the leader epoch in which it did.
@@ -68,8 +75,6 @@ class ConsumersMirror:
 
     async def run(self) -> None:
         """For ever; a group whose write fails is written again later."""
-        if self._broker.membership is None:
-            return
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -82,7 +87,7 @@ class ConsumersMirror:
     async def _mirror_if_possible(self, group_id: str) -> bool:
         """False where it has to be tried again."""
         try:
-            shard = self._broker.coordinators.shard_for(group_id)
+            shard = self._shards().shard_for(group_id)
             if shard.status is ShardStatus.CLOSED:
                 # Another node looks after the group, and copies it.
                 self._known.pop(group_id, None)
@@ -109,7 +114,7 @@ class ConsumersMirror:
 
     def _tree(self, state: ShardState, group_id: str) -> dict[str, bytes]:
         group = state.groups.get(group_id)
-        members = [] if group is None else _members(group, self._broker.image)
+        members = [] if group is None else _members(group, self._node.image)
         offsets = {
             topic: {partition: committed.offset for partition, committed in partitions.items()}
             for topic, partitions in state.offsets.get(group_id, {}).items()
@@ -117,12 +122,10 @@ class ConsumersMirror:
         return consumers_tree(group_id, members, offsets)
 
     async def _write(self, group_id: str, wanted: dict[str, bytes]) -> None:
-        number = partition_for(group_id, len(self._broker.coordinators.shards.all))
-        state = self._broker.image.partition(OFFSETS_TOPIC, number)
+        number = partition_for(group_id, len(self._shards().all))
+        state = self._node.image.partition(OFFSETS_TOPIC, number)
         assert state is not None, group_id
-        membership = self._broker.membership
-        assert membership is not None, "only a cluster has a ZooKeeper"
-        store = membership.store
+        store = self._session()
         epoch, known = self._known.get(group_id, (-1, {}))
         if epoch != state.leader_epoch:
             known = await read_group(store, group_id)

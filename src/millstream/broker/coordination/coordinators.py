@@ -6,35 +6,42 @@ Wiring only. What groups do is in `coordinators/`, how shards are kept in `shard
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from millstream.broker.coordination.shards import Shards, internal_replicas, shown
+from millstream.broker.coordination.shards import Shards, shown
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
+from millstream.cluster.state import TopicState
 from millstream.coordinators import admin, offsets
-from millstream.coordinators.codecs.changes import Change
+from millstream.coordinators.codecs.changes import Change, CommittedOffset
 from millstream.coordinators.decision import Decision, Env, Ticket
 from millstream.coordinators.group_machine import GROUPS, GroupShard
-from millstream.coordinators.journal import Decide, ShardStatus
+from millstream.coordinators.journal import Decide, Machine, ShardStatus
 from millstream.coordinators.settings import GroupSettings, group_settings
 from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaError
-from millstream.model import OFFSETS_TOPIC
+from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC
 from millstream.wire.messages import Struct
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-    from millstream.broker.coordination.consumers_mirror import ConsumersMirror
-
 R = TypeVar("R")
+GroupMachine = Machine[ShardState, Change, Env]
 GroupDecide = Decide[ShardState, Env, R, Change]
 
 
 class GroupCoordinators:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._mirror = _mirror_if_wanted(broker)
-        machine = GROUPS if self._mirror is None else self._mirror.machine()
-        self.shards = Shards(broker, self._topic, machine, self._env)
+    def __init__(
+        self,
+        node: NodeState,
+        topics: Topics,
+        machine: GroupMachine = GROUPS,
+        mirror: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """`mirror` copies what the machine tells it, until it is cancelled."""
+        self._mirror = mirror
+        self._node = node
+        self._topics = topics
+        self.shards = Shards(node, topics, self._topic, machine, self._env)
         self._settings: GroupSettings | None = None
         self._settings_of: object = None
 
@@ -42,18 +49,18 @@ class GroupCoordinators:
         self.shards.start()
         self.shards.spawn(self._forget_old_offsets())
         if self._mirror is not None:
-            self.shards.spawn(self._mirror.run())
+            self.shards.spawn(self._mirror())
 
     async def stop(self) -> None:
         await self.shards.stop()
 
     def _topic(self) -> NewTopic:
-        config = self._broker.config
+        config = self._node.config
         replicas = config.int("offsets.topic.replication.factor")
         return NewTopic(
             OFFSETS_TOPIC,
             config.int("offsets.topic.num.partitions"),
-            internal_replicas(self._broker, replicas),
+            self._node.cluster.internal_replicas(replicas),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -73,19 +80,19 @@ class GroupCoordinators:
 
     @property
     def settings(self) -> GroupSettings:
-        config = self._broker.config
+        config = self._node.config
         if self._settings is None or self._settings_of is not config:
-            self._settings = group_settings(config, nodes=len(self._broker.image.brokers))
+            self._settings = group_settings(config, nodes=len(self._node.image.brokers))
             self._settings_of = config
         return self._settings
 
     def _env(self, ticket: Ticket) -> Env:
-        broker = self._broker
+        node = self._node
         return Env(
-            broker.clock.now_ms(),
-            int(broker.clock.monotonic() * 1000),
-            broker.image,
-            broker.topics.version,
+            node.clock.now_ms(),
+            node.now_ms(),
+            node.image,
+            self._topics.version,
             self.settings,
             uuid.uuid4,
             ticket,
@@ -118,6 +125,30 @@ class GroupCoordinators:
         """All shards, once what they show is committed. Raises KafkaError while one loads."""
         return await self.shards.active()
 
+    async def committed(
+        self, group: str, topic: TopicState, indexes: Sequence[int]
+    ) -> dict[int, int]:
+        """What a group has committed, by partition. Raises KafkaError while it is not known."""
+        answer = self.submit(
+            group,
+            lambda state, env: offsets.fetch(
+                state,
+                group,
+                topics=[(topic.name, list(indexes))],
+                member_id=None,
+                member_epoch=-1,
+                require_stable=True,
+            ),
+        )
+        [found] = await answer if isinstance(answer, asyncio.Future) else answer
+        return {
+            index: committed.offset
+            for index, committed in found.partitions
+            # A commit to an older topic of the same name says nothing about this one.
+            if isinstance(committed, CommittedOffset)
+            and committed.topic_id in (NO_TOPIC_ID, topic.topic_id)
+        }
+
     def topics_are_gone(self, names: Iterable[str]) -> None:
         """Deleted topics take their committed offsets along."""
         for shard in self.shards.all:
@@ -128,21 +159,12 @@ class GroupCoordinators:
 
     async def _forget_old_offsets(self) -> None:
         while True:
-            interval_ms = self._broker.config.int("offsets.retention.check.interval.ms")
+            interval_ms = self._node.config.int("offsets.retention.check.interval.ms")
             await asyncio.sleep(interval_ms / 1000)
             for shard in self.shards.all:
                 for group_id in list(shard.state.groups):
                     _expire_offsets(shard, group_id)
                 await asyncio.sleep(0)
-
-
-def _mirror_if_wanted(broker: "Broker") -> "ConsumersMirror | None":
-    if not broker.config.boolean("zookeeper.consumers.mirror"):
-        return None
-    # Few want it, and every start would pay for it.
-    from millstream.broker.coordination.consumers_mirror import ConsumersMirror
-
-    return ConsumersMirror(broker)
 
 
 def _write(shard: GroupShard, group_id: str, records: Sequence[Change]) -> None:

@@ -7,8 +7,9 @@ that was added is not added again.
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.cluster import Peers
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
@@ -16,9 +17,6 @@ from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.replication.link import LinkFailed
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
-
-if TYPE_CHECKING:
-    from millstream.broker.membership.peers import Peers
 
 _MARKERS_VERSION: Final = 1
 # Version 5 knows TRANSACTION_ABORTABLE.
@@ -31,7 +29,7 @@ Codes = dict[tuple[str, int], KafkaCode]
 
 
 async def write_markers(
-    peers: "Peers",
+    peers: Peers,
     leader: int,
     partitions: Mapping[str, list[int]],
     marker: EndTransactionMarker,
@@ -82,7 +80,7 @@ def _marker_codes(answer: Struct) -> Codes:
 
 
 def ask_coordinator(
-    peers: "Peers",
+    peers: Peers,
     coordinator: int,
     transactional_id: str,
     producer: ProducerEpoch,
@@ -104,7 +102,7 @@ def ask_coordinator(
 
 
 async def _ask_coordinator(
-    peers: "Peers",
+    peers: Peers,
     coordinator: int,
     transactional_id: str,
     producer: ProducerEpoch,

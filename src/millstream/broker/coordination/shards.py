@@ -8,8 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.decision import ProducerEpoch, Ticket
@@ -28,9 +30,6 @@ from millstream.records.control import EndTransactionMarker, read_end_marker
 from millstream.records.records import iterate_records
 from millstream.replication.partition import Partition
 from millstream.wire.messages import Struct
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -66,19 +65,11 @@ def partition_for(name: str, partitions: int) -> int:
     return 0 if number == _JAVA_INT_MIN else abs(number) % partitions
 
 
-def internal_replicas(broker: "Broker", wanted: int) -> int:
-    """Replicas of an internal topic: in a cluster as many as are wanted, never fewer.
-
-    With fewer the first failover would lose what groups have committed, so the topic is not
-    made before enough nodes are there. Alone there is nobody else."""
-    return wanted if broker.replicas is not None else 1
-
-
 class PartitionPort:
     """A shard's log is a partition of this node."""
 
-    def __init__(self, broker: "Broker", partition: Partition) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState, partition: Partition) -> None:
+        self._node = node
         self._partition = partition
 
     @property
@@ -88,7 +79,7 @@ class PartitionPort:
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
         if self._partition.is_replicated:
             self._partition.require_acks(is_acks_all=True)
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._node.clock.now_ms()
         producer = transaction or _NO_PRODUCER
         batch = build_key_values(
             records,
@@ -109,12 +100,12 @@ class PartitionPort:
             marker,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            now_ms=self._broker.clock.now_ms(),
+            now_ms=self._node.clock.now_ms(),
         )
         return None if appended is None else appended.next_offset
 
     def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
-        return self._broker.durability.wait_if_needed(
+        return self._node.disk.durability.wait_if_needed(
             self._partition, next_offset, is_acks_all=True
         )
 
@@ -169,12 +160,14 @@ class Shards(Generic[S, C, E]):
 
     def __init__(
         self,
-        broker: "Broker",
+        node: NodeState,
+        topics: Topics,
         topic: Callable[[], NewTopic],
         machine: Machine[S, C, E],
         env: Callable[[Ticket], E],
     ) -> None:
-        self._broker = broker
+        self._node = node
+        self._topics = topics
         self._topic = topic
         self._machine = machine
         self._env = env
@@ -190,7 +183,7 @@ class Shards(Generic[S, C, E]):
 
     def start(self) -> None:
         """Begin to replay what is there; until it is read, clients are told to wait."""
-        if self._topic().name in self._broker.image.topics:
+        if self._topic().name in self._node.image.topics:
             self._open()
             self.spawn(self._load(self.all))
 
@@ -198,25 +191,33 @@ class Shards(Generic[S, C, E]):
         """A shard for each partition; in a cluster those of this node are opened as it leads
         them, and the others are closed: clients look for them elsewhere."""
         name = self._topic().name
-        for index in range(len(self._broker.image.topics[name].partitions)):
-            partition = self._broker.partitions.find(name, index)
+        for index in range(len(self._node.image.topics[name].partitions)):
+            partition = self._node.partitions.find(name, index)
             self.all.append(self._shard_of(name, index, partition))
 
     def _shard_of(self, name: str, index: int, partition: Partition | None) -> Shard[S, C, E]:
-        port: Port = Elsewhere() if partition is None else PartitionPort(self._broker, partition)
+        port: Port = Elsewhere() if partition is None else PartitionPort(self._node, partition)
         shard = Shard(f"{name}-{index}", self._machine, port, self._env)
         shard.on_failure(self._load_again)
         shard.on_committed(lambda shard, name: self.on_committed(shard, name))
-        if self._broker.replicas is not None and (partition is None or not partition.is_leader):
+        if partition is None or not partition.is_leader:
             shard.close()
         return shard
 
     def leader_of(self, name: str) -> int:
         """The node that looks after a name; -1 while nobody does."""
-        topic = self._broker.image.topics.get(self._topic().name)
+        topic = self._node.image.topics.get(self._topic().name)
         if topic is None:
             return -1
         return topic.partitions[partition_for(name, len(topic.partitions))].leader
+
+    def other_leader_of(self, name: str) -> int | None:
+        """The node that looks after a name if it is not this one."""
+        topic = self._node.image.topics.get(self._topic().name)
+        if topic is None:
+            return None
+        index = partition_for(name, len(topic.partitions))
+        return self._node.cluster.other_leader(topic.name, index)
 
     def topic_created(self, name: str) -> None:
         """Some node of the cluster has made the topic."""
@@ -257,10 +258,10 @@ class Shards(Generic[S, C, E]):
         """Until everything that is in the log is committed, so that a replay misses nothing:
         what a former leader wrote, and what this one did before it dropped the state."""
         name, _, index = shard.name.rpartition("-")
-        partition = self._broker.partitions.get(name, int(index))
+        partition = self._node.partitions.get(name, int(index))
         if not partition.is_replicated:
             return
-        wait_if_needed = self._broker.durability.wait_if_needed
+        wait_if_needed = self._node.disk.durability.wait_if_needed
         end = partition.log.next_offset
         while (wait := wait_if_needed(partition, end, is_acks_all=True)) is not None:
             try:
@@ -296,8 +297,8 @@ class Shards(Generic[S, C, E]):
             if self.all:
                 return
             wanted = self._topic()
-            [result] = await self._broker.topics.create([wanted], validate_only=False)
-            if result.error is not None and wanted.name not in self._broker.image.topics:
+            [result] = await self._topics.create([wanted], validate_only=False)
+            if result.error is not None and wanted.name not in self._node.image.topics:
                 problem = f"cannot create {wanted.name} yet: {result.error}"
                 if problem != self._told:
                     log.warning("%s", problem)
@@ -305,10 +306,9 @@ class Shards(Generic[S, C, E]):
                 raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, problem)
             if not self.all:
                 self._open()
-            if self._broker.replicas is None:
-                # Empty logs are loaded at once: no client need try again. In a cluster each
-                # is loaded where it is led, as that begins.
-                await self._load(self.all)
+            # Empty logs that this node leads are loaded at once: no client need try again.
+            # The others are loaded when this node begins to lead them.
+            await self._load(self.all)
 
     @property
     def has_topic(self) -> bool:
@@ -341,15 +341,17 @@ class Shards(Generic[S, C, E]):
     async def active(self) -> list[Shard[S, C, E]]:
         """The shards of this node, once what they show is committed. Raises KafkaError while
         one loads."""
-        shards = self.all
-        if self._broker.replicas is not None:
-            shards = [shard for shard in shards if shard.status is not ShardStatus.CLOSED]
+        shards = [shard for index, shard in enumerate(self.all) if self._leads(index)]
         for shard in shards:
             shard.require_active()
         waits = [wait for shard in shards if (wait := shard.wait_all()) is not None]
         if waits:
             await asyncio.gather(*waits)
         return shards
+
+    def _leads(self, index: int) -> bool:
+        partition = self._node.partitions.find(self._topic().name, index)
+        return partition is not None and partition.is_leader
 
     # -- time -------------------------------------------------------------------------
 
@@ -361,14 +363,14 @@ class Shards(Generic[S, C, E]):
             return
         if armed is not None:
             armed[1].cancel()
-        delay = max(next_ms / 1000 - self._broker.clock.monotonic(), 0)
+        delay = max(next_ms / 1000 - self._node.clock.monotonic(), 0)
         timer = asyncio.get_running_loop().call_later(delay, self._ring, shard)
         self._timers[shard] = (next_ms, timer)
 
     def _ring(self, shard: Shard[S, C, E]) -> None:
         del self._timers[shard]
         # A loop timer may ring a little early.
-        shard.deadlines_are_over(int(self._broker.clock.monotonic() * 1000) + 1)
+        shard.deadlines_are_over(self._node.now_ms() + 1)
         self._arm(shard)
 
 

@@ -6,11 +6,15 @@ committed becomes markers in partitions, and markers that are committed become i
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.remote_transactions import ask_coordinator, write_markers
-from millstream.broker.coordination.shards import Shards, internal_replicas
+from millstream.broker.coordination.shards import Shards
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import NO_LEADER
 from millstream.coordinators import transaction as decisions
@@ -36,9 +40,6 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.records.control import ControlType, EndTransactionMarker
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
@@ -48,9 +49,18 @@ MARKER_RETRY_SECONDS: Final = 1.0
 
 
 class TransactionCoordinator:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.shards = Shards(broker, self._topic, TRANSACTIONS, self._env)
+    def __init__(
+        self,
+        node: NodeState,
+        topics: Topics,
+        producer_ids: ProducerIds,
+        groups: Callable[[], GroupCoordinators],
+    ) -> None:
+        """`groups` takes the markers of transactions that commit offsets."""
+        self._node = node
+        self._producer_ids = producer_ids
+        self._groups = groups
+        self.shards = Shards(node, topics, self._topic, TRANSACTIONS, self._env)
         self.shards.on_committed = self._write_markers
         self._settings: TransactionSettings | None = None
         self._settings_of: object = None
@@ -71,12 +81,12 @@ class TransactionCoordinator:
         return self.shards.has_topic
 
     def _topic(self) -> NewTopic:
-        config = self._broker.config
+        config = self._node.config
         replicas = config.int("transaction.state.log.replication.factor")
         return NewTopic(
             TRANSACTIONS_TOPIC,
             config.int("transaction.state.log.num.partitions"),
-            internal_replicas(self._broker, replicas),
+            self._node.cluster.internal_replicas(replicas),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
@@ -86,16 +96,12 @@ class TransactionCoordinator:
         )
 
     def _env(self, ticket: Ticket) -> TransactionEnv:
-        broker = self._broker
-        if self._settings is None or self._settings_of is not broker.config:
-            self._settings = transaction_settings(broker.config)
-            self._settings_of = broker.config
+        node = self._node
+        if self._settings is None or self._settings_of is not node.config:
+            self._settings = transaction_settings(node.config)
+            self._settings_of = node.config
         return TransactionEnv(
-            broker.clock.now_ms(),
-            int(broker.clock.monotonic() * 1000),
-            self._settings,
-            ticket,
-            broker.producer_ids.take,
+            node.clock.now_ms(), node.now_ms(), self._settings, ticket, self._producer_ids.take
         )
 
     # -- requests ---------------------------------------------------------------------
@@ -142,21 +148,19 @@ class TransactionCoordinator:
 
     def _elsewhere(self, transactional_id: str) -> int | None:
         """The node that coordinates the id, where it is another one."""
-        if self._broker.replicas is None:
-            return None
-        leader = self.shards.leader_of(shard_name(transactional_id))
-        return None if leader in (self._broker.node_id, NO_LEADER) else leader
+        leader = self.shards.other_leader_of(shard_name(transactional_id))
+        return None if leader == NO_LEADER else leader
 
     def add_anywhere(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
     ) -> "object | asyncio.Future[Any]":
         """As `add`, by a partition's first write: wherever the coordinator is."""
         coordinator = self._elsewhere(transactional_id)
-        if coordinator is None or self._broker.replicas is None:
+        if coordinator is None:
             return self.add(
                 transactional_id, producer, partitions, client_version=EPOCH_PER_TRANSACTION
             )
-        peers = self._broker.replicas.peers
+        peers = self._node.cluster.peers
         return ask_coordinator(
             peers, coordinator, transactional_id, producer, partitions, is_verified_only=False
         )
@@ -165,9 +169,9 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
     ) -> "dict[tuple[str, int], KafkaCode] | asyncio.Future[dict[tuple[str, int], KafkaCode]]":
         coordinator = self._elsewhere(transactional_id)
-        if coordinator is None or self._broker.replicas is None:
+        if coordinator is None:
             return self.verify(transactional_id, producer, partitions)
-        peers = self._broker.replicas.peers
+        peers = self._node.cluster.peers
         return ask_coordinator(
             peers, coordinator, transactional_id, producer, partitions, is_verified_only=True
         )
@@ -213,7 +217,7 @@ class TransactionCoordinator:
         others: dict[int, dict[str, list[int]]] = {}
         for topic, indexes in prepared.partitions.items():
             for index in indexes:
-                if (leader := self._other_leader(topic, index)) is not None:
+                if (leader := self._node.cluster.other_leader(topic, index)) is not None:
                     others.setdefault(leader, {}).setdefault(topic, []).append(index)
                     continue
                 try:
@@ -227,50 +231,40 @@ class TransactionCoordinator:
                     continue
                 if wait is not None:
                     waits.append(wait)
-        if others and self._broker.replicas is not None:
-            peers = self._broker.replicas.peers
-            waits += [
-                asyncio.ensure_future(write_markers(peers, leader, places, marker, producer))
-                for leader, places in others.items()
-            ]
+        peers = self._node.cluster.peers
+        waits += [
+            asyncio.ensure_future(write_markers(peers, leader, places, marker, producer))
+            for leader, places in others.items()
+        ]
         if waits:
             self.shards.spawn(self._complete_later(shard, transactional_id, prepared, waits))
         else:
             self._complete(shard, transactional_id, prepared)
 
-    def _other_leader(self, topic: str, index: int) -> int | None:
-        """The node that leads a partition, where it is another one; NO_LEADER while there is
-        none, which then is asked and does not answer."""
-        if self._broker.replicas is None:
-            return None
-        state = self._broker.image.partition(topic, index)
-        if state is None or state.leader == self._broker.node_id:
-            return None
-        return state.leader
-
     def _epoch_of(self, shard: TransactionShard) -> int:
         index = self.shards.all.index(shard)
-        return self._broker.partitions.get(TRANSACTIONS_TOPIC, index).leader_epoch
+        return self._node.partitions.get(TRANSACTIONS_TOPIC, index).leader_epoch
 
     def write_marker(
         self, topic: str, index: int, marker: EndTransactionMarker, producer: ProducerEpoch
     ) -> "asyncio.Future[None] | None":
         """End a transaction in one partition; what to wait for. Raises KafkaError."""
-        broker = self._broker
-        partition = broker.partitions.find(topic, index)
+        node = self._node
+        partition = node.partitions.find(topic, index)
         if partition is None:
             # Deleted, and the records of the transaction with it.
             return None
-        if topic == OFFSETS_TOPIC and index < len(broker.coordinators.shards.all):
-            broker.coordinators.shards.all[index].end_transaction(marker, producer)
+        shards = self._groups().shards.all if topic == OFFSETS_TOPIC else []
+        if index < len(shards):
+            shards[index].end_transaction(marker, producer)
         else:
             partition.append_marker(
                 marker,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
-                now_ms=broker.clock.now_ms(),
+                now_ms=node.clock.now_ms(),
             )
-        return broker.durability.wait_if_needed(
+        return node.disk.durability.wait_if_needed(
             partition, partition.log.next_offset, is_acks_all=True
         )
 
@@ -318,7 +312,7 @@ class TransactionCoordinator:
     async def _forget_unused(self) -> None:
         interval = "transaction.remove.expired.transaction.cleanup.interval.ms"
         while True:
-            await asyncio.sleep(self._broker.config.int(interval) / 1000)
+            await asyncio.sleep(self._node.config.int(interval) / 1000)
             for shard in self.shards.all:
                 for name in list(shard.state.transactions):
                     self.shards.run(shard, shard_name(name), _expire(name))

@@ -4,14 +4,12 @@ Kafka's options: a rate per node, and per topic the replicas that it is for. Who
 sync is not held back.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.state import NodeState
 from millstream.config.option import LONG_MAX
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.throttle import Throttle, is_throttled
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 _RATES: Final = {
     "leader": "leader.replication.throttled.rate",
@@ -24,8 +22,8 @@ _REPLICAS: Final = {
 
 
 class Throttles:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
         self._sending = Throttle()
         self._receiving = Throttle()
 
@@ -41,23 +39,23 @@ class Throttles:
             self._spend("leader", partition, replica_id, self._sending, size_bytes)
 
     def holds_back_receiving(self, partition: ReplicatedPartition) -> bool:
-        me = self._broker.node_id
+        me = self._node.node_id
         if me in partition.role.isr:
             return False
         return self._is_over("follower", partition, me, self._receiving)
 
     def received(self, partition: ReplicatedPartition, size_bytes: int) -> None:
-        me = self._broker.node_id
+        me = self._node.node_id
         if me not in partition.role.isr:
             self._spend("follower", partition, me, self._receiving, size_bytes)
 
     def _is_over(
         self, side: str, partition: ReplicatedPartition, broker_id: int, throttle: Throttle
     ) -> bool:
-        rate = self._broker.config.int(_RATES[side])
+        rate = self._node.config.int(_RATES[side])
         if rate >= LONG_MAX or not self._concerns(side, partition, broker_id):
             return False
-        return throttle.is_over(rate, self._broker.clock.monotonic())
+        return throttle.is_over(rate, self._node.clock.monotonic())
 
     def _spend(
         self,
@@ -67,13 +65,13 @@ class Throttles:
         throttle: Throttle,
         size_bytes: int,
     ) -> None:
-        if self._broker.config.int(_RATES[side]) < LONG_MAX and self._concerns(
+        if self._node.config.int(_RATES[side]) < LONG_MAX and self._concerns(
             side, partition, broker_id
         ):
             throttle.spend(size_bytes)
 
     def _concerns(self, side: str, partition: ReplicatedPartition, broker_id: int) -> bool:
         where = partition.topic_partition
-        topic = self._broker.image.topics.get(where.topic)
+        topic = self._node.image.topics.get(where.topic)
         named = "" if topic is None else topic.overrides.get(_REPLICAS[side], "")
         return bool(named) and is_throttled(named, where.partition, broker_id)

@@ -53,7 +53,7 @@ def read_for_replica(
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
         throttles.sent(partition, body.replica_id, result.records_bytes)
-    broker.replicas.fetched_by(partition, body.replica_id)
+    broker.replicas.in_sync.fetched_by(partition, body.replica_id)
 
 
 def preferred_reader(

@@ -11,8 +11,8 @@ import logging
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
 from millstream.errors import KafkaError, LogDirFailed, NoSpace
 from millstream.model import TopicPartition
@@ -26,9 +26,6 @@ from millstream.storage.log import Log
 from millstream.storage.planning import CleaningLimits, measure, plan_round
 from millstream.storage.segment import Segment
 from millstream.storage.swapping import begin_swap, discard, finish_swap, replaced_segments
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +55,8 @@ class Progress:
 
 
 class Cleaner:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
         self._file_system = OsFileSystem()
         # Of which log, in both: names come back, logs do not. Where the last round ended.
         self._cleaned: dict[TopicPartition, tuple[Log, int]] = {}
@@ -73,10 +70,10 @@ class Cleaner:
     # -- start and stop -------------------------------------------------------------
 
     def start(self) -> None:
-        path = f"{self._broker.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+        path = f"{self._node.disk.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
         stored = read_offsets(self._file_system, path) or {}
         for where, offset in stored.items():
-            found = self._broker.store.logs.get(where)
+            found = self._node.disk.store.logs.get(where)
             if found is not None:
                 self._cleaned[where] = (found, offset)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -95,7 +92,7 @@ class Cleaner:
         return known[1] if known is not None and known[0] is partition.log else None
 
     def dirty_ratio(self, partition: Partition) -> float:
-        return self._measure(partition, self._broker.clock.now_ms()).ratio
+        return self._measure(partition, self._node.clock.now_ms()).ratio
 
     def _measure(self, partition: Partition, now_ms: int) -> Dirtiness:
         offset = self.cleaned_offset(partition)
@@ -116,7 +113,7 @@ class Cleaner:
         where = partition.topic_partition
         if self.progress(partition).state in (State.WAITING, State.RUNNING):
             return
-        partition.log.roll(self._broker.clock.now_ms())
+        partition.log.roll(self._node.clock.now_ms())
         self._begin(partition, State.WAITING)
         self._asked[where] = None
         self._wake.set()
@@ -138,7 +135,7 @@ class Cleaner:
                 await self._wait()
 
     async def _wait(self) -> None:
-        seconds = self._broker.config.int("log.cleaner.backoff.ms") / 1000
+        seconds = self._node.config.int("log.cleaner.backoff.ms") / 1000
         try:
             async with asyncio.timeout(max(seconds, 0.01)):
                 await self._wake.wait()
@@ -147,19 +144,19 @@ class Cleaner:
 
     async def _choose(self) -> Partition | None:
         """Whoever was asked for; else the dirtiest of those that are due."""
-        broker = self._broker
+        node = self._node
         for where in list(self._asked):
-            partition = broker.partitions.find(where.topic, where.partition)
+            partition = node.partitions.find(where.topic, where.partition)
             if partition is not None and partition.offline_reason is None:
                 return partition
             del self._asked[where]
             if partition is not None:
                 self._give_up(partition, str(partition.offline_reason))
-        if not broker.config.boolean("log.cleaner.enable") or broker.disk_failure is not None:
+        if not node.config.boolean("log.cleaner.enable") or node.disk.failure is not None:
             return None
         dirtiest: tuple[float, Partition] | None = None
-        now_ms = broker.clock.now_ms()
-        for count, partition in enumerate(list(broker.partitions), start=1):
+        now_ms = node.clock.now_ms()
+        for count, partition in enumerate(list(node.partitions), start=1):
             if count % 200 == 0:
                 await asyncio.sleep(0)
             if partition.offline_reason is not None or not partition.log.config.is_compacted:
@@ -180,7 +177,7 @@ class Cleaner:
         """One round; when asked for, as many as there are keys for."""
         where = partition.topic_partition
         progress = self._begin(partition, State.RUNNING)
-        began = self._broker.clock.monotonic()
+        began = self._node.clock.monotonic()
         try:
             while await self._clean_once(partition, progress, began) and is_asked:
                 pass
@@ -189,7 +186,7 @@ class Cleaner:
         except Stopped:
             progress.state = State.IDLE
         except LogDirFailed as error:
-            self._broker.fail_disk(str(error))
+            self._node.disk.fail(str(error))
             self._give_up(partition, error)
         except (OSError, NoSpace) as error:
             self._give_up_or_wait(partition, progress, error)
@@ -200,7 +197,7 @@ class Cleaner:
             log.exception("compaction of %s failed", where)
             self._give_up(partition, error)
         finally:
-            progress.elapsed_ms = _elapsed_ms(self._broker, began)
+            progress.elapsed_ms = _elapsed_ms(self._node, began)
             if progress.state is not State.IDLE or progress.problem is not None:
                 self._discard(partition.log)
         return progress
@@ -228,18 +225,18 @@ class Cleaner:
 
     async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
         """False when there was nothing to do, or the log changed meanwhile."""
-        broker, partition_log = self._broker, partition.log
+        node, partition_log = self._node, partition.log
         planned = plan_round(
             partition_log,
-            _limits(broker),
+            _limits(node),
             cleaned_offset=self.cleaned_offset(partition),
-            now_ms=broker.clock.now_ms(),
+            now_ms=node.clock.now_ms(),
         )
         if planned is None:
             return False
         _begin_round(progress)
         moved_bytes = progress.moved_bytes
-        throttle = Throttle(broker.config.float("log.cleaner.io.max.bytes.per.second"))
+        throttle = Throttle(node.config.float("log.cleaner.io.max.bytes.per.second"))
         self._throttle = throttle
         end_offset = None
         is_in_place = True
@@ -251,7 +248,7 @@ class Cleaner:
                         break
                     _count(progress, cleaned)
                     progress.moved_bytes = moved_bytes + throttle.moved_bytes
-                    progress.elapsed_ms = _elapsed_ms(broker, began)
+                    progress.elapsed_ms = _elapsed_ms(node, began)
                     end_offset = cleaned.end_offset
         finally:
             self._throttle = None
@@ -274,7 +271,7 @@ class Cleaner:
         if old is None:
             return False
         try:
-            finish_swap(partition_log, cleaned, old, now_ms=self._broker.clock.now_ms())
+            finish_swap(partition_log, cleaned, old, now_ms=self._node.clock.now_ms())
         except OSError as error:
             # Names are half changed; a start would finish it, we cannot go on.
             raise LogDirFailed(f"{partition_log.directory}: {error}") from error
@@ -282,7 +279,7 @@ class Cleaner:
         return True
 
     def _old_segments(self, partition: Partition, cleaned: CleanedSegment) -> list[Segment] | None:
-        if self._broker.store.logs.get(partition.topic_partition) is not partition.log:
+        if self._node.disk.store.logs.get(partition.topic_partition) is not partition.log:
             return None
         return replaced_segments(partition.log, cleaned)
 
@@ -301,12 +298,12 @@ class Cleaner:
             log.warning("cannot remove files of a compaction: %s", error)
 
     async def _write_offsets(self) -> None:
-        current = self._broker.store.logs
+        current = self._node.disk.store.logs
         self._cleaned = {
             where: known for where, known in self._cleaned.items() if current.get(where) is known[0]
         }
         offsets = {where: offset for where, (_, offset) in self._cleaned.items()}
-        path = f"{self._broker.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+        path = f"{self._node.disk.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
         self._writes += 1
         number = self._writes
         await asyncio.get_running_loop().run_in_executor(
@@ -314,11 +311,11 @@ class Cleaner:
         )
 
 
-def _limits(broker: "Broker") -> CleaningLimits:
+def _limits(node: NodeState) -> CleaningLimits:
     return CleaningLimits(
-        keys_bytes=broker.config.int("log.cleaner.dedupe.buffer.size"),
-        load_factor=min(max(broker.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
-        buffer_bytes=broker.config.int("log.cleaner.io.buffer.size"),
+        keys_bytes=node.config.int("log.cleaner.dedupe.buffer.size"),
+        load_factor=min(max(node.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
+        buffer_bytes=node.config.int("log.cleaner.io.buffer.size"),
     )
 
 
@@ -335,8 +332,8 @@ def _count(progress: Progress, cleaned: CleanedSegment) -> None:
     progress.keys = max(progress.keys, cleaned.keys)
 
 
-def _elapsed_ms(broker: "Broker", began: float) -> int:
-    return round((broker.clock.monotonic() - began) * 1000)
+def _elapsed_ms(node: NodeState, began: float) -> int:
+    return round((node.clock.monotonic() - began) * 1000)
 
 
 def _report(where: TopicPartition, progress: Progress) -> None:

@@ -5,51 +5,60 @@ the lowest commit; a group without a commit on a partition keeps that partition 
 so does a group that cannot be asked right now.
 """
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
+from millstream.broker.node.state import NodeState
 from millstream.cluster.state import TopicState
 from millstream.config import topic_config
 from millstream.errors import KafkaError
-from millstream.model import NO_TOPIC_ID
 from millstream.storage.retention import consumed_offset
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
 _OPTION: Final = "millstream.retention.consumed.groups"
 
 
-async def delete_consumed(broker: "Broker") -> bool:
+class Commits(Protocol):
+    async def committed(
+        self, group: str, topic: TopicState, indexes: Sequence[int]
+    ) -> dict[int, int]:
+        """What a group has committed, by partition. Raises KafkaError while it is not known."""
+        ...
+
+
+# None while this node has no groups.
+FindCommits = Callable[[], Commits | None]
+
+
+async def delete_consumed(node: NodeState, find_commits: FindCommits) -> bool:
     """Move log starts up to where all groups are; whether any moved."""
     has_moved = False
-    for topic in list(broker.image.topics.values()):
+    for topic in list(node.image.topics.values()):
         # A set default would be the node's; this option has none there.
-        if _OPTION not in topic.overrides or not broker.has_groups:
+        commits = find_commits() if _OPTION in topic.overrides else None
+        if commits is None:
             continue
-        if not broker.coordinators.has_topic:
-            continue
-        groups = topic_config(broker.config, topic.overrides).list(_OPTION)
+        groups = topic_config(node.config, topic.overrides).list(_OPTION)
         if groups:
-            has_moved |= await _delete_consumed_of(broker, topic, groups)
+            has_moved |= await _delete_consumed_of(node, topic, groups, commits)
     return has_moved
 
 
-async def _delete_consumed_of(broker: "Broker", topic: TopicState, groups: tuple[str, ...]) -> bool:
+async def _delete_consumed_of(
+    node: NodeState, topic: TopicState, groups: tuple[str, ...], commits: Commits
+) -> bool:
+    indexes = list(node.partitions.of_topic(topic.name))
     try:
-        commits = [await _commits(broker, topic, group) for group in groups]
+        offsets = [await commits.committed(group, topic, indexes) for group in groups]
     except KafkaError as error:
         log.info("consumed records of %s stay for now: %s", topic.name, error)
         return False
     has_moved = False
-    for index, partition in broker.partitions.of_topic(topic.name).items():
+    for index, partition in node.partitions.of_topic(topic.name).items():
         partition_log = partition.log
-        offset = consumed_offset(
-            (commit.get(index) for commit in commits), partition.high_watermark
-        )
+        offset = consumed_offset((each.get(index) for each in offsets), partition.high_watermark)
         if offset is None or partition.offline_reason is not None:
             continue
         if not partition_log.config.is_deleted or partition.topic_id != topic.topic_id:
@@ -58,31 +67,3 @@ async def _delete_consumed_of(broker: "Broker", topic: TopicState, groups: tuple
             partition_log.delete_records_before(offset)
             has_moved = True
     return has_moved
-
-
-async def _commits(broker: "Broker", topic: TopicState, group: str) -> dict[int, int]:
-    """What a group has committed, by partition. Raises KafkaError while it cannot be told."""
-    # Where there are no groups nobody has imported them.
-    from millstream.coordinators import offsets
-    from millstream.coordinators.codecs.changes import CommittedOffset
-
-    indexes = list(broker.partitions.of_topic(topic.name))
-    answer = broker.coordinators.submit(
-        group,
-        lambda state, env: offsets.fetch(
-            state,
-            group,
-            topics=[(topic.name, indexes)],
-            member_id=None,
-            member_epoch=-1,
-            require_stable=True,
-        ),
-    )
-    [found] = await answer if isinstance(answer, asyncio.Future) else answer
-    return {
-        index: committed.offset
-        for index, committed in found.partitions
-        # A commit to an older topic of the same name says nothing about this one.
-        if isinstance(committed, CommittedOffset)
-        and committed.topic_id in (NO_TOPIC_ID, topic.topic_id)
-    }

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
-from millstream.broker.upkeep.consumed import delete_consumed
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.broker.upkeep.consumed import FindCommits, delete_consumed
 from millstream.broker.upkeep.strays import delete_strays
 from millstream.errors import LogDirFailed, NoSpace
 from millstream.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -20,38 +20,23 @@ PARTITIONS_PER_STEP: Final = 200
 SWEEP_SECONDS: Final = 1.0
 
 
-async def keep_house(broker: "Broker") -> None:
+async def keep_house(node: NodeState, topics: Topics, find_commits: FindCommits) -> None:
     """Runs until cancelled. The intervals are read anew each time: they are dynamic."""
+    rounds: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = [
+        ("log.retention.check.interval.ms", lambda: apply_retention(node, find_commits)),
+        ("log.flush.offset.checkpoint.interval.ms", lambda: checkpoint(node)),
+        ("producer.id.expiration.check.interval.ms", lambda: expire_producers(node)),
+        ("log.retention.check.interval.ms", lambda: delete_strays(node)),
+    ]
+    fail = node.disk.fail
     async with asyncio.TaskGroup() as group:
-        group.create_task(
-            _every(
-                lambda: broker.config.int("log.retention.check.interval.ms") / 1000,
-                lambda: apply_retention(broker),
-                broker.fail_disk,
-            )
-        )
-        group.create_task(
-            _every(
-                lambda: broker.config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
-                lambda: checkpoint(broker),
-                broker.fail_disk,
-            )
-        )
-        group.create_task(
-            _every(
-                lambda: broker.config.int("producer.id.expiration.check.interval.ms") / 1000,
-                lambda: expire_producers(broker),
-                broker.fail_disk,
-            )
-        )
-        group.create_task(
-            _every(
-                lambda: broker.config.int("log.retention.check.interval.ms") / 1000,
-                lambda: delete_strays(broker),
-                broker.fail_disk,
-            )
-        )
-        group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(broker), broker.fail_disk))
+        for option, step in rounds:
+            group.create_task(_every(partial(_seconds, node, option), step, fail))
+        group.create_task(_every(lambda: SWEEP_SECONDS, lambda: sweep(node, topics), fail))
+
+
+def _seconds(node: NodeState, option: str) -> float:
+    return node.config.int(option) / 1000
 
 
 async def _every(
@@ -73,17 +58,17 @@ async def _every(
             log.exception("housekeeping failed")
 
 
-async def apply_retention(broker: "Broker") -> None:
+async def apply_retention(node: NodeState, find_commits: FindCommits) -> None:
     """Drop segments that are too old or too many."""
-    now_ms = broker.clock.now_ms()
-    has_removed = await delete_consumed(broker)
-    for count, partition in enumerate(list(broker.partitions), start=1):
+    now_ms = node.clock.now_ms()
+    has_removed = await delete_consumed(node, find_commits)
+    for count, partition in enumerate(list(node.partitions), start=1):
         if partition.offline_reason is None:
             has_removed |= _apply_to_one(partition, now_ms)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)
     if has_removed:
-        await broker.checkpoint()
+        await node.disk.checkpoint()
 
 
 def _apply_to_one(partition: Partition, now_ms: int) -> bool:
@@ -95,29 +80,29 @@ def _apply_to_one(partition: Partition, now_ms: int) -> bool:
         return False
 
 
-async def expire_producers(broker: "Broker") -> None:
+async def expire_producers(node: NodeState) -> None:
     """Forget producers that have been silent for `producer.id.expiration.ms`."""
-    now_ms = broker.clock.now_ms()
-    for count, partition in enumerate(list(broker.partitions), start=1):
+    now_ms = node.clock.now_ms()
+    for count, partition in enumerate(list(node.partitions), start=1):
         partition.log.expire_producers(now_ms)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)
 
 
-async def checkpoint(broker: "Broker") -> None:
+async def checkpoint(node: NodeState) -> None:
     """Sync what nobody waited for, so that a crash leaves little to check, and say so."""
-    broker.sync_soon()
-    await broker.checkpoint()
+    node.disk.sync_soon()
+    await node.disk.checkpoint()
 
 
-async def sweep(broker: "Broker") -> None:
-    now_ms = broker.clock.now_ms()
-    broker.store.sweep(now_ms)
-    broker.topics.complete()
-    if broker.store.is_short_of_descriptors:
-        broker.sync_soon()
-    for count, partition in enumerate(list(broker.partitions), start=1):
+async def sweep(node: NodeState, topics: Topics) -> None:
+    now_ms = node.clock.now_ms()
+    node.disk.store.sweep(now_ms)
+    topics.complete()
+    if node.disk.store.is_short_of_descriptors:
+        node.disk.sync_soon()
+    for count, partition in enumerate(list(node.partitions), start=1):
         if partition.is_flush_due(now_ms):
-            broker.durability.request(partition)
+            node.disk.durability.request(partition)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)

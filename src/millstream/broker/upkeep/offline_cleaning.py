@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from millstream.broker.log_config import log_config
+from millstream.broker.node.log_config import log_config
 from millstream.clock import Clock
 from millstream.cluster.controller import load_image
 from millstream.cluster.embedded import FILE_NAME, open_embedded_store

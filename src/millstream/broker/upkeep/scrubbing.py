@@ -14,16 +14,14 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.state import NodeState
 from millstream.model import TopicPartition
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage import page_cache
 from millstream.storage.scan import SegmentScan
 from millstream.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +40,8 @@ OnDamage = Callable[[ReplicatedPartition, str], Awaitable[bool]]
 
 
 class Scrubbing:
-    def __init__(self, broker: "Broker", on_damage: OnDamage) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState, on_damage: OnDamage) -> None:
+        self._node = node
         self._on_damage = on_damage
         # Offsets that are in question. One for each partition: the damage found, all is renewed.
         self._doubts: dict[TopicPartition, int] = {}
@@ -63,14 +61,14 @@ class Scrubbing:
     def doubt(self, partition: ReplicatedPartition, offset: int) -> None:
         """Somebody could not use, or this node not read, what is at `offset`."""
         where = partition.topic_partition
-        if self._broker.clock.monotonic() >= self._rests_until.get(where, 0.0):
+        if self._node.clock.monotonic() >= self._rests_until.get(where, 0.0):
             self._doubts.setdefault(where, offset)
             self._wake.set()
 
     # -- when -------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        clock = self._broker.clock
+        clock = self._node.clock
         due = clock.monotonic()
         while True:
             await self._look_at_doubts()
@@ -79,13 +77,13 @@ class Scrubbing:
             elif clock.monotonic() < due:
                 await self._wait(due - clock.monotonic())
             else:
-                interval_ms = self._broker.config.int("millstream.scrub.interval.ms")
+                interval_ms = self._node.config.int("millstream.scrub.interval.ms")
                 due = clock.monotonic() + interval_ms / 1000
                 await self._look_at_all()
 
     @property
     def _rate(self) -> int:
-        return self._broker.config.int("millstream.scrub.bytes.per.second")
+        return self._node.config.int("millstream.scrub.bytes.per.second")
 
     async def _wait(self, seconds: float | None) -> None:
         """For a doubt, or until it is time for the next round."""
@@ -96,7 +94,7 @@ class Scrubbing:
             return
 
     async def _look_at_all(self) -> None:
-        for partition in list(self._broker.partitions):
+        for partition in list(self._node.partitions):
             if not isinstance(partition, ReplicatedPartition):
                 continue
             for segment in list(partition.log.segments):
@@ -108,13 +106,13 @@ class Scrubbing:
         self._wake.clear()
         while self._doubts:
             where, offset = self._doubts.popitem()
-            partition = self._broker.partitions.find(where.topic, where.partition)
+            partition = self._node.partitions.find(where.topic, where.partition)
             if not isinstance(partition, ReplicatedPartition):
                 continue
             for segment in _segments_at(partition.log.segments, offset):
                 if not await self._look_at(partition, segment, is_paced=False):
                     break
-            self._rests_until[where] = self._broker.clock.monotonic() + _REST_SECONDS
+            self._rests_until[where] = self._node.clock.monotonic() + _REST_SECONDS
 
     # -- one segment ------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class Scrubbing:
 
     def _is_here(self, partition: ReplicatedPartition) -> bool:
         where = partition.topic_partition
-        is_known = self._broker.partitions.find(where.topic, where.partition) is partition
+        is_known = self._node.partitions.find(where.topic, where.partition) is partition
         return is_known and partition.offline_reason is None
 
     def _has(self, partition: ReplicatedPartition, segment: Segment) -> bool:

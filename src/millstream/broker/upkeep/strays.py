@@ -10,36 +10,32 @@ another cluster's. So a directory goes only when all of this holds:
 - the directory names its topic's id, and the cluster has no topic with that id;
 - it was put aside `millstream.stray.retention.ms` ago: time for a person to notice.
 
-A node of its own deletes nothing: only its own database, which may be the thing that was
-lost, says which topics there are.
+A standalone node deletes nothing: only its database says which topics exist, and that may
+be what was lost.
 """
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from millstream.broker.node.state import NodeState
 from millstream.cluster.state import ClusterImage
 from millstream.model import NO_TOPIC_ID
 from millstream.storage.strays import Stray
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 
-async def delete_strays(broker: "Broker") -> None:
-    retention_ms = broker.config.int("millstream.stray.retention.ms")
-    membership = broker.membership
-    if membership is None or membership.is_fenced or retention_ms < 0:
+async def delete_strays(node: NodeState) -> None:
+    retention_ms = node.config.int("millstream.stray.retention.ms")
+    if not node.cluster.may_delete_strays or retention_ms < 0:
         return
-    now_ms = broker.clock.now_ms()
+    now_ms = node.clock.now_ms()
     # Beside the loop: the directory may have tens of thousands of names.
-    found = await asyncio.get_running_loop().run_in_executor(None, broker.store.strays)
+    found = await asyncio.get_running_loop().run_in_executor(None, node.disk.store.strays)
     for stray in found:
-        if is_due(stray, broker.image, retention_ms=retention_ms, now_ms=now_ms):
+        if is_due(stray, node.image, retention_ms=retention_ms, now_ms=now_ms):
             log.info("deletes %s: its topic, id %s, is gone", stray.path, stray.topic_id)
-            broker.store.delete_stray(stray)
+            node.disk.store.delete_stray(stray)
 
 
 def is_due(stray: Stray, image: ClusterImage, *, retention_ms: int, now_ms: int) -> bool:

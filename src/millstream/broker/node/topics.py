@@ -6,29 +6,33 @@ is put aside.
 """
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
-from millstream.broker.log_config import log_config
+from millstream.broker.node.log_config import log_config
+from millstream.broker.node.state import NodeState
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.controller import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
-from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, OFFSETS_TOPIC, TopicPartition
+from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
 from millstream.replication.partition import Partition
-from millstream.storage.log import Log, LogConfig
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
+from millstream.storage.values import LogConfig
 
 log = logging.getLogger(__name__)
 
 
 class Topics:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, node: NodeState, *, ensure_internal: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """`ensure_internal` creates an internal topic with the options its coordinator needs."""
+        self._node = node
+        self._controller = node.controller
+        self._ensure_internal = ensure_internal
         # Changes whenever a topic appears, goes or grows.
         self.version = 0
+        # Called with a topic after its partitions are closed.
+        self.on_deleted: Callable[[TopicState], None] = lambda topic: None
         # Topics with partitions that could not be made, on a full disk say: `complete` tries again.
         self._incomplete: set[str] = set()
 
@@ -36,9 +40,7 @@ class Topics:
 
     async def create(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> list[TopicResult]:
         try:
-            results = await self._broker.controller.create_topics(
-                wanted, validate_only=validate_only
-            )
+            results = await self._controller.create_topics(wanted, validate_only=validate_only)
         except KafkaError as error:
             return [TopicResult(new.name, error=error) for new in wanted]
         if not validate_only:
@@ -64,11 +66,8 @@ class Topics:
         results = await self.create(wanted, validate_only=False) if wanted else []
         failed = {result.name: result.error for result in results if result.error is not None}
         for name in INTERNAL_TOPICS.intersection(names):
-            is_of_groups = name == OFFSETS_TOPIC
-            coordinator = self._broker.coordinators if is_of_groups else self._broker.transactions
-            # With the options that its coordinator needs, not with those of any topic.
             try:
-                await coordinator.ensure_topic()
+                await self._ensure_internal(name)
             except KafkaError as error:
                 code = KafkaCode.LEADER_NOT_AVAILABLE
                 failed[name] = KafkaError(code, error.message)
@@ -77,19 +76,18 @@ class Topics:
     async def delete(self, name: str) -> None:
         if name in INTERNAL_TOPICS:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal")
-        [result] = await self._broker.controller.delete_topics([name])
+        [result] = await self._controller.delete_topics([name])
         if result.error is not None:
             raise result.error
-        if self._broker.replicas is not None:
-            # As at every other node, with the change of the image.
-            return
-        for partition in self._broker.partitions.remove_topic(name):
-            partition.go_away()
-            self._broker.durability.forget(partition)
-            self._broker.store.delete(partition.topic_partition)
+        assert result.state is not None
+        self._node.cluster.topic_deleted(result.state)
+
+    def forget(self, topic: TopicState) -> None:
+        """The topic is deleted: close what this node has of it."""
+        for partition in self._node.partitions.remove_topic(topic.name):
+            self.close(partition)
         self.version += 1
-        if self._broker.has_groups:
-            self._broker.coordinators.topics_are_gone([name])
+        self.on_deleted(topic)
 
     async def add_partitions(
         self,
@@ -99,7 +97,7 @@ class Topics:
         *,
         validate_only: bool,
     ) -> None:
-        result = await self._broker.controller.create_partitions(
+        result = await self._controller.create_partitions(
             name, count, assignments, validate_only=validate_only
         )
         if result.error is not None:
@@ -112,7 +110,7 @@ class Topics:
     async def alter_topic_configs(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
     ) -> None:
-        state = await self._broker.controller.alter_topic_configs(
+        state = await self._controller.alter_topic_configs(
             name, changes, validate_only=validate_only
         )
         if not validate_only:
@@ -121,7 +119,7 @@ class Topics:
     async def replace_topic_configs(
         self, name: str, settings: dict[str, str | None], *, validate_only: bool
     ) -> None:
-        state = await self._broker.controller.replace_topic_configs(
+        state = await self._controller.replace_topic_configs(
             name, settings, validate_only=validate_only
         )
         if not validate_only:
@@ -130,46 +128,44 @@ class Topics:
     async def alter_broker_configs(
         self, broker_id: int | None, changes: Sequence[ConfigChange], *, validate_only: bool
     ) -> None:
-        await self._broker.controller.alter_broker_configs(
-            broker_id, changes, validate_only=validate_only
-        )
+        await self._controller.alter_broker_configs(broker_id, changes, validate_only=validate_only)
         if not validate_only:
             self.apply_broker_config()
 
     async def replace_broker_configs(
         self, broker_id: int | None, settings: dict[str, str | None], *, validate_only: bool
     ) -> None:
-        await self._broker.controller.replace_broker_configs(
+        await self._controller.replace_broker_configs(
             broker_id, settings, validate_only=validate_only
         )
         if not validate_only:
             self.apply_broker_config()
 
     def apply_broker_config(self) -> None:
-        self._broker.reload_config()
-        for state in self._broker.image.topics.values():
+        self._node.reload_config()
+        for state in self._node.image.topics.values():
             self._apply_config(state)
 
     def apply_topic_config(self, name: str) -> None:
         """The topic's options were changed, here or at another node."""
-        state = self._broker.image.topics.get(name)
+        state = self._node.image.topics.get(name)
         if state is not None:
             self._apply_config(state)
 
     def _apply_config(self, state: TopicState) -> None:
         config = self.config_of(state)
-        for partition in self._broker.partitions.of_topic(state.name).values():
+        for partition in self._node.partitions.of_topic(state.name).values():
             partition.log.update_config(config)
 
     def config_of(self, state: TopicState) -> LogConfig:
-        return log_config(self._broker.config, state.overrides)
+        return log_config(self._node.config, state.overrides)
 
     # -- partitions -----------------------------------------------------------------
 
     def complete(self) -> None:
         """Open what had no room on the disk, if there is some now."""
         for name in list(self._incomplete):
-            state = self._broker.image.topics.get(name)
+            state = self._node.image.topics.get(name)
             try:
                 if state is not None:
                     self.open_partitions(state)
@@ -180,50 +176,40 @@ class Topics:
     def open_partitions(self, state: TopicState) -> None:
         """Make this node's partitions of a topic usable: those that are not yet."""
         self.version += 1
-        broker = self._broker
+        node, store = self._node, self._node.disk.store
         config = self.config_of(state)
         missing = [
             TopicPartition(state.name, index)
             for index, partition in enumerate(state.partitions)
-            if broker.partitions.find(state.name, index) is None
-            and (broker.replicas is None or broker.replicas.is_here(partition))
+            if node.partitions.find(state.name, index) is None and node.cluster.hosts(partition)
         ]
-        absent = [where for where in missing if where not in broker.store.logs]
-        absent = [where for where in absent if where not in broker.store.offline]
+        absent = [w for w in missing if w not in store.logs and w not in store.offline]
         try:
-            broker.store.create_many(absent, state.topic_id, config)
+            store.create_many(absent, state.topic_id, config)
         except KafkaError:
             self._incomplete.add(state.name)
             raise
         except LogDirFailed as error:
-            broker.fail_disk(str(error))
+            node.disk.fail(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
         for where in missing:
-            offline_reason = broker.store.offline.get(where)
-            partition_log = broker.store.logs.get(where)
+            partition_log = store.logs.get(where)
             if partition_log is None:
-                log.error("partition %s is offline: %s", where, offline_reason)
+                log.error("partition %s is offline: %s", where, store.offline.get(where))
                 continue
             partition_log.update_config(config)
             if partition_log.topic_id == NO_TOPIC_ID:
                 # From before there were ids, or the power went while it was created.
                 partition_log.give_topic_id(state.topic_id)
-            if broker.replicas is not None:
-                broker.partitions.add(broker.replicas.open(where, state, partition_log))
-            else:
-                broker.partitions.add(self._lead(where, state, partition_log))
-        if broker.replicas is not None:
-            broker.replicas.opened(missing)
+            node.partitions.add(node.cluster.open(where, state, partition_log))
+        node.cluster.opened(missing)
 
-    def _lead(self, where: TopicPartition, state: TopicState, found: Log) -> Partition:
-        """Alone this node leads whatever it has."""
-        epoch = state.partitions[where.partition].leader_epoch
-        found.epochs.assign(epoch, found.next_offset)
-        return Partition(
-            where,
-            state.topic_id,
-            found,
-            leader_id=self._broker.node_id,
-            leader_epoch=epoch,
-            on_disk_failure=self._broker.fail_disk,
-        )
+    def close(self, partition: Partition) -> None:
+        """Delete a partition that is no longer in the table."""
+        partition.go_away()
+        self._node.cluster.closing(partition)
+        self._node.disk.durability.forget(partition)
+        try:
+            self._node.disk.store.delete(partition.topic_partition)
+        except LogDirFailed as error:
+            self._node.disk.fail(str(error))

@@ -1,0 +1,98 @@
+"""The coordinators of this node, made when the first client asks for one.
+
+Most of what a node imports is for groups and transactions. A node that has none starts
+without them.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:
+    from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.transactions import TransactionCoordinator
+    from millstream.cluster.joining import Session
+
+
+class Coordinators:
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        # Between `start` and `stop`; a coordinator that is made later is not started.
+        self._is_serving = False
+        # In a cluster: the session with ZooKeeper, for groups that are mirrored there.
+        self.mirror_session: Callable[[], Session] | None = None
+        # Wired after both are made: each of them needs the other.
+        self.topics: Topics
+        self.producer_ids: ProducerIds
+
+    @cached_property
+    def groups(self) -> "GroupCoordinators":
+        from millstream.broker.coordination.coordinators import GroupCoordinators
+
+        session = self.mirror_session
+        if session is None or not self._node.config.boolean("zookeeper.consumers.mirror"):
+            groups = GroupCoordinators(self._node, self.topics)
+        else:
+            # Few want it, and every start would pay for it.
+            from millstream.broker.coordination.consumers_mirror import ConsumersMirror
+
+            mirror = ConsumersMirror(self._node, lambda: groups.shards, session)
+            groups = GroupCoordinators(self._node, self.topics, mirror.machine(), mirror.run)
+        if self._is_serving:
+            groups.start()
+        return groups
+
+    @cached_property
+    def transactions(self) -> "TransactionCoordinator":
+        from millstream.broker.coordination.transactions import TransactionCoordinator
+
+        transactions = TransactionCoordinator(
+            self._node, self.topics, self.producer_ids, lambda: self.groups
+        )
+        if self._is_serving:
+            transactions.start()
+        return transactions
+
+    @property
+    def has_groups(self) -> bool:
+        """Has anybody asked for a group, now or in an earlier run?"""
+        return "groups" in vars(self)
+
+    @property
+    def has_transactions(self) -> bool:
+        return "transactions" in vars(self)
+
+    @property
+    def groups_with_offsets(self) -> "GroupCoordinators | None":
+        """None while nothing was ever committed here."""
+        return self.groups if self.has_groups and self.groups.has_topic else None
+
+    def start(self) -> None:
+        topics = self._node.image.topics
+        if self.has_groups or OFFSETS_TOPIC in topics:
+            self.groups.start()
+        if self.has_transactions or TRANSACTIONS_TOPIC in topics:
+            self.transactions.start()
+        self._is_serving = True
+
+    async def stop(self) -> None:
+        # A client that asks for its first group from here on gets none that would have to
+        # be stopped.
+        self._is_serving = False
+        if self.has_transactions:
+            await self.transactions.stop()
+        if self.has_groups:
+            await self.groups.stop()
+
+    async def ensure_internal_topic(self, name: str) -> None:
+        """Raises KafkaError while the topic cannot be created."""
+        await (self.groups if name == OFFSETS_TOPIC else self.transactions).ensure_topic()
+
+    def topic_deleted(self, name: str) -> None:
+        if self.has_groups:
+            self.groups.topics_are_gone([name])

@@ -1,0 +1,291 @@
+"""A node as a member of a cluster: how it joins, and how it leaves.
+
+The order is what makes it safe. The directory is claimed before anybody hears of the node;
+whether data may be lost is known before the node says that it is there again; the
+controller has taken it out of every in-sync set before its logs are opened; and only when
+they are, and its port is open, is it registered.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.membership.healing import Healing
+from millstream.broker.membership.in_sync import InSyncReplicas
+from millstream.broker.membership.nodes import Nodes
+from millstream.broker.membership.peers import Peers
+from millstream.broker.membership.roles import Roles
+from millstream.broker.membership.throttles import Throttles
+from millstream.broker.node.addresses import Addresses
+from millstream.broker.node.cluster import NodeAddress
+from millstream.broker.node.data_directory import DataDirectory
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.broker.upkeep.scrubbing import Scrubbing
+from millstream.clock import Clock
+from millstream.cluster.controller import Controller
+from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.joining import Session
+from millstream.cluster.leaders import Leaders
+from millstream.cluster.membership import Membership
+from millstream.cluster.state import (
+    NO_LEADER,
+    BrokerState,
+    Endpoint,
+    LogEnd,
+    PartitionState,
+    TopicState,
+)
+from millstream.cluster.supervisor import policy_of
+from millstream.config import BrokerConfig
+from millstream.model import TopicId, TopicPartition
+from millstream.replication.asking import FetcherSettings, Surroundings
+from millstream.replication.cluster_commit import ClusterCommit
+from millstream.replication.fetcher import Fetchers
+from millstream.replication.node import Node
+from millstream.replication.partition import Partition
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.storage.log import Log
+
+OpenSession = Callable[[], Awaitable[Session]]
+
+_TOKEN_BYTES: Final = 12
+_HAND_OVER_SECONDS_MAX: Final = 30.0
+
+
+def new_membership(
+    open_session: OpenSession,
+    disk: DataDirectory,
+    config: BrokerConfig,
+    *,
+    broker_id: int,
+    clock: Clock,
+) -> tuple[Membership, Controller]:
+    """For a directory that is claimed and whose logs are not loaded yet."""
+    store = disk.store
+    membership = Membership(
+        open_session,
+        broker_id=broker_id,
+        clock=clock,
+        new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
+        new_cluster_id=lambda: store.cluster_id,
+        policy=policy_of(lambda: controller.effective_config),
+        cluster_id=None if store.is_nobodys else store.cluster_id,
+    )
+    controller = Controller(
+        InCluster(membership), config, broker_id=broker_id, random_bytes=os.urandom
+    )
+    return membership, controller
+
+
+async def join(membership: Membership, disk: DataDirectory) -> None:
+    """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
+    last_run = disk.store.last_run
+    await membership.join(is_suspect=last_run.may_have_lost_data())
+    disk.store.keep_meta(membership.image.cluster_id)
+    # The controller has taken this node out of every in-sync set.
+    last_run.forget_failed_disk()
+
+
+class Member:
+    """Implements `Cluster`."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        membership: Membership,
+        addresses: Addresses,
+        durability: ClusterCommit,
+    ) -> None:
+        self.membership = membership
+        self._node = node
+        self._addresses = addresses
+        self._durability = durability
+        nodes = Nodes(lambda: node.image, lambda: addresses.inter_broker_listener)
+        self.elections = Leaders(membership)
+        self.peers = Peers(node.node_id, nodes.address)
+        self.throttles = Throttles(node)
+        self.in_sync = InSyncReplicas(node, membership, nodes)
+        self._fetchers = Fetchers(self._fetcher_surroundings(nodes))
+        self._replica_node = self._new_replica_node()
+        self._high_watermarks = node.disk.store.high_watermarks()
+        self._leaving: asyncio.Task[None] | None = None
+        self._healing_offline: asyncio.Task[None] | None = None
+        # Set by `attach`, before any partition is opened.
+        self.roles: Roles
+        self._producer_ids: ProducerIds
+        self._healing: Healing
+        self._scrubbing: Scrubbing
+
+    def attach(self, topics: Topics, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+        self.roles = Roles(self._node, topics, self.membership, self._fetchers)
+        self._healing = Healing(self._node, self.roles, self.elections)
+        self._scrubbing = Scrubbing(self._node, self._healing.heal)
+        self._node.partitions.elsewhere = self
+
+    def _new_replica_node(self) -> Node:
+        disk = self._node.disk
+        return Node(
+            self._node.node_id,
+            has_lease=self.membership.lease.is_valid,
+            wait_synced=self._durability.wait_if_alone,
+            on_disk_failure=disk.fail,
+            may_cut=disk.store.may_cut,
+            was_cut=disk.store.was_cut,
+            on_doubt=lambda partition, offset: self._scrubbing.doubt(partition, offset),
+        )
+
+    def _fetcher_surroundings(self, nodes: Nodes) -> Surroundings:
+        return Surroundings(
+            broker_id=self._node.node_id,
+            broker_epoch=lambda: self.membership.broker_epoch,
+            address=nodes.address,
+            checkpoint=self._node.disk.checkpoint,
+            is_held_back=self.throttles.holds_back_receiving,
+            took=self.throttles.received,
+            wait_counted=self._durability.wait_counted,
+            clock=self._node.clock,
+            settings=self._fetcher_settings,
+        )
+
+    def _fetcher_settings(self) -> FetcherSettings:
+        config = self._node.config
+        return FetcherSettings(
+            wait_ms=config.int("replica.fetch.wait.max.ms"),
+            min_bytes=config.int("replica.fetch.min.bytes"),
+            partition_bytes=config.int("replica.fetch.max.bytes"),
+            response_bytes=config.int("replica.fetch.response.max.bytes"),
+            timeout_seconds=config.int("replica.socket.timeout.ms") / 1000,
+            pause_seconds_max=config.int("replica.fetch.backoff.ms") / 1000,
+        )
+
+    # -- the cluster ------------------------------------------------------------------
+
+    @property
+    def controller_id(self) -> int:
+        return self._node.image.controller_id
+
+    def brokers(self, listener: str) -> list[NodeAddress]:
+        return _at_listener(self._node.image.brokers.values(), listener)
+
+    def departed(self, listener: str) -> list[NodeAddress]:
+        return _at_listener(self.membership.departed(), listener)
+
+    def reachable_leader(self, topic: TopicState, index: int) -> int:
+        leader = topic.partitions[index].leader
+        # A client that is sent to a leader which has just died asks again only much later.
+        is_reachable = leader in self._node.image.brokers and not self.membership.is_suspect(leader)
+        return leader if is_reachable else NO_LEADER
+
+    def offline_replicas(self, topic: TopicState, index: int) -> list[int]:
+        live = self._node.image.brokers
+        return [replica for replica in topic.partitions[index].replicas if replica not in live]
+
+    def other_leader(self, topic: str, index: int) -> int | None:
+        state = self._node.image.partition(topic, index)
+        if state is None or state.leader == self._node.node_id:
+            return None
+        return state.leader
+
+    def internal_replicas(self, wanted: int) -> int:
+        # With fewer the first failover would lose what groups have committed, so the topic
+        # is not made before enough nodes are there.
+        return wanted
+
+    @property
+    def may_delete_strays(self) -> bool:
+        return not self.membership.is_fenced
+
+    # -- partitions -------------------------------------------------------------------
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """In the cluster, here or elsewhere."""
+        return self._node.image.partition(name, index) is not None
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        topic = self._node.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def hosts(self, state: PartitionState) -> bool:
+        return self._node.node_id in state.replicas
+
+    def open(self, where: TopicPartition, topic: TopicState, found: Log) -> Partition:
+        high_watermark = self._high_watermarks.get(where, 0)
+        return ReplicatedPartition(
+            where, topic.topic_id, found, high_watermark=high_watermark, node=self._replica_node
+        )
+
+    def opened(self, places: Iterable[TopicPartition]) -> None:
+        self.roles.apply(places)
+
+    def closing(self, partition: Partition) -> None:
+        if isinstance(partition, ReplicatedPartition):
+            self.roles.stand_by(partition)
+
+    def topic_deleted(self, topic: TopicState) -> None:
+        """The change of the image does the rest, here as at every other node."""
+
+    # -- a node's life ----------------------------------------------------------------
+
+    async def register(self) -> None:
+        self.in_sync.start()
+        self.membership.subscribe(self.roles)
+        await self.membership.register(self._describe)
+        self._producer_ids.keep_spare()
+        self._scrubbing.start()
+        heal = self._healing.heal_offline()
+        self._healing_offline = asyncio.get_running_loop().create_task(heal)
+
+    def _describe(self) -> BrokerState:
+        store = self._node.disk.store
+        endpoints = tuple(
+            Endpoint(name, *self._addresses.advertised(name), protocol)
+            for name, protocol in self._addresses.protocols.items()
+        )
+        log_ends = []
+        for where, leader_epoch in self.membership.lost_partitions():
+            found = store.logs.get(where)
+            if found is not None:
+                end = LogEnd(where, leader_epoch, found.epochs.latest, found.next_offset)
+                log_ends.append(end)
+        rack = self._node.config.optional_string("broker.rack")
+        return BrokerState(self._node.node_id, endpoints, rack, log_ends=tuple(log_ends))
+
+    def disk_failed(self) -> None:
+        """Others lead from now on, and the next start says that data may be lost."""
+        self._node.disk.store.last_run.note_failed_disk()
+        self.roles.fenced("the disk failed")
+        self._leaving = asyncio.get_running_loop().create_task(self.membership.leave())
+
+    async def hand_over(self) -> None:
+        if self._node.config.boolean("controlled.shutdown.enable"):
+            await self.membership.hand_over(seconds_max=_HAND_OVER_SECONDS_MAX)
+
+    async def stop(self) -> None:
+        await self._scrubbing.stop()
+        if self._healing_offline is not None:
+            # It was registered: the rest of `register` has begun, too.
+            await self._producer_ids.stop()
+            self._healing_offline.cancel()
+            await asyncio.gather(self._healing_offline, return_exceptions=True)
+        await self.roles.stop()
+        await self.in_sync.stop()
+        await self._fetchers.stop()
+        self.peers.close()
+
+    async def leave(self) -> None:
+        if self._leaving is not None:
+            await asyncio.gather(self._leaving, return_exceptions=True)
+        else:
+            await self.membership.leave()
+
+
+def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[NodeAddress]:
+    return [
+        NodeAddress(one.id, endpoint.host, endpoint.port, one.rack)
+        for one in nodes
+        if (endpoint := one.endpoint(listener)) is not None
+    ]

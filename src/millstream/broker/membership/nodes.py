@@ -1,0 +1,30 @@
+"""The other nodes of the cluster, as the image has them."""
+
+from collections.abc import Callable, Mapping
+
+from millstream.cluster.state import NO_BROKER_EPOCH, ClusterImage
+
+Address = tuple[str, int]
+
+
+class Nodes:
+    def __init__(self, image: Callable[[], ClusterImage], listener: Callable[[], str]) -> None:
+        """`listener` names the one that nodes use among themselves."""
+        self._image = image
+        self._listener = listener
+
+    def address(self, broker_id: int) -> Address | None:
+        """Where to reach a node; None while that is not known."""
+        broker = self._image().brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            return None
+        endpoint = broker.endpoint(self._listener()) or broker.endpoints[0]
+        return endpoint.host, endpoint.port
+
+    def alive(self) -> Mapping[int, int]:
+        """The broker epochs of those that may be in sync."""
+        return {
+            broker.id: broker.epoch
+            for broker in self._image().brokers.values()
+            if broker.epoch != NO_BROKER_EPOCH and not broker.is_stopping
+        }

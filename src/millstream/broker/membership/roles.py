@@ -1,0 +1,178 @@
+"""Turns changes of the cluster's image into the roles of this node's replicas.
+
+What a partition does in its role is in `replication/`. Here it is decided which partitions
+are opened and closed, when they may take their roles, and who hears of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from millstream.broker.membership.in_sync import replicated
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.membership import Membership
+from millstream.cluster.observer import ImageChange
+from millstream.model import TopicPartition
+from millstream.replication.fetcher import Fetchers
+from millstream.replication.replicated import ReplicatedPartition
+from millstream.replication.role import Role
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 0.2
+
+
+class Roles:
+    """Listens to the membership."""
+
+    def __init__(
+        self, node: NodeState, topics: Topics, membership: Membership, fetchers: Fetchers
+    ) -> None:
+        self._node = node
+        self._topics = topics
+        self._membership = membership
+        self._fetchers = fetchers
+        # No partition has a role before this node is registered, nor while it is fenced.
+        self._is_active = False
+        self._taking: asyncio.Task[None] | None = None
+        # Called with a partition whose role is another one now.
+        self.on_role: list[Callable[[ReplicatedPartition], None]] = []
+        # Called with the name of a topic that some node has created.
+        self.on_created: list[Callable[[str], None]] = []
+
+    async def stop(self) -> None:
+        self._is_active = False
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.gather(self._taking, return_exceptions=True)
+
+    # -- what the membership says -----------------------------------------------------
+
+    def image_changed(self, change: ImageChange) -> None:
+        for topic in change.deleted:
+            self._topics.forget(topic)
+        for name in change.created:
+            self.open_topic(name)
+            for call in self.on_created:
+                call(name)
+        for name in dict.fromkeys(filter(None, map(self._lacks, change.partitions))):
+            self.open_topic(name)
+        self.apply(change.partitions)
+        if change.has_broker_configs:
+            self._topics.apply_broker_config()
+        for name in change.configs:
+            self._topics.apply_topic_config(name)
+
+    def fenced(self, reason: str) -> None:
+        self._is_active = False
+        for partition in replicated(self._node):
+            self.stand_by(partition)
+
+    def active(self, broker_epoch: int) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+        self._taking = asyncio.get_running_loop().create_task(self._take_roles(broker_epoch))
+
+    async def _take_roles(self, broker_epoch: int) -> None:
+        """Roles as the store has them *after* this node was registered.
+
+        A state from before may still name it as leader: as what it was before it started
+        anew, in an epoch that its log may have lost records of."""
+        membership = self._membership
+        while membership.broker_epoch == broker_epoch:
+            try:
+                await membership.store.sync()
+                await membership.observer.read_again(self._own_places())
+                break
+            except CoordinationFailed as error:
+                log.debug("roles are not known yet: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+        if membership.broker_epoch != broker_epoch:
+            return
+        self._is_active = True
+        for topic in list(self._node.image.topics.values()):
+            self.apply(TopicPartition(topic.name, n) for n in range(len(topic.partitions)))
+
+    def _own_places(self) -> list[TopicPartition]:
+        me = self._node.node_id
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self._node.image.topics.values()
+            for number, state in enumerate(topic.partitions)
+            if state.leader == me or me in state.isr
+        ]
+
+    # -- partitions -------------------------------------------------------------------
+
+    def open_topic(self, name: str) -> None:
+        state = self._node.image.topics.get(name)
+        if state is not None:
+            self._topics.open_or_wait(state)
+
+    def _lacks(self, where: TopicPartition) -> str | None:
+        """The topic, where this is a new partition of it, or one that is to be here now."""
+        state = self._node.image.partition(where.topic, where.partition)
+        if state is None:
+            return None
+        is_missing = self._node.partitions.find(where.topic, where.partition) is None
+        is_new = state.version == 0
+        return where.topic if is_new or (is_missing and self._node.cluster.hosts(state)) else None
+
+    def apply(self, places: Iterable[TopicPartition]) -> None:
+        """Give partitions the roles that the image has for them."""
+        for where in places:
+            state = self._node.image.partition(where.topic, where.partition)
+            partition = self._node.partitions.find(where.topic, where.partition)
+            if state is None or not isinstance(partition, ReplicatedPartition):
+                continue
+            if not self._node.cluster.hosts(state):
+                log.info("%s has no replica here any more", where)
+                self._node.partitions.remove(partition)
+                self._topics.close(partition)
+            elif self._is_active:
+                self._give_role(partition, Role.of(state))
+
+    def _give_role(self, partition: ReplicatedPartition, role: Role) -> None:
+        before = (partition.leader_id, partition.leader_epoch)
+        partition.apply(role, now_ms=self._node.now_ms())
+        if (partition.leader_id, partition.leader_epoch) == before:
+            return
+        if partition.next_fetch() is not None:
+            self._fetchers.follow(partition, partition.leader_id)
+        else:
+            self._fetchers.leave(partition)
+        self._report(partition)
+
+    def stand_by(self, partition: ReplicatedPartition) -> None:
+        """From now on the partition neither leads nor follows."""
+        self._fetchers.leave(partition)
+        partition.stand_by()
+        self._report(partition)
+
+    def _report(self, partition: ReplicatedPartition) -> None:
+        for call in self.on_role:
+            call(partition)
+
+    # -- damaged ones -----------------------------------------------------------------
+
+    def silence(self, partition: ReplicatedPartition) -> None:
+        """From now on no leader hears how far this log goes."""
+        partition.is_damaged = True
+        self._fetchers.leave(partition)
+
+    def speak_again(self, partition: ReplicatedPartition) -> None:
+        partition.is_damaged = False
+        if partition.next_fetch() is not None:
+            self._fetchers.follow(partition, partition.leader_id)
+
+    def replace_log(self, partition: ReplicatedPartition) -> None:
+        """Given up in the cluster's state: an empty log takes the place of the damaged one."""
+        where = partition.topic_partition
+        # The role first: clients that wait here are to look for the leader.
+        self.apply([where])
+        self._node.partitions.remove(partition)
+        self._topics.close(partition)
+        self.open_topic(where.topic)

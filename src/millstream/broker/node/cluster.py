@@ -1,0 +1,123 @@
+"""What a node asks about the other nodes.
+
+`Standalone` answers for a node without any, `membership.Member` for a node of a cluster, so
+that no other code has to know which of the two it runs in.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millstream.cluster.state import PartitionState, Reassignment, TopicState
+from millstream.model import TopicPartition
+from millstream.replication.partition import Partition
+from millstream.storage.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """Where clients of one listener reach a node."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Elections(Protocol):
+    """Elections and reassignments on request. Each raises KafkaError where it cannot be done."""
+
+    async def elect_preferred(self, where: TopicPartition) -> None: ...
+    async def elect_uncleanly(self, where: TopicPartition) -> None: ...
+    async def reassign(
+        self, where: TopicPartition, target: Sequence[int], *, may_resize: bool = True
+    ) -> None: ...
+    async def cancel(self, where: TopicPartition) -> None: ...
+    def reassignments(self) -> list[Reassignment]: ...
+
+
+class Peers(Protocol):
+    """Requests to other nodes."""
+
+    async def ask(
+        self, broker_id: int, api_key: int, version: int, body: Any, *, timeout_seconds: float
+    ) -> Any:
+        """Raises LinkFailed."""
+        ...
+
+
+class Cluster(Protocol):
+    @property
+    def elections(self) -> Elections: ...
+    @property
+    def peers(self) -> Peers: ...
+
+    @property
+    def controller_id(self) -> int:
+        """-1 while there is none."""
+        ...
+
+    def brokers(self, listener: str) -> list[NodeAddress]:
+        """The live nodes that have a listener of this name."""
+        ...
+
+    def departed(self, listener: str) -> list[NodeAddress]:
+        """Nodes that died a moment ago: clients do better if nodes go after their leaders."""
+        ...
+
+    def reachable_leader(self, topic: TopicState, index: int) -> int:
+        """The leader that a client may be sent to, or NO_LEADER."""
+        ...
+
+    def offline_replicas(self, topic: TopicState, index: int) -> list[int]: ...
+
+    def other_leader(self, topic: str, index: int) -> int | None:
+        """The node that leads a partition if it is not this one; NO_LEADER while none does."""
+        ...
+
+    def internal_replicas(self, wanted: int) -> int:
+        """How many replicas an internal topic gets."""
+        ...
+
+    def hosts(self, state: PartitionState) -> bool:
+        """Does this node have a replica?"""
+        ...
+
+    def open(self, where: TopicPartition, topic: TopicState, found: Log) -> Partition: ...
+
+    def opened(self, places: Iterable[TopicPartition]) -> None:
+        """The partitions are in the table: they may take their roles."""
+        ...
+
+    def closing(self, partition: Partition) -> None:
+        """The partition leaves this node: end what runs for it."""
+        ...
+
+    def topic_deleted(self, topic: TopicState) -> None:
+        """The store no longer has the topic."""
+        ...
+
+    @property
+    def may_delete_strays(self) -> bool:
+        """Is this node sure which topics exist?"""
+        ...
+
+    # In the order of a node's life.
+
+    async def register(self) -> None:
+        """The logs are open and the port is: other nodes may count on this one."""
+        ...
+
+    def disk_failed(self) -> None: ...
+
+    async def hand_over(self) -> None:
+        """Let other nodes lead what this one leads, before it stops."""
+        ...
+
+    async def stop(self) -> None:
+        """End what runs beside the requests."""
+        ...
+
+    async def leave(self) -> None:
+        """Last of all. Raises CoordinationFailed."""
+        ...

@@ -1,0 +1,46 @@
+"""What every room of the broker may read about its node."""
+
+from millstream.broker.node.cluster import Cluster
+from millstream.broker.node.data_directory import DataDirectory
+from millstream.clock import Clock
+from millstream.cluster.controller import Controller
+from millstream.cluster.state import ClusterImage
+from millstream.config import BrokerConfig
+from millstream.replication.table import PartitionTable
+
+
+class NodeState:
+    """Holds the parts and decides nothing."""
+
+    __slots__ = ("clock", "cluster", "config", "controller", "disk", "node_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        controller: Controller,
+        disk: DataDirectory,
+        partitions: PartitionTable,
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.controller = controller
+        self.disk = disk
+        self.partitions = partitions
+        # Set right after, for it reads this state.
+        self.cluster: Cluster
+        # The options in force. Another object after every change at run time.
+        self.config: BrokerConfig = controller.effective_config
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def reload_config(self) -> None:
+        """Apply what was set at run time."""
+        self.config = self.controller.effective_config
+
+    def now_ms(self) -> int:
+        """Milliseconds of the monotonic clock, which deadlines are counted in."""
+        return int(self.clock.monotonic() * 1000)
