@@ -12,9 +12,10 @@ _HEAD: Final = """\
 Generated from `src/millstream/config/options.txt`; a test keeps the two equal. To regenerate it:
 `python -m millstream.config.documentation > docs/configuration.md`.
 
-Names, types and defaults are Kafka's. Precedence: flags, then `--set name=value`, then the file given
-with `--config`, then defaults. `--listen` sets `listeners`, and `--data-dir` sets `log.dirs`. A file
-whose name ends in `.toml` is TOML; one that ends in `.properties` is Kafka's `server.properties`:
+Names, types and defaults are Kafka's. Precedence: flags, then `--set name=value`, then the file
+given with `--config`, then defaults. `--listen` sets `listeners`, and `--data-dir` sets `log.dirs`.
+A file whose name ends in `.toml` is TOML; one that ends in `.properties` is Kafka's
+`server.properties`:
 
 ```toml
 num.partitions = 3
@@ -25,8 +26,8 @@ hours = 24
 The node knows every broker option of Kafka 3.x and 4.x. Each has one of three states:
 
 - *works*: the option does what it says.
-- *accepted, no effect*: setting it changes nothing. The node logs a line that says so, at its start or
-  when a client sets the option on a topic, a group or a running node.
+- *accepted, no effect*: setting it changes nothing. The node logs a line that says so, at its start
+  or when a client sets the option on a topic, a group or a running node.
 - *refused*: any value but the default stops the start, or fails the request that sets it.
 
 A name that Kafka does not have is an error. `listener.name.<listener>.<option>` and the options of
