@@ -20,8 +20,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from millstream.broker.log_config import log_config
-
+from millstream.broker.node.log_config import log_config
 from millstream.config import BrokerConfig
 from millstream.model import TopicPartition
 from millstream.records.batch import BatchView

@@ -92,7 +92,8 @@ log.keep.hours | int | 2 | -1.. | works
 codec | string | none | none, gzip, "" | no effect
     The codec.
 share | double | max | 0.0..1.5 | refused: later
-    The share.
+    The share
+    of it all.
 
 [topic] Topics
 keep.ms -> log.keep.ms
@@ -113,6 +114,7 @@ def test_a_row_says_everything_about_an_option():
     assert (codec.status, codec.choices) == (Status.NO_EFFECT, ("none", "gzip", ""))
     assert (share.status, share.reason) == (Status.REFUSED, "it is not built yet")
     assert (share.default, share.minimum, share.maximum) == (sys.float_info.max, 0.0, 1.5)
+    assert share.doc == "The share of it all."
     assert topics.options[2].default == ()
 
 

@@ -87,11 +87,13 @@ def parse_table(text: str) -> list[Section]:
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
     """Each line, with the indented documentation below it or an empty text."""
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    for number, line in enumerate(lines):
-        if not line.startswith(" "):
-            below = lines[number + 1] if number + 1 < len(lines) else ""
-            yield line, below.strip() if below.startswith(" ") else ""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith(" "):
+            found[-1][1].append(line.strip())
+        elif line and not line.startswith("#"):
+            found.append((line, []))
+    return ((line, " ".join(doc)) for line, doc in found)
 
 
 def _parse_row(line: str, doc: str) -> _Row:
