@@ -1,6 +1,7 @@
 """The table against what Kafka itself declares, and how it is read."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,12 @@ def test_a_topic_inherits_what_its_row_leaves_out():
 def test_a_row_that_cannot_be_read_is_named(row):
     with pytest.raises(ValueError, match=r"a \| int"):
         parse_table(f"[broker] The node\n{row}\n")
+
+
+def test_the_table_is_part_of_the_package():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    data = project["tool"]["setuptools"]["package-data"]["millstream"]
+    assert "config/options.txt" in data
 
 
 def test_every_name_is_there_once():

@@ -1,7 +1,7 @@
 """The node's effective options: what was set where, over the defaults of the table.
 
-A `BrokerConfig` never changes; a change at run time makes a new one. Values are typed and
-checked when it is made, so whoever reads one need not check again.
+A `BrokerConfig` never changes; a change at run time creates a new one. It types and checks every
+value when it is created, so readers do not check again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from millstream.config.values import Described, Source, Synonym, TypedValues
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value that somebody set, and where: `--set`, a file's name, ..."""
+    """A value that was set, and where: `--set`, the name of a file, ..."""
 
     value: Value
     origin: str
@@ -55,7 +55,7 @@ class BrokerConfig(TypedValues):
         self.notes = notes
 
     def get(self, name: str) -> Value:
-        """The effective value, in the unit of `name`. KeyError for a name of no option."""
+        """The effective value, in the unit of `name`. KeyError if there is no such option."""
         if name not in self._effective:
             found = self._found(name)[0]
             value = found.value
@@ -68,14 +68,14 @@ class BrokerConfig(TypedValues):
         return self._found(name)[0].source
 
     def origin(self, name: str) -> str:
-        """Where the value was set, for a person: `--set`, a file's name, `default`."""
+        """Where the value was set, for a message: `--set`, the name of a file, `default`."""
         found = self._found(name)[0]
         if found.source is Source.STATIC_BROKER:
             return self._static[found.name].origin
         return "default" if found.source is Source.DEFAULT else "changed at run time"
 
     def is_set(self, name: str) -> bool:
-        """Whether anybody set this very name; its synonyms do not count."""
+        """Whether this very name is set; its synonyms do not count."""
         return name in self._own or name in self._cluster_default or name in self._static
 
     def describe(self, name: str) -> Described:
@@ -92,7 +92,7 @@ class BrokerConfig(TypedValues):
         )
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Every value that stands behind `name`, the effective one first."""
+        """Every value that was considered for `name`, the effective one first."""
         return tuple(
             Synonym(
                 found.name,
@@ -109,8 +109,8 @@ class BrokerConfig(TypedValues):
         """The same node with these, and only these, values set at run time.
 
         `overrides` are for this node, `cluster_default` for every node without its own.
-        Names that do not work at run time are left out: an older or newer release may have
-        stored them, and the node must start all the same.
+        Ignores names that cannot be set at run time: another release may have stored them, and
+        the node must still start.
         """
         return BrokerConfig(
             self._static,
@@ -120,7 +120,7 @@ class BrokerConfig(TypedValues):
         )
 
     def _found(self, name: str) -> Sequence[_Found]:
-        """Candidates for `name`: what is set, by rank, then defaults that say something."""
+        """Candidates for `name`: what is set, by precedence, then defaults that are not None."""
         chain = (name, *BROKER_OPTIONS[name].synonyms)
         found = [candidate for link in chain for candidate in self._set_for(link)]
         for link in chain:
@@ -159,7 +159,7 @@ def broker_config_problem(name: str, text: str | None) -> str | None:
 
 
 def check_allowed(option: Option, value: Value) -> None:
-    """Raises ConfigError for a refused option, unless it is set to what it is anyway."""
+    """Raises ConfigError for a refused option, unless the value is its default."""
     if option.status is Status.REFUSED and value != option.default:
         raise ConfigError(f"{option.name}: {option.status_text}")
     if option.name.startswith("log.retention.") and value == 0:

@@ -1,7 +1,7 @@
-"""The addresses a node listens on, and those it tells its clients.
+"""The addresses that a node listens on, and those that clients connect to.
 
-`listeners` has one entry per name; `advertised.listeners` may give another address for
-the same name, which is what clients of that listener are told.
+`listeners` has one entry per name. `advertised.listeners` may give another address for the same
+name; clients of that listener get that address.
 """
 
 import re
@@ -41,7 +41,7 @@ class _Address:
 
 
 def parse_listeners(config: BrokerConfig) -> list[Listener]:
-    """The listeners to open, in the order given. Raises ConfigError for what cannot be."""
+    """The listeners to open, in the order given. Raises ConfigError."""
     protocols = _protocols(config)
     for_quorum = {name.upper() for name in config.list("controller.listener.names")}
     opened = [
@@ -62,23 +62,23 @@ def parse_listeners(config: BrokerConfig) -> list[Listener]:
         if protocol != "PLAINTEXT":
             reason = BROKER_OPTIONS["ssl.keystore.location"].reason
             raise ConfigError(f"listeners: {address.name} needs {protocol}; {reason}")
-        told = advertised.get(address.name, address)
+        reached_at = advertised.get(address.name, address)
         listeners.append(
             Listener(
                 name=address.name,
                 host=address.host,
                 port=address.port,
                 protocol=protocol,
-                advertised_host=_reachable(told.host),
+                advertised_host=_reachable(reached_at.host),
                 # With port 0 the real one is known only after binding.
-                advertised_port=told.port,
+                advertised_port=reached_at.port,
             )
         )
     return listeners
 
 
 def inter_broker_listener(config: BrokerConfig, listeners: list[Listener]) -> Listener:
-    """The listener other nodes use: the named one, else the first of the right protocol."""
+    """The listener that other nodes use: the named one, else the first."""
     wanted = config.optional_string("inter.broker.listener.name")
     if wanted is None:
         return listeners[0]

@@ -1,7 +1,7 @@
 """From a file, `--set` and flags to a checked `BrokerConfig`.
 
-Rank: flag, then `--set`, then file, then default. Of two names for one thing (hours and
-milliseconds), the one set at the higher rank counts.
+Precedence: flags, then `--set`, then the file, then defaults. If two names mean the same (hours
+and milliseconds), the one that is set with higher precedence counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def _parse_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 def _replaced_by(name: str) -> list[str]:
-    """Names that would go before `name`, and so hide it, if they stayed."""
+    """Names that take precedence over `name` and would hide it."""
     replaced = []
     for option in BROKER_OPTIONS.values():
         if name in option.synonyms:
@@ -91,7 +91,7 @@ def _checked_settings(texts: Mapping[str, str], origins: Mapping[str, str]) -> B
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """What only several options together, or the node's kind, can make wrong."""
+    """Raises ConfigError for options that do not fit together."""
     inter_broker_listener(config, parse_listeners(config))
     both_ids_set = config.is_set("node.id") and config.is_set("broker.id")
     if both_ids_set and config.int("node.id") != config.int("broker.id"):
@@ -103,7 +103,7 @@ def _check_together(config: BrokerConfig) -> None:
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         if len(config.list(name)) > 1:
             raise ConfigError(
-                f"{name}: names several nodes; several nodes are a cluster by zookeeper.connect"
+                f"{name}: names several nodes; set zookeeper.connect to run several nodes"
             )
     directories = config.list("log.dirs")
     if not directories or not all(directories):

@@ -1,7 +1,7 @@
-"""One option: what it is called, what it may hold, and what it does here.
+"""One option: its name, type and allowed values, and whether it works here.
 
-Knows nothing of where values come from; `parse_value` and `format_value` turn a value
-into Kafka's text and back.
+`parse_value` turns Kafka's text into a value, `format_value` a value into text. Knows nothing
+of where values come from.
 """
 
 import math
@@ -20,11 +20,11 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class ConfigError(StartError):
-    """A setting that cannot be used. The text is one line for a person."""
+    """A setting that cannot be used. The message is one line for the user."""
 
 
 class Kind(IntEnum):
-    """Types of options, numbered as DescribeConfigs answers them."""
+    """Types of options, with the numbers of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -40,14 +40,14 @@ class Kind(IntEnum):
 class Status(Enum):
     WORKS = "works"
     NO_EFFECT = "accepted, no effect"
-    # Setting it to anything but its default stops the start: quietly ignoring it would
-    # leave the user with less than was asked for.
+    # Any value but the default is an error: to ignore it would give the user less than they
+    # asked for.
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of the table. `synonyms` are asked in order where the option itself is not set."""
+    """A row of the table. If the option is not set, `synonyms` are asked in this order."""
 
     name: str
     kind: Kind
@@ -71,7 +71,7 @@ class Option:
 
     @property
     def documentation(self) -> str:
-        """What DescribeConfigs tells: also that the option does nothing here."""
+        """The text that DescribeConfigs returns. It says if the option has no effect here."""
         if self.status is Status.WORKS:
             return self.doc
         return f"{self.doc} Here: {self.status_text}."

@@ -11,7 +11,7 @@ from millstream.config.values import Described, Source, Synonym, TypedValues
 def set_without_effect(
     options: Mapping[str, Option], present: Mapping[str, str], overrides: Mapping[str, str]
 ) -> list[str]:
-    """A line for each option that `overrides` sets, or sets anew, and that does nothing here."""
+    """A line for each option without effect that `overrides` sets to another value."""
     return [
         f"{name}: {options[name].status_text}"
         for name, text in overrides.items()

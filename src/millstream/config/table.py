@@ -105,7 +105,7 @@ def _parse_row(line: str, doc: str) -> _Row:
 
 
 def _inherit(row: _Row, rows: Mapping[str, _Row]) -> None:
-    """Fill the empty cells from the node's option that stands in where `row` is not set."""
+    """Fill the empty cells from the first fallback."""
     parent = rows[row.synonyms[0]]
     row.kind = row.kind or parent.kind
     row.allowed = row.allowed or parent.allowed
@@ -116,7 +116,7 @@ def _inherit(row: _Row, rows: Mapping[str, _Row]) -> None:
 
 
 def _default_in_force(name: str, parent: _Row, rows: Mapping[str, _Row]) -> str:
-    """What holds where nobody sets anything, in the unit of `name`."""
+    """The value of `parent` if nothing is set, in the unit of `name`."""
     for candidate in (parent, *(rows[synonym] for synonym in parent.synonyms)):
         if candidate.default.isdecimal():
             return str(in_unit_of(name, candidate.name, int(candidate.default)))
@@ -187,7 +187,7 @@ GROUP_OPTIONS: Final = _options_of("group")
 
 
 def find_broker_option(name: str) -> Option | None:
-    """The row for `name`, None for a plug-in's option. Raises ConfigError if there is no such.
+    """The row for `name`, or None for a plug-in's option. Raises ConfigError for other names.
 
     `listener.name.internal.ssl.keystore.location` is `ssl.keystore.location` for one
     listener, and `listener.name.internal.plain.sasl.jaas.config` for one mechanism of it.
@@ -207,8 +207,8 @@ def find_broker_option(name: str) -> Option | None:
 
 
 def unknown_name(name: str, table: Mapping[str, Option]) -> str:
-    """One line that says so, and names the nearest option there is."""
-    # On first use: only who mistypes pays for it.
+    """An error message that suggests the nearest option."""
+    # Imported here because only a wrong name needs it.
     import difflib
 
     nearest = difflib.get_close_matches(name, table, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Values in force: typed getters over them, and what DescribeConfigs tells of one."""
+"""The values in force: typed getters, and what DescribeConfigs answers for one of them."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,7 +7,7 @@ from millstream.config.option import Option, Value
 
 
 class Source(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs answers it."""
+    """Where a value comes from, with the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -19,7 +19,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A value that was considered: by its own name and in its own unit."""
+    """A value that was considered, under its own name and in its own unit."""
 
     name: str
     value: str | None
@@ -28,7 +28,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What DescribeConfigs says of one option. Sensitive values are None."""
+    """What DescribeConfigs answers for one option. Sensitive values are None."""
 
     option: Option
     value: str | None
@@ -46,7 +46,7 @@ class Described:
 
 
 class TypedValues:
-    """Ask with the getter of the option's type; another type is a mistake of ours."""
+    """Read an option with the getter of its type. `mypy_plugin.py` finds wrong names and types."""
 
     __slots__ = ()
 
