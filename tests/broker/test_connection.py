@@ -363,7 +363,7 @@ def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_clai
         await client.settle()
         partial = client.connection._partial
         assert partial is not None
-        assert len(partial) <= 65536
+        assert len(partial._data) <= 65536
 
     run(test)
 

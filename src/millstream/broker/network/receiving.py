@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from millstream.storage.values import BatchRun
 
-if TYPE_CHECKING:
-    from millstream.broker.network.connection import Connection
-
 # Base offset of the first batch, append time and log start offset.
 Placed = tuple[int, int, int]
 # None: nothing was written, and every request is to be handled by itself.
@@ -23,6 +20,12 @@ AppendRun = Callable[[BatchRun], Placed | None]
 
 class Expected(Protocol):
     """A produce that is answered without its connection, when it comes again."""
+
+
+class Readable(Protocol):
+    """A connection, as far as receiving goes."""
+
+    def on_readable(self) -> None: ...
 
 
 class Seat(Protocol):
@@ -43,14 +46,14 @@ class Seat(Protocol):
 
 
 class Receiver(Protocol):
-    def seat(self, connection: "Connection", fd: int) -> Seat: ...
+    def seat(self, connection: Readable, fd: int) -> Seat: ...
     def close(self) -> None: ...
 
 
 class LoopSeat:
     __slots__ = ("_fd", "_loop", "_on_readable")
 
-    def __init__(self, connection: "Connection", fd: int) -> None:
+    def __init__(self, connection: Readable, fd: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._fd = fd
         self._on_readable = connection.on_readable
@@ -71,7 +74,7 @@ class LoopSeat:
 class LoopReceiver:
     """Every connection by itself."""
 
-    def seat(self, connection: "Connection", fd: int) -> Seat:
+    def seat(self, connection: Readable, fd: int) -> Seat:
         return LoopSeat(connection, fd)
 
     def close(self) -> None:

@@ -1,18 +1,22 @@
-"""A reply before it is sent: there already, still to come, or known from the time before."""
+"""A reply before it is sent: ready, still to come, or known from the time before.
+
+A connection answers in request order. A reply that must wait for something (a sync, new
+records, a deadline) keeps its place in the `ReplyQueue`, and those behind it wait.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
-if TYPE_CHECKING:
-    from millstream.broker.network.connection import Connection
-    from millstream.broker.network.receiving import Expected
+from millstream.broker.network.output import release_all
+from millstream.broker.network.receiving import Expected
 
 Pieces = list[object]
 
 
 class Pending:
-    """A reply that is not there yet. `gate` holds back the connection's next frame.
+    """A reply that is not ready yet. `gate` holds back the connection's next frame.
 
     A coroutine becomes a task; a future does without, which is much cheaper. Cheapest is to
     wait for something itself, with `finish` to make the reply when it is done.
@@ -39,11 +43,11 @@ class Shortcut:
 
     def __init__(
         self,
-        answer: Callable[["Connection", memoryview], Pieces | Pending | None],
-        expected: "Expected | None" = None,
+        answer: Callable[[Any, memoryview], Pieces | Pending | None],
+        expected: Expected | None = None,
     ) -> None:
-        """`answer` gives None for any other frame. `expected` is the same request for
-        `receiving`, which may answer it by itself."""
+        """`answer` takes the connection and a frame, and gives None for any other frame.
+        `expected` is the same request for `receiving`, which may answer it by itself."""
         self.answer = answer
         self.expected = expected
 
@@ -54,4 +58,40 @@ class Slot:
     __slots__ = ("pieces",)
 
     def __init__(self, pieces: Pieces | None) -> None:
+        # None until the reply is ready.
         self.pieces = pieces
+
+
+class ReplyQueue:
+    """Replies in request order, from the first that is not ready on."""
+
+    __slots__ = ("_slots", "gates")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        # Requests under way whose effect is still to come: the next frame waits for them.
+        self.gates = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, pieces: Pieces | None, *, gate: bool = False) -> Slot:
+        slot = Slot(pieces)
+        self._slots.append(slot)
+        self.gates += gate
+        return slot
+
+    def settle(self, slot: Slot, pieces: Pieces, *, gate: bool) -> Iterator[Pieces]:
+        """The reply is ready; it, and those that waited behind it, if it is first in line."""
+        slot.pieces = pieces
+        self.gates -= gate
+        slots = self._slots
+        while slots and (ready := slots[0].pieces) is not None:
+            slots.popleft()
+            if ready:
+                yield ready
+
+    def clear(self) -> None:
+        for slot in self._slots:
+            release_all(slot.pieces or ())
+        self._slots.clear()

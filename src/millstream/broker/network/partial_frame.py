@@ -1,0 +1,143 @@
+"""A frame that did not come whole, and the memory it grows in.
+
+A small one gets memory that grows with what has arrived, not with what the frame claims. A
+large one stays where its beginning came: that buffer is lent to it, and the other
+connections share another one. Either way a large frame reserves its size first, so that
+every frame that is admitted can be completed.
+"""
+
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from millstream.broker.network.memory import FREE_BYTES_MAX, RequestMemory
+from millstream.errors import ProtocolError
+from millstream.wire.headers import SIZE_BYTES
+
+# A frame gets memory for this much, and then for four times what it has.
+_GROWTH_BYTES_MIN: Final = 1 << 17
+_FRAME_BYTES_MIN: Final = 8
+
+_SIZE = struct.Struct(">i")
+
+
+class Buffers(Protocol):
+    """Where bytes are received."""
+
+    @property
+    def buffer(self) -> memoryview:
+        """The one that all connections share."""
+        ...
+
+    @property
+    def frame_bytes_max(self) -> int: ...
+    @property
+    def memory(self) -> RequestMemory: ...
+    def lend_buffer(self) -> memoryview | None:
+        """The shared buffer, for one connection; another one takes its place. None when
+        many are lent already."""
+        ...
+
+    def return_buffer(self, buffer: memoryview) -> None: ...
+
+
+def frame_size(data: memoryview | bytearray, position: int, frame_bytes_max: int) -> int:
+    """The size that a frame announces. Raises ProtocolError for one that cannot be."""
+    size: int = _SIZE.unpack_from(data, position)[0]
+    if not _FRAME_BYTES_MIN <= size <= frame_bytes_max:
+        raise ProtocolError(
+            f"frame of {size} bytes (allowed: {_FRAME_BYTES_MIN} to {frame_bytes_max})"
+        )
+    return size
+
+
+class PartialFrame:
+    __slots__ = ("_buffers", "_data", "_reserved_bytes", "have", "waits_for_memory")
+
+    def __init__(self, buffers: Buffers, rest: memoryview) -> None:
+        self._buffers = buffers
+        # Lent by `buffers` if it is a memoryview.
+        self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
+        # Of `_data`, so many bytes have arrived.
+        self.have = len(rest)
+        self._reserved_bytes = 0
+        # Nothing is received until the memory is there.
+        self.waits_for_memory = False
+
+    def _borrow(self, rest: memoryview) -> memoryview | None:
+        """The shared buffer with `rest` at its start, if a large frame begins there."""
+        if len(rest) < SIZE_BYTES:
+            return None
+        buffers = self._buffers
+        wanted = SIZE_BYTES + frame_size(rest, 0, buffers.frame_bytes_max)
+        if not max(FREE_BYTES_MAX, len(rest)) < wanted <= len(buffers.buffer):
+            return None
+        lent = buffers.lend_buffer()
+        if lent is not None:
+            lent[: len(rest)] = rest
+        return lent
+
+    @property
+    def view(self) -> memoryview:
+        """To be released before the next `receive`, which may have to grow it."""
+        return memoryview(self._data)
+
+    @property
+    def _wanted(self) -> int:
+        if self.have < SIZE_BYTES:
+            return SIZE_BYTES
+        return SIZE_BYTES + frame_size(self._data, 0, self._buffers.frame_bytes_max)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.have >= SIZE_BYTES and self.have >= self._wanted
+
+    def reserve(self, when_free: Callable[[], None]) -> bool:
+        """False when the memory is not there yet; then `when_free` is called."""
+        wanted = self._wanted
+        if wanted <= FREE_BYTES_MAX or self._reserved_bytes:
+            return True
+        if self._buffers.memory.reserve(wanted, when_free):
+            self._reserved_bytes = wanted
+            return True
+        self.waits_for_memory = True
+        return False
+
+    def receive(self, sock: socket.socket) -> bool:
+        """False at the end of the stream."""
+        have, wanted = self.have, self._wanted
+        if have >= wanted:
+            return True
+        room = wanted
+        data = self._data
+        if isinstance(data, bytearray):
+            room = min(wanted, max(4 * have, _GROWTH_BYTES_MIN))
+            if len(data) < room:
+                data.extend(bytes(room - len(data)))
+        with memoryview(data) as view:
+            count = sock.recv_into(view[have:room])
+        self.have = have + count
+        return count > 0
+
+    def cut(self, consumed: int) -> None:
+        """The beginning was dispatched; another frame begins behind it."""
+        self._release_memory()
+        # What is lent holds one frame only. A copy, not a cut: someone may still look at
+        # the dispatched part.
+        assert isinstance(self._data, bytearray)
+        self._data = self._data[consumed : self.have]
+        self.have -= consumed
+
+    def drop(self) -> None:
+        """Give everything back."""
+        self._release_memory()
+        if isinstance(self._data, memoryview):
+            self._buffers.return_buffer(self._data)
+        self._data = bytearray()
+        self.have = 0
+
+    def _release_memory(self) -> None:
+        if self._reserved_bytes:
+            size_bytes, self._reserved_bytes = self._reserved_bytes, 0
+            self._buffers.memory.release(size_bytes)
