@@ -11,14 +11,13 @@ from millstream.model import Codec
 from millstream.records.batch import BatchView
 from millstream.records.columns import decode
 from millstream.records.records import Record, read_records
+from millstream.records.row_columns import HeadersColumn, StringColumn
 from millstream.records.rows import (
     COMPILED,
     IMPLEMENTATION,
     PURE,
-    HeadersColumn,
     Implementation,
     Producer,
-    StringColumn,
     build_batch_of_rows,
 )
 

@@ -1,6 +1,6 @@
 """What the compiled module offers: the same as `_rows_pure`."""
 
-from millstream.records.rows import HeadersColumn, Numbers, StringColumn
+from millstream.records.row_columns import HeadersColumn, Numbers, StringColumn
 
 NAME: str
 

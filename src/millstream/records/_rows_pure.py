@@ -1,12 +1,10 @@
 """Rows into records, in Python: the same results as the compiled `_rows`, slower."""
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from millstream.records.builder import write_varint
-
-if TYPE_CHECKING:
-    from millstream.records.rows import HeadersColumn, Numbers, StringColumn
+from millstream.records.row_columns import HeadersColumn, Numbers, StringColumn
 
 NAME: Final = "pure Python"
 _NULL: Final = b"\x01"
@@ -15,9 +13,9 @@ _NULL: Final = b"\x01"
 class RowEncoder:
     def __init__(
         self,
-        keys: "StringColumn | None",
-        values: "StringColumn",
-        headers: "HeadersColumn | None",
+        keys: StringColumn | None,
+        values: StringColumn,
+        headers: HeadersColumn | None,
     ) -> None:
         self._keys = keys
         self._values = values
@@ -30,7 +28,7 @@ class RowEncoder:
             found.append(-1 if key is None else (_murmur2(key) & 0x7FFFFFFF) % partition_count)
         return found.tobytes()
 
-    def encode(self, rows: "Numbers", start: int, bytes_max: int) -> tuple[bytes, int]:
+    def encode(self, rows: Numbers, start: int, bytes_max: int) -> tuple[bytes, int]:
         encoded = bytearray()
         for index in range(start, len(rows)):
             record = self._record(rows[index], index - start)
@@ -66,7 +64,7 @@ def _is_valid(validity: bytes | bytearray | memoryview | None, index: int) -> bo
 
 
 def grouped(
-    rows: "Numbers", numbers: "Numbers", group_count: int
+    rows: Numbers, numbers: Numbers, group_count: int
 ) -> tuple[bytes, list[tuple[int, int]]]:
     if len(numbers) != len(rows) or group_count <= 0:
         raise ValueError("a number for each row, and at least one group")
@@ -79,7 +77,7 @@ def grouped(
     return b"".join(group.tobytes() for _, group in ordered), [(n, len(g)) for n, g in ordered]
 
 
-def _string(column: "StringColumn", row: int) -> bytes | None:
+def _string(column: StringColumn, row: int) -> bytes | None:
     index = column.first + row
     if not _is_valid(column.validity, index):
         return None

@@ -21,33 +21,9 @@ from millstream.records.batch import (
 )
 from millstream.records.checksum import crc32c
 from millstream.records.compression import compress
-
-# One byte each, and 32-bit integers of the machine's byte order.
-Bytes = bytes | bytearray | memoryview
-Numbers = memoryview
+from millstream.records.row_columns import HeadersColumn, Numbers, StringColumn
 
 _CRC_POSITION: Final = 17
-
-
-@dataclass(frozen=True, slots=True)
-class StringColumn:
-    """Byte strings; without `validity` none is null."""
-
-    validity: Bytes | None
-    ends: Numbers
-    data: Bytes
-    first: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeadersColumn:
-    """A list of names and values for each row; a null list is an empty one."""
-
-    validity: Bytes | None
-    ends: Numbers
-    first: int
-    names: StringColumn
-    values: StringColumn
 
 
 class RowEncoder(Protocol):

@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.model import TopicPartition
-from millstream.records.rows import IMPLEMENTATION, HeadersColumn, RowEncoder, StringColumn
+from millstream.records.row_columns import HeadersColumn, StringColumn
+from millstream.records.rows import IMPLEMENTATION, RowEncoder
 from millstream.spark.failure import SourceError
 
 Rows = NDArray[numpy.int64]
