@@ -7,10 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from millstream.coordinators import offsets
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch, Ticket
-from millstream.coordinators.group_machine import GROUPS, GroupShard
+from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups.machine import GROUPS, GroupShard
+from millstream.coordinators.groups.offsets import CommitRequest
+from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.journal import (
     BATCH_BYTES_MAX,
     LoggedBatch,
@@ -18,8 +20,6 @@ from millstream.coordinators.journal import (
     ShardStatus,
     split_batches,
 )
-from millstream.coordinators.offsets import CommitRequest
-from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import EndTransactionMarker
 from millstream.wire.offset_commit import OffsetToCommit

@@ -11,20 +11,20 @@ from uuid import UUID
 
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.config import BrokerConfig
-from millstream.coordinators import offsets, requests
-from millstream.coordinators.classic import ClassicGroup, ClassicState
+from millstream.coordinators.classic.group import ClassicGroup, ClassicState
+from millstream.coordinators.classic.protocol import JoinRequest, Leaving, SyncRequest
+from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
 from millstream.coordinators.codecs.embedded import encode_subscription
 from millstream.coordinators.codecs.table import KeyValue, decode, encode
-from millstream.coordinators.consumer import ConsumerGroup
-from millstream.coordinators.consumer_group import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.consumer.group import ConsumerGroup
+from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.deadlines import Deadlines
 from millstream.coordinators.decision import Decision, Env, Ticket
-from millstream.coordinators.group import JoinRequest, Leaving, SyncRequest
-from millstream.coordinators.offsets import CommitRequest
-from millstream.coordinators.rebalance import JoinReply, SyncReply
-from millstream.coordinators.settings import GroupSettings, group_settings
-from millstream.coordinators.state import ShardState
-from millstream.coordinators.transaction_machine import transaction_settings
+from millstream.coordinators.groups import offsets, requests
+from millstream.coordinators.groups.offsets import CommitRequest
+from millstream.coordinators.groups.settings import GroupSettings, group_settings
+from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.transactions.machine import transaction_settings
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
 

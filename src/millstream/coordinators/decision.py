@@ -14,7 +14,7 @@ from uuid import UUID
 
 from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.changes import Change
-from millstream.coordinators.settings import GroupSettings
+from millstream.coordinators.groups.settings import GroupSettings
 
 R = TypeVar("R")
 # A record as a value, and what a decision may know.

@@ -25,11 +25,11 @@ from millstream.cluster.state import ClusterImage
 from millstream.cluster.znodes import partition_state_path
 from millstream.coordinators.codecs.changes import Change
 from millstream.coordinators.codecs.embedded import decode_assignment, decode_subscription
-from millstream.coordinators.consumer import ConsumerGroup, topics_of
+from millstream.coordinators.consumer.group import ConsumerGroup, topics_of
 from millstream.coordinators.decision import Env
-from millstream.coordinators.group_machine import GROUPS
+from millstream.coordinators.groups.machine import GROUPS
+from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.journal import Machine, ShardStatus
-from millstream.coordinators.state import Group, ShardState
 from millstream.errors import KafkaError
 from millstream.model import OFFSETS_TOPIC
 

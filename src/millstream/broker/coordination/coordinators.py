@@ -13,13 +13,13 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import TopicState
-from millstream.coordinators import admin, offsets
 from millstream.coordinators.codecs.changes import Change, CommittedOffset
 from millstream.coordinators.decision import Decision, Env, Ticket
-from millstream.coordinators.group_machine import GROUPS, GroupShard
+from millstream.coordinators.groups import admin, offsets
+from millstream.coordinators.groups.machine import GROUPS, GroupShard
+from millstream.coordinators.groups.settings import GroupSettings, group_settings
+from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.journal import Decide, Machine, ShardStatus
-from millstream.coordinators.settings import GroupSettings, group_settings
-from millstream.coordinators.state import ShardState
 from millstream.errors import KafkaError
 from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC
 from millstream.wire.messages import Struct

@@ -17,19 +17,19 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import NO_LEADER
-from millstream.coordinators import transaction as decisions
-from millstream.coordinators import transaction_groups
 from millstream.coordinators.codecs.transactions import Change, Partitions, StoredTransaction
 from millstream.coordinators.decision import ProducerEpoch, Ticket
 from millstream.coordinators.journal import Decide
-from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION
-from millstream.coordinators.transaction_groups import shard_name
-from millstream.coordinators.transaction_machine import (
+from millstream.coordinators.transactions import decisions
+from millstream.coordinators.transactions import joint_commit as transaction_groups
+from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
+from millstream.coordinators.transactions.joint_commit import shard_name
+from millstream.coordinators.transactions.machine import (
     TRANSACTIONS,
     TransactionShard,
     transaction_settings,
 )
-from millstream.coordinators.transaction_state import (
+from millstream.coordinators.transactions.state import (
     PREPARED,
     Status,
     TransactionEnv,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.broker.coordination.shards import shown
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.transaction_groups import (
+from millstream.coordinators.transactions.joint_commit import (
     NO_BATCH,
     GroupReply,
     Member,

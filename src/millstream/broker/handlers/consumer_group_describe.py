@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.topic_view import NO_OPERATIONS
-from millstream.coordinators import requests
 from millstream.coordinators.codecs.changes import Assignment
-from millstream.coordinators.consumer import ConsumerGroup, ConsumerMember
-from millstream.coordinators.epochs import chosen_assignor
+from millstream.coordinators.consumer.epochs import chosen_assignor
+from millstream.coordinators.consumer.group import ConsumerGroup, ConsumerMember
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

@@ -4,9 +4,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import requests
-from millstream.coordinators.consumer import sorted_assignment
-from millstream.coordinators.consumer_group import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.consumer.group import sorted_assignment
+from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

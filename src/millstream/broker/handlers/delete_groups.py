@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
-from millstream.coordinators import admin
+from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct
 

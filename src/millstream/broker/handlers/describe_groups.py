@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.topic_view import NO_OPERATIONS
-from millstream.coordinators import admin
-from millstream.coordinators.admin import DescribedGroup
+from millstream.coordinators.groups import admin
+from millstream.coordinators.groups.admin import DescribedGroup
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

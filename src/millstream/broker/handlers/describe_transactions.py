@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.transactions import StoredTransaction
-from millstream.coordinators.transaction import Decision
-from millstream.coordinators.transaction_state import TransactionsState
+from millstream.coordinators.transactions.decisions import Decision
+from millstream.coordinators.transactions.state import TransactionsState
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.broker.coordination.transactions import old_code, wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.transaction import EPOCH_PER_TRANSACTION, EndRequest, end
+from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION, EndRequest, end
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
 from millstream.wire.messages import Struct

@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import requests
+from millstream.coordinators.groups import requests
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.broker.coordination.transactions import old_code, wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.transaction import InitRequest, init_producer
+from millstream.coordinators.transactions.decisions import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
 from millstream.wire.messages import Struct

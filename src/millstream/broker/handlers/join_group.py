@@ -4,9 +4,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import requests
-from millstream.coordinators.group import JoinRequest
-from millstream.coordinators.rebalance import JoinReply
+from millstream.coordinators.classic.protocol import JoinRequest
+from millstream.coordinators.classic.rebalance import JoinReply
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.coordination.shards import shown
 from millstream.broker.requests.request import Request
-from millstream.coordinators.transaction_groups import NO_BATCH, last_batch
+from millstream.coordinators.transactions.joint_commit import NO_BATCH, last_batch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

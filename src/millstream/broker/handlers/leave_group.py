@@ -4,8 +4,8 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import requests
-from millstream.coordinators.group import Leaving
+from millstream.coordinators.classic.protocol import Leaving
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import admin
+from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

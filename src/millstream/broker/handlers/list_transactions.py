@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.handlers.describe_transactions import state_name
 from millstream.broker.requests.request import Request
-from millstream.coordinators.transaction_state import Transaction
+from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces, Shortcut
 from millstream.broker.requests.request import Request
-from millstream.coordinators import offsets
-from millstream.coordinators.offsets import CommitReply, CommitRequest
+from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor

@@ -4,8 +4,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import offsets
-from millstream.coordinators.offsets import CommitReply
+from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups.offsets import CommitReply
 from millstream.errors import KafkaCode
 from millstream.wire.messages import Struct
 

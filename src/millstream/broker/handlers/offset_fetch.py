@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
-from millstream.coordinators import offsets
 from millstream.coordinators.codecs.changes import CommittedOffset
-from millstream.coordinators.offsets import FetchedTopic
+from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups.offsets import FetchedTopic
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.messages import Struct

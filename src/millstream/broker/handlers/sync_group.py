@@ -4,9 +4,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.requests.request import Request
-from millstream.coordinators import requests
-from millstream.coordinators.group import SyncRequest
-from millstream.coordinators.rebalance import SyncReply
+from millstream.coordinators.classic.protocol import SyncRequest
+from millstream.coordinators.classic.rebalance import SyncReply
+from millstream.coordinators.groups import requests
 from millstream.wire.messages import Struct
 
 if TYPE_CHECKING:

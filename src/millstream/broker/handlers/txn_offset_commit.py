@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
 from millstream.broker.requests.request import Request
-from millstream.coordinators import offsets
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
-from millstream.coordinators.offsets import CommitReply, CommitRequest
+from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.messages import Struct
 from millstream.wire.offset_commit import OffsetToCommit

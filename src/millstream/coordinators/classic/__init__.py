@@ -1,0 +1,5 @@
+"""The classic group protocol: members join, their leader assigns, everybody syncs.
+
+`group` is the state of a group, `protocol` what each request does to it, `rebalance` the
+steps from one generation to the next. Plain functions of state, request and time.
+"""

@@ -1,0 +1,264 @@
+"""A step of a consumer group: one member's news, and all that follows from them. Pure.
+
+    news of a member -> its record -> another epoch of the group, if subscriptions or
+    topics changed -> a new target for everyone -> the next step of this member
+
+All records of a step are one batch: a crash leaves all of them or none.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from millstream.cluster.state import ClusterImage
+from millstream.coordinators.codecs.changes import (
+    Assignment,
+    Change,
+    ConsumerGroupChange,
+    CurrentAssignment,
+    CurrentMemberChange,
+    MatchedTopics,
+    MemberChange,
+    PatternChange,
+    StoredConsumerGroup,
+    StoredConsumerMember,
+    StoredTarget,
+    TargetChange,
+    TargetMemberChange,
+)
+from millstream.coordinators.consumer.assignors import ASSIGNORS, AssignedMember
+from millstream.coordinators.consumer.group import (
+    JOINING_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    covers,
+)
+from millstream.coordinators.consumer.pattern import TopicPattern
+from millstream.coordinators.consumer.reconcile import reconcile
+from millstream.coordinators.decision import Decision, Env
+
+compile_pattern = lru_cache(maxsize=256)(TopicPattern)
+
+
+@dataclass(slots=True)
+class News:
+    """A member as it is from now on; `replaced_id` is the id it had until now, if another."""
+
+    member_id: str
+    stored: StoredConsumerMember
+    current: CurrentAssignment
+    is_new: bool = False
+    replaced_id: str | None = None
+    # What the member says it has; None: as it last said.
+    reported: Assignment | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The group as it will be: members and patterns, before their records are applied."""
+
+    members: dict[str, StoredConsumerMember]
+    patterns: dict[str, MatchedTopics]
+    records: list[Change] = field(default_factory=list)
+
+    def topics_of(self, stored: StoredConsumerMember) -> set[str]:
+        matched = self.patterns.get(stored.pattern or "")
+        return {*stored.topics, *(matched.topics if matched is not None else ())}
+
+    def all_topics(self) -> set[str]:
+        return set().union(*(self.topics_of(stored) for stored in self.members.values()))
+
+
+def advance(
+    group: ConsumerGroup, news: News, env: Env, decision: Decision[Any]
+) -> CurrentAssignment:
+    """Add the step's records to the decision; what the member owns after it."""
+    known = group.members.get(news.member_id)
+    target, target_epoch = group.target, group.target_epoch
+    if known is None or not _is_settled(group, known, news, env):
+        target, target_epoch = _new_epoch(group, known, news, env, decision)
+    has = news.current.assigned if news.current.epoch != JOINING_EPOCH else {}
+    if news.reported is not None and covers(news.reported, has):
+        group.unacknowledged.discard(news.member_id)
+    after = reconcile(
+        news.current,
+        target=target.get(news.member_id, {}),
+        target_epoch=target_epoch,
+        owned_epoch=group.owned_epoch,
+        reported=news.reported,
+        is_acknowledged=news.member_id not in group.unacknowledged,
+    )
+    # Classic members come for every assignment themselves.
+    if news.stored.classic is None and not covers(has, after.assigned):
+        group.unacknowledged.add(news.member_id)
+    if known is None or after != known.current:
+        decision.records.append(CurrentMemberChange(group.group_id, news.member_id, after))
+    return after
+
+
+def _is_settled(group: ConsumerGroup, known: ConsumerMember, news: News, env: Env) -> bool:
+    """The heartbeat that most heartbeats are: nothing new about anything."""
+    return (
+        group.epoch == group.target_epoch
+        and group.topics_version_seen == env.topics_version
+        and known.stored == news.stored
+    )
+
+
+def _new_epoch(
+    group: ConsumerGroup,
+    known: ConsumerMember | None,
+    news: News,
+    env: Env,
+    decision: Decision[Any],
+) -> tuple[dict[str, Assignment], int]:
+    """Take the news in; the target of all members and its epoch."""
+    draft = _draft(group, without=news.replaced_id)
+    draft.members[news.member_id] = news.stored
+    if known is None or known.stored != news.stored:
+        draft.records.append(MemberChange(group.group_id, news.member_id, news.stored))
+    # An instance that is back under a new id reads what it read: nothing changes for others.
+    before = known or group.members.get(news.replaced_id or "")
+    is_changed = (
+        before is None
+        or before.stored.topics != news.stored.topics
+        or before.stored.pattern != news.stored.pattern
+    )
+    epoch = _next_epoch(group, draft, env, is_changed=is_changed)
+    target = group.target
+    if epoch > group.target_epoch:
+        target = _new_target(group, draft, news, env, epoch)
+    elif news.replaced_id is not None:
+        own = target.get(news.replaced_id, {})
+        target = {**target, news.member_id: own}
+        draft.records.append(TargetMemberChange(group.group_id, news.member_id, own))
+    decision.records += draft.records
+    return target, max(epoch, group.target_epoch)
+
+
+def without_member(group: ConsumerGroup, member_id: str, env: Env) -> list[Change]:
+    """The records of a member's end: the group goes to another epoch without it."""
+    draft = _draft(group, without=member_id)
+    draft.records += member_tombstones(group.group_id, member_id)
+    _next_epoch(group, draft, env, is_changed=True)
+    return draft.records
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Change]:
+    return [
+        CurrentMemberChange(group_id, member_id, None),
+        TargetMemberChange(group_id, member_id, None),
+        MemberChange(group_id, member_id, None),
+    ]
+
+
+def _draft(group: ConsumerGroup, *, without: str | None) -> _Draft:
+    members = {each: m.stored for each, m in group.members.items() if each != without}
+    return _Draft(members, dict(group.patterns))
+
+
+# -- the group's epoch ----------------------------------------------------------------
+
+
+def _next_epoch(group: ConsumerGroup, draft: _Draft, env: Env, *, is_changed: bool) -> int:
+    """The group's epoch after this step; it rises with subscriptions and with topics."""
+    if not is_changed and group.topics_version_seen == env.topics_version:
+        return group.epoch
+    _match_patterns(group, draft, env)
+    metadata_hash = topics_hash(draft.all_topics(), env.image)
+    group.topics_version_seen = env.topics_version
+    if not is_changed and metadata_hash == group.metadata_hash:
+        return group.epoch
+    stored = StoredConsumerGroup(group.epoch + 1, metadata_hash)
+    draft.records.append(ConsumerGroupChange(group.group_id, stored))
+    return stored.epoch
+
+
+def _match_patterns(group: ConsumerGroup, draft: _Draft, env: Env) -> None:
+    used = {stored.pattern for stored in draft.members.values() if stored.pattern}
+    for pattern in sorted(draft.patterns.keys() - used):
+        del draft.patterns[pattern]
+        draft.records.append(PatternChange(group.group_id, pattern, None))
+    is_current = group.topics_version_seen == env.topics_version
+    for pattern in sorted(used):
+        known = draft.patterns.get(pattern)
+        if known is not None and is_current:
+            continue
+        topics = matching_topics(pattern, env.image)
+        if known is None or known.topics != topics:
+            matched = MatchedTopics(topics, env.topics_version, env.now_ms)
+            draft.patterns[pattern] = matched
+            draft.records.append(PatternChange(group.group_id, pattern, matched))
+
+
+def matching_topics(pattern: str, image: ClusterImage) -> tuple[str, ...]:
+    """Raises KafkaError where the pattern cannot be understood."""
+    compiled = compile_pattern(pattern)
+    return tuple(
+        sorted(
+            name
+            for name, topic in image.topics.items()
+            if not topic.is_internal and compiled.matches(name)
+        )
+    )
+
+
+def topics_hash(names: Iterable[str], image: ClusterImage) -> int:
+    """Changes when one of the topics appears, goes, grows or is made anew. Never 0."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(names):
+        topic = image.topics.get(name)
+        if topic is not None:
+            digest.update(f"{name} {topic.topic_id} {len(topic.partitions)}\n".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) or 1
+
+
+# -- the target -----------------------------------------------------------------------
+
+
+def _new_target(
+    group: ConsumerGroup, draft: _Draft, news: News, env: Env, epoch: int
+) -> dict[str, Assignment]:
+    """Assign everything anew; only what differs is written."""
+    counts = {
+        topic.topic_id: len(topic.partitions)
+        for name in draft.all_topics()
+        if (topic := env.image.topics.get(name)) is not None
+    }
+    previous = dict(group.target)
+    if news.replaced_id is not None:
+        previous[news.member_id] = previous.pop(news.replaced_id, {})
+    members = [
+        AssignedMember(
+            member_id,
+            stored.instance_id,
+            frozenset(
+                topic.topic_id
+                for name in draft.topics_of(stored)
+                if (topic := env.image.topics.get(name)) is not None
+            ),
+            previous.get(member_id, {}),
+        )
+        for member_id, stored in draft.members.items()
+    ]
+    name = chosen_assignor(draft.members, env.settings.assignors)
+    target = ASSIGNORS[name](members, counts)
+    for member_id in sorted(target):
+        if group.target.get(member_id) != target[member_id]:
+            change = TargetMemberChange(group.group_id, member_id, target[member_id])
+            draft.records.append(change)
+    draft.records.append(TargetChange(group.group_id, StoredTarget(epoch, env.now_ms)))
+    return target
+
+
+def chosen_assignor(members: Mapping[str, StoredConsumerMember], offered: tuple[str, ...]) -> str:
+    """What most members ask for; without a wish, the first that the node offers."""
+    votes: dict[str, int] = {}
+    for stored in members.values():
+        if stored.assignor is not None and stored.assignor in ASSIGNORS:
+            votes[stored.assignor] = votes.get(stored.assignor, 0) + 1
+    if votes:
+        return max(votes, key=lambda name: votes[name])
+    return next((name for name in offered if name in ASSIGNORS), "uniform")

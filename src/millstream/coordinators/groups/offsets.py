@@ -1,0 +1,254 @@
+"""Committed offsets: who may commit, what is answered, and what is forgotten when."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.coordinators.classic import rebalance
+from millstream.coordinators.classic.group import ClassicGroup, ClassicState
+from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
+from millstream.coordinators.consumer.group import ConsumerGroup
+from millstream.coordinators.decision import Decision, Env, ProducerEpoch
+from millstream.coordinators.groups.state import Group, ShardState
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.offset_commit import OffsetToCommit
+
+
+@dataclass(slots=True)
+class CommitRequest:
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    # The generation of a classic member, the epoch of one of the consumer protocol.
+    generation: int
+    topics: list[tuple[str, list[OffsetToCommit]]]
+    retention_ms: int = -1
+    # From OffsetCommit 9 on, clients know the errors of the consumer protocol.
+    knows_member_epochs: bool = True
+
+
+# Python 3.11 looks a member up in Python code, at a cost that every commit would feel.
+_NONE: Final = KafkaCode.NONE
+_EMPTY: Final = ClassicState.EMPTY
+
+# For each topic of the request, in order, a code for each partition.
+CommitReply = list[list[KafkaCode]]
+
+
+def commit(state: ShardState, request: CommitRequest, env: Env) -> Decision[CommitReply]:
+    group = state.groups.get(request.group_id)
+    decision: Decision[CommitReply] = Decision()
+    if group is not None:
+        _check_committer(group, request)
+        if isinstance(group, ClassicGroup):
+            _keep_committer_alive(group, request.member_id, env, decision)
+    elif request.generation >= 0:
+        raise KafkaError(
+            KafkaCode.GROUP_ID_NOT_FOUND
+            if request.knows_member_epochs
+            else KafkaCode.ILLEGAL_GENERATION
+        )
+    _take_offsets(request, env, decision)
+    return decision
+
+
+def commit_in_transaction(
+    state: ShardState, request: CommitRequest, producer: ProducerEpoch, env: Env
+) -> Decision[CommitReply]:
+    """Offsets that count once the producer's transaction is committed."""
+    group = state.groups.get(request.group_id)
+    # Clients before TxnOffsetCommit 3 do not say who they are; then anyone may.
+    is_anonymous = request.generation < 0 and not request.member_id
+    if group is not None and not is_anonymous:
+        _check_committer(group, request)
+    elif group is None and request.generation >= 0:
+        raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
+    decision: Decision[CommitReply] = Decision(transaction=producer)
+    _take_offsets(request, env, decision)
+    return decision
+
+
+def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitReply]) -> None:
+    now_ms = env.now_ms
+    expire_ms = now_ms + request.retention_ms if request.retention_ms >= 0 else -1
+    metadata_length_max = env.settings.offset_metadata_length_max
+    reply: CommitReply = []
+    for topic, wanted in request.topics:
+        codes = []
+        for one in wanted:
+            code = one.code
+            if code is _NONE and len(one.metadata) > metadata_length_max:
+                code = KafkaCode.OFFSET_METADATA_TOO_LARGE
+            codes.append(code)
+            if code is _NONE:
+                value = CommittedOffset(
+                    one.offset, one.leader_epoch, one.metadata, now_ms, expire_ms
+                )
+                decision.records.append(OffsetChange(request.group_id, topic, one.partition, value))
+        reply.append(codes)
+    decision.reply = reply
+
+
+def _check_committer(group: Group, request: CommitRequest) -> None:
+    if isinstance(group, ConsumerGroup):
+        _check_consumer_member(
+            group, request.member_id, request.generation, request.knows_member_epochs
+        )
+        return
+    if request.generation < 0 and group.state is _EMPTY:
+        return
+    if request.generation >= 0 or request.member_id or request.instance_id is not None:
+        group.member(request.member_id, request.instance_id)
+        if request.generation != group.generation:
+            raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
+    elif group.state is not ClassicState.EMPTY:
+        raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        # It has the new generation but not yet its assignment; it should sync first.
+        raise KafkaError(KafkaCode.REBALANCE_IN_PROGRESS)
+
+
+def _check_consumer_member(
+    group: ConsumerGroup, member_id: str, epoch: int, knows_member_epochs: bool
+) -> None:
+    if epoch < 0 and not group.members:
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
+    if member.speaks_classic:
+        if epoch != member.current.epoch:
+            raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
+        return
+    if not knows_member_epochs:
+        raise KafkaError(
+            KafkaCode.UNSUPPORTED_VERSION,
+            "OffsetCommit 9 is the first that members of the consumer protocol can use",
+        )
+    if epoch != member.current.epoch:
+        raise KafkaError(KafkaCode.STALE_MEMBER_EPOCH)
+
+
+def _keep_committer_alive(
+    group: ClassicGroup, member_id: str, env: Env, decision: Decision[CommitReply]
+) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
+        rebalance.keep_alive(group, member, env, decision)
+
+
+@dataclass(slots=True)
+class FetchedTopic:
+    name: str
+    # None where nothing was committed; a KafkaCode where it cannot be told.
+    partitions: list[tuple[int, CommittedOffset | KafkaCode | None]] = field(default_factory=list)
+
+
+def fetch(
+    state: ShardState,
+    group_id: str,
+    *,
+    topics: Sequence[tuple[str, Sequence[int]]] | None,
+    member_id: str | None,
+    member_epoch: int,
+    require_stable: bool,
+) -> Decision[list[FetchedTopic]]:
+    """What was committed for these partitions, or with None for all."""
+    group = state.groups.get(group_id)
+    if isinstance(group, ConsumerGroup) and (member_id or member_epoch >= 0):
+        member = group.members.get(member_id or "")
+        if member is None:
+            raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
+        if member_epoch != member.current.epoch:
+            raise KafkaError(KafkaCode.STALE_MEMBER_EPOCH)
+    if topics is None:
+        held = state.offsets.get(group_id, {})
+        topics = [(name, list(partitions)) for name, partitions in held.items()]
+    found = []
+    for name, partitions in topics:
+        fetched = FetchedTopic(name)
+        for partition in partitions:
+            value: CommittedOffset | KafkaCode | None
+            if require_stable and state.has_pending_offsets(group_id, name, partition):
+                value = KafkaCode.UNSTABLE_OFFSET_COMMIT
+            else:
+                value = state.committed(group_id, name, partition)
+            fetched.partitions.append((partition, value))
+        found.append(fetched)
+    return Decision(reply=found)
+
+
+def delete(
+    state: ShardState, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]
+) -> Decision[CommitReply]:
+    """Forget offsets of topics that nobody in the group reads."""
+    group = state.group(group_id)
+    if isinstance(group, ClassicGroup):
+        is_in_use = group.state is not ClassicState.EMPTY
+        if is_in_use and not group.is_of_consumers:
+            raise KafkaError(KafkaCode.NON_EMPTY_GROUP)
+    decision: Decision[CommitReply] = Decision(reply=[])
+    assert decision.reply is not None
+    for name, partitions in topics:
+        if group.is_subscribed_to(name):
+            decision.reply.append([KafkaCode.GROUP_SUBSCRIBED_TO_TOPIC] * len(partitions))
+            continue
+        for partition in partitions:
+            if state.committed(group_id, name, partition) is not None:
+                decision.records.append(OffsetChange(group_id, name, partition, None))
+        decision.reply.append([KafkaCode.NONE] * len(partitions))
+    return decision
+
+
+def tombstones(state: ShardState, group_id: str) -> Iterable[OffsetChange]:
+    for topic, partitions in state.offsets.get(group_id, {}).items():
+        for partition in partitions:
+            yield OffsetChange(group_id, topic, partition, None)
+
+
+def forget_topics(state: ShardState, names: Iterable[str]) -> dict[str, list[OffsetChange]]:
+    """By group: the records that forget deleted topics."""
+    gone = set(names)
+    found: dict[str, list[OffsetChange]] = {}
+    for group_id, topics in state.offsets.items():
+        for topic in gone & topics.keys():
+            found.setdefault(group_id, []).extend(
+                OffsetChange(group_id, topic, partition, None) for partition in topics[topic]
+            )
+    return found
+
+
+def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
+    """The offsets of a group that are older than the retention and that nobody reads."""
+    group = state.groups.get(group_id)
+    if group is None:
+        return []
+    since_ms = _retention_begins_ms(group)
+    if since_ms is None:
+        return []
+    found = []
+    for topic, partitions in state.offsets.get(group_id, {}).items():
+        if group.is_subscribed_to(topic):
+            continue
+        for partition, value in partitions.items():
+            if value.expire_timestamp_ms >= 0:
+                is_over = env.now_ms >= value.expire_timestamp_ms
+            else:
+                start_ms = max(since_ms, value.commit_timestamp_ms)
+                is_over = env.now_ms - start_ms >= env.settings.offsets_retention_ms
+            if is_over and not state.has_pending_offsets(group_id, topic, partition):
+                found.append(OffsetChange(group_id, topic, partition, None))
+    return found
+
+
+def _retention_begins_ms(group: Group) -> int | None:
+    """The retention counts from the commit, or from when the group became empty; None: never."""
+    if isinstance(group, ConsumerGroup):
+        return 0
+    if group.protocol_type is None:
+        return 0
+    if group.state is ClassicState.EMPTY:
+        return max(group.state_timestamp_ms, 0)
+    if group.state is ClassicState.STABLE and group.subscribed_topics is not None:
+        return 0
+    return None

@@ -1,0 +1,188 @@
+"""Which kind of group a request is for: classic, or of the consumer protocol."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.coordinators.classic import protocol as classic_protocol
+from millstream.coordinators.classic import rebalance
+from millstream.coordinators.classic.group import ClassicGroup
+from millstream.coordinators.classic.protocol import JoinRequest, Leaving, SyncRequest
+from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
+from millstream.coordinators.consumer import heartbeat as consumer_protocol
+from millstream.coordinators.consumer.group import (
+    JOINING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerGroup,
+)
+from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
+from millstream.coordinators.groups import admin, migration
+from millstream.coordinators.groups.state import Group, ShardState
+from millstream.errors import KafkaCode, KafkaError
+
+# -- the classic protocol -------------------------------------------------------------
+
+
+def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinReply]:
+    classic_protocol.check_join(request, env)
+    found = state.groups.get(request.group_id)
+    if isinstance(found, ConsumerGroup):
+        if found.members:
+            return migration.join(found, request, env)
+        return Decision(
+            records=admin.group_tombstones(found), then=lambda env: join(state, request, env)
+        )
+    if found is None:
+        if request.member_id:
+            raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
+        found = ClassicGroup(request.group_id)
+    decision = classic_protocol.join(found, request, env)
+    state.groups[request.group_id] = found
+    return decision
+
+
+def sync(state: ShardState, group_id: str, request: SyncRequest, env: Env) -> Decision[SyncReply]:
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.sync(found, request, env)
+    return classic_protocol.sync(found, request, env)
+
+
+def heartbeat(
+    state: ShardState,
+    group_id: str,
+    *,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    env: Env,
+) -> Decision[KafkaCode]:
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.heartbeat(found, member_id, instance_id, generation, env)
+    return classic_protocol.heartbeat(found, member_id, instance_id, generation, env)
+
+
+def leave(
+    state: ShardState, group_id: str, leaving: Sequence[Leaving], env: Env
+) -> Decision[list[KafkaCode]]:
+    found = _known(state, group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.leave(found, leaving, env)
+    return classic_protocol.leave(found, leaving, env)
+
+
+def _known(state: ShardState, group_id: str) -> Group:
+    if not group_id:
+        # Offsets may be committed under no name; members need one.
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
+    found = state.groups.get(group_id)
+    if found is None:
+        # To a member, a group that is not there is one that does not know it.
+        raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
+    return found
+
+
+# -- the consumer protocol ------------------------------------------------------------
+
+
+def consumer_heartbeat(
+    state: ShardState, request: HeartbeatRequest, env: Env
+) -> Decision[HeartbeatReply]:
+    if not env.settings.serves_consumer_protocol:
+        raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, "The consumer protocol is turned off.")
+    consumer_protocol.check(request, env)
+    found = state.groups.get(request.group_id)
+    if consumer_protocol.is_leaving(request):
+        if not isinstance(found, ConsumerGroup):
+            raise _not_a_consumer_group(request.group_id)
+        return _leave_consumer(state, found, request, env)
+    if isinstance(found, ConsumerGroup):
+        return consumer_protocol.heartbeat(found, request, env)
+    if request.epoch != JOINING_EPOCH:
+        raise _not_a_consumer_group(request.group_id)
+    if found is None:
+        new = ConsumerGroup(request.group_id)
+        decision = consumer_protocol.heartbeat(new, request, env)
+        state.groups[request.group_id] = new
+        return decision
+    if admin.is_empty(found):
+        return Decision(
+            records=admin.group_tombstones(found),
+            then=lambda env: consumer_heartbeat(state, request, env),
+        )
+    return migration.upgrade(found, env, lambda env: consumer_heartbeat(state, request, env))
+
+
+def _not_a_consumer_group(group_id: str) -> KafkaError:
+    text = f"Group {group_id} is not a consumer group."
+    return KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _leave_consumer(
+    state: ShardState, found: ConsumerGroup, request: HeartbeatRequest, env: Env
+) -> Decision[HeartbeatReply]:
+    decision = consumer_protocol.leave(found, request, env)
+    is_gone = request.epoch != STATIC_LEAVING_EPOCH
+    if is_gone and migration.can_downgrade(found, request.member_id, env):
+        decision.records.clear()
+        migration.downgrade(state, found, request.member_id, env, decision)
+    return decision
+
+
+def describe_consumer(state: ShardState, group_id: str) -> Decision[ConsumerGroup]:
+    if not group_id:
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
+    found = state.groups.get(group_id)
+    if not isinstance(found, ConsumerGroup):
+        raise KafkaError(
+            KafkaCode.GROUP_ID_NOT_FOUND,
+            f"Group {group_id} not found."
+            if found is None
+            else f"Group {group_id} is not a consumer group.",
+        )
+    return Decision(reply=found)
+
+
+# -- time -----------------------------------------------------------------------------
+
+
+def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[None]:
+    found = state.groups.get(key.group_id)
+    if isinstance(found, ConsumerGroup):
+        return _member_is_late(state, found, key, env)
+    if isinstance(found, ClassicGroup):
+        match key.kind:
+            case DeadlineKind.SESSION:
+                return classic_protocol.session_is_over(found, key.member_id, env)
+            case DeadlineKind.JOIN:
+                return rebalance.join_time_is_up(found, env)
+            case DeadlineKind.SYNC:
+                return rebalance.sync_time_is_up(found, env)
+    return Decision()
+
+
+def _member_is_late(
+    state: ShardState, found: ConsumerGroup, key: DeadlineKey, env: Env
+) -> Decision[None]:
+    decision: Decision[Any] = Decision()
+    is_of_classic_group = key.kind in (DeadlineKind.SESSION, DeadlineKind.JOIN, DeadlineKind.SYNC)
+    if is_of_classic_group or not consumer_protocol.must_go(found, key):
+        return decision
+    if migration.can_downgrade(found, key.member_id, env):
+        migration.downgrade(state, found, key.member_id, env, decision)
+    else:
+        consumer_protocol.remove(found, key.member_id, env, decision)
+    return decision
+
+
+def deadlines_after_replay(state: ShardState, env: Env) -> list[Deadline]:
+    """Every member gets a whole session to find us again."""
+    decision: Decision[None] = Decision()
+    for found in state.groups.values():
+        if isinstance(found, ConsumerGroup):
+            consumer_protocol.deadlines_after_replay(found, env, decision)
+            continue
+        for member in found.members.values():
+            rebalance.keep_alive(found, member, env, decision)
+    return decision.deadlines

@@ -1,0 +1,181 @@
+"""The state of one shard: what its partition of `__consumer_offsets` says, replayed.
+
+`apply` is the only way in. It is called for every record after it was appended, and for
+every record of the log after a start; so the state is always exactly its replay.
+"""
+
+from typing import assert_never
+
+from millstream.coordinators.classic.group import ClassicGroup
+from millstream.coordinators.codecs.changes import (
+    Change,
+    CommittedOffset,
+    ConsumerGroupChange,
+    CurrentMemberChange,
+    GroupChange,
+    MemberChange,
+    OffsetChange,
+    PartitionMetadataChange,
+    PatternChange,
+    TargetChange,
+    TargetMemberChange,
+)
+from millstream.coordinators.consumer.group import ConsumerGroup, no_assignment
+from millstream.errors import KafkaCode, KafkaError
+
+Group = ClassicGroup | ConsumerGroup
+ConsumerChange = (
+    ConsumerGroupChange
+    | MemberChange
+    | TargetChange
+    | TargetMemberChange
+    | CurrentMemberChange
+    | PatternChange
+)
+# Committed offsets of one group: by topic, then by partition.
+GroupOffsets = dict[str, dict[int, CommittedOffset]]
+
+
+class ShardState:
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+        # Offsets committed in transactions that are open, by producer, each with its number
+        # in the order of the log.
+        self._pending: dict[int, dict[tuple[str, str, int], tuple[int, OffsetChange]]] = {}
+        self._pending_count = 0
+
+    def group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
+
+    def has_pending_offsets(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may yet change this offset."""
+        key = (group_id, topic, partition)
+        return any(key in changes for changes in self._pending.values())
+
+    # -- applying records -------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case OffsetChange():
+                self._apply_offset(change)
+            case GroupChange():
+                self._apply_group(change)
+            case PartitionMetadataChange():
+                pass
+            case (
+                ConsumerGroupChange()
+                | MemberChange()
+                | TargetChange()
+                | TargetMemberChange()
+                | CurrentMemberChange()
+                | PatternChange()
+            ):
+                if change.value is None:
+                    self._remove_consumer(change)
+                else:
+                    self._apply_consumer(change)
+            case _:
+                assert_never(change)
+
+    def apply_pending(self, change: Change, producer_id: int) -> None:
+        assert isinstance(change, OffsetChange), "only offsets are written in transactions"
+        key = (change.group_id, change.topic, change.partition)
+        self._pending_count += 1
+        self._pending.setdefault(producer_id, {})[key] = (self._pending_count, change)
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> set[str]:
+        changes = self._pending.pop(producer_id, {})
+        if is_commit:
+            for number, change in changes.values():
+                self._apply_offset(change, number=number)
+        return {change.group_id for _, change in changes.values()}
+
+    def _forget_pending_before(self, change: OffsetChange, number: int) -> None:
+        """The later record of two for one offset counts, whichever transaction ends last.
+
+        Compaction keeps just that one, so a replay must not come to another result."""
+        key = (change.group_id, change.topic, change.partition)
+        for changes in self._pending.values():
+            found = changes.get(key)
+            if found is not None and found[0] < number:
+                del changes[key]
+
+    def _apply_offset(self, change: OffsetChange, *, number: int | None = None) -> None:
+        if self._pending:
+            latest = self._pending_count + 1
+            self._forget_pending_before(change, latest if number is None else number)
+        if change.value is not None:
+            if change.group_id not in self.groups:
+                # Offsets alone make a group: a consumer that assigns partitions itself.
+                self.groups[change.group_id] = ClassicGroup(change.group_id)
+            topics = self.offsets.setdefault(change.group_id, {})
+            topics.setdefault(change.topic, {})[change.partition] = change.value
+            return
+        group_offsets = self.offsets.get(change.group_id, {})
+        partitions = group_offsets.get(change.topic, {})
+        if partitions.pop(change.partition, None) is None or partitions:
+            return
+        del group_offsets[change.topic]
+        if not group_offsets:
+            del self.offsets[change.group_id]
+
+    def _apply_group(self, change: GroupChange) -> None:
+        group = self.groups.get(change.group_id)
+        if change.value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[change.group_id]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[change.group_id] = ClassicGroup(change.group_id)
+        group.take_over(change.value)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        return group
+
+    def _apply_consumer(self, change: ConsumerChange) -> None:
+        group = self._consumer_group(change.group_id)
+        assert change.value is not None
+        match change:
+            case ConsumerGroupChange():
+                group.epoch = change.value.epoch
+                group.metadata_hash = change.value.metadata_hash
+            case MemberChange():
+                group.set_member(change.member_id, change.value)
+            case TargetChange():
+                group.target_epoch = change.value.epoch
+                group.target_timestamp_ms = change.value.timestamp_ms
+            case TargetMemberChange():
+                group.target[change.member_id] = change.value
+            case CurrentMemberChange():
+                group.set_current(change.member_id, change.value)
+            case PatternChange():
+                group.patterns[change.pattern] = change.value
+
+    def _remove_consumer(self, change: ConsumerChange) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        match change:
+            case ConsumerGroupChange():
+                del self.groups[change.group_id]
+            case MemberChange():
+                group.remove_member(change.member_id)
+            case TargetChange():
+                group.target_epoch = 0
+                group.target_timestamp_ms = 0
+            case TargetMemberChange():
+                group.target.pop(change.member_id, None)
+            case CurrentMemberChange():
+                group.set_current(change.member_id, no_assignment())
+            case PatternChange():
+                group.patterns.pop(change.pattern, None)
