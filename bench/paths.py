@@ -22,10 +22,9 @@ from bench import frames
 from millstream.broker.broker import Broker
 from millstream.broker.requests.dispatch import dispatch
 from millstream.config import load_config
-from millstream.model import Codec
+from millstream.model import ANONYMOUS, Codec
 from millstream.records.batch import BatchView
-from millstream.records.validation import check_produced
-from millstream.storage.incoming import batch_rules
+from millstream.records.validation import check_produced, produced_batch
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
@@ -64,7 +63,8 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     partition = node.partitions.get(TOPIC, 0)
     connection = _connection()
     view, now_ms = BatchView(data), node.clock.now_ms()
-    rules = batch_rules(partition.log.config)
+    terms = node.admissions.of(ANONYMOUS, partition).write
+    rules = terms.rules
 
     def decode() -> None:
         fresh = Cursor(frame, body_at)
@@ -73,7 +73,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     def append() -> None:
         # The last append stamped its offset here; clients send zero.
         _INT64.pack_into(data, 0, 0)
-        partition.append(data, now_ms=now_ms)
+        partition.append(produced_batch(data), terms, now_ms=now_ms)
 
     def whole() -> None:
         _INT64.pack_into(data, 0, 0)

@@ -7,7 +7,10 @@ from typing import NewType
 
 BrokerId = NewType("BrokerId", int)
 TopicId = uuid.UUID
+# Who a request is from, as Kafka writes it.
+Principal = NewType("Principal", str)
 
+ANONYMOUS = Principal("User:ANONYMOUS")
 NO_TOPIC_ID: TopicId = uuid.UUID(int=0)
 NO_LEADER_EPOCH = -1
 NO_PRODUCER_ID = -1

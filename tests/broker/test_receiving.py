@@ -15,12 +15,13 @@ from millstream.broker.network.receiving import COMPILED, Expected, Placed, Rece
 from millstream.errors import KafkaError
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.checksum import crc32c
-from millstream.records.validation import check_produced, must_decode
-from millstream.storage.values import BatchRun
+from millstream.records.validation import check_group, check_produced
+from millstream.storage.values import BatchGroup
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
 from millstream.wire.produce import read_produce_request
 from millstream.wire.repeated import RepeatedProduce, repeated_produce
+from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import NOW_MS, batch, make_batch_rules
 
 pytestmark = pytest.mark.skipif(
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 FRAME_BYTES_MAX = 1 << 20
 TOGETHER = 32
-RUN_BYTES_MAX = 8192
+GROUP_BYTES_MAX = 8192
 MISSES_MAX = 16
 
 
@@ -52,33 +53,36 @@ REPEATED = repeated_of(produce_frame(bytes(batch())))
 
 
 class Partition:
-    """Takes runs and counts offsets. Of what is too far ahead, the log looks at each record."""
+    """Takes groups and counts offsets. Of what is too far ahead, the log looks at each record."""
 
     def __init__(self) -> None:
-        self.runs: list[bytes] = []
+        self.groups: list[bytes] = []
         self.next_offset = 100
         self.is_refusing = False
         self.on_append: Callable[[], None] = lambda: None
 
-    def append(self, run: BatchRun) -> Placed | None:
+    def append(self, group: BatchGroup) -> Placed | None:
         self.on_append()
-        ahead_ms = run.max_timestamp_ms - NOW_MS
+        ahead_ms = group.max_timestamp_ms - NOW_MS
         if self.is_refusing or ahead_ms > make_batch_rules().timestamp_after_max_ms:
             return None
-        base_offset, self.next_offset = self.next_offset, self.next_offset + run.record_count
-        data = bytes(run.stamped(base_offset, 7))
+        base_offset = self.next_offset
+        self.next_offset += group.last_offset_delta + 1
+        data = bytes(group.stamped(base_offset, 7))
         views = list(split_batches(memoryview(data)))
-        assert len(views) == len(run)
-        assert run.last_offsets(base_offset) == [view.last_offset for view in views]
+        assert len(views) == len(group)
+        assert group.last_offsets(base_offset) == [view.last_offset for view in views]
         sizes = [view.size_bytes for view in views]
-        assert run.positions(5) == [5 + sum(sizes[:i]) for i in range(len(sizes))]
-        assert (run.size_bytes, run.largest_bytes) == (len(data), max(sizes))
+        assert group.positions(5) == [5 + sum(sizes[:i]) for i in range(len(sizes))]
+        assert (group.size_bytes, group.largest_bytes) == (len(data), max(sizes))
         newest = max(views, key=lambda view: view.max_timestamp_ms)
         # Below zero is no time at all.
-        assert run.max_timestamp_ms == max(newest.max_timestamp_ms, -1)
-        if run.max_timestamp_ms >= 0:
-            assert base_offset + run.max_timestamp_at == newest.last_offset
-        self.runs.append(data)
+        assert group.max_timestamp_ms == max(newest.max_timestamp_ms, -1)
+        if group.max_timestamp_ms >= 0:
+            assert base_offset + group.max_timestamp_delta == newest.last_offset
+        assert group.attributes == max(view.attributes for view in views)
+        assert group.producer_id == -1
+        self.groups.append(data)
         return base_offset, -1, 50
 
     def expected(self) -> Expected:
@@ -87,7 +91,7 @@ class Partition:
             REPEATED.before_records,
             REPEATED.answer(0, 0, 0, 0),
             REPEATED.answer_offsets_at,
-            partition=self,
+            terms=self,
             append=self.append,
         )
 
@@ -181,7 +185,7 @@ def test_clients_of_one_partition_are_written_together(turns: Turns) -> None:
         data = bytes(batch(number + 1, timestamp_ms=NOW_MS + number % 3))
         client.far.send(produce_frame(data, correlation_id=number - 2))
     turns.turn()
-    assert len(partition.runs) == 1
+    assert len(partition.groups) == 1
     at = 100
     for number, client in enumerate(clients):
         assert client.answers() == answer(number - 2, at)
@@ -196,7 +200,7 @@ def test_partitions_have_runs_of_their_own(turns: Turns) -> None:
     for client in clients:
         client.far.send(produce_frame(bytes(batch())))
     turns.turn()
-    assert [len(one.runs), len(other.runs)] == [1, 1]
+    assert [len(one.groups), len(other.groups)] == [1, 1]
     offsets = [
         struct.unpack_from(">q", c.answers(), REPEATED.answer_offsets_at)[0] for c in clients
     ]
@@ -212,7 +216,7 @@ def test_a_turn_takes_some_and_the_next_one_the_rest(
     for client in clients:
         client.far.send(produce_frame(bytes(batch())))
     for _ in range(turns_needed):
-        assert not all(partition.runs and client.sent_at for client in clients)
+        assert not all(partition.groups and client.sent_at for client in clients)
         turns.turn()
     assert partition.next_offset == 100 + count
     assert all(client.answers() for client in clients)
@@ -225,14 +229,14 @@ def test_a_run_is_no_longer_than_its_memory(turns: Turns) -> None:
     for client in clients:
         client.far.send(produce_frame(data))
     turns.turn()
-    assert [len(run) for run in partition.runs] == [2 * len(data), 2 * len(data), len(data)]
+    assert [len(group) for group in partition.groups] == [2 * len(data), 2 * len(data), len(data)]
     assert all(client.answers() for client in clients)
 
 
 def test_larger_batches_are_for_the_connection(turns: Turns) -> None:
     partition = Partition()
     client = turns.client(partition.expected())
-    frame = produce_frame(bytes(batch(value=bytes(RUN_BYTES_MAX))))
+    frame = produce_frame(bytes(batch(value=bytes(GROUP_BYTES_MAX))))
     client.far.send(frame)
     turns.turn()
     assert client.notes == [("received", frame)]
@@ -264,7 +268,7 @@ def test_what_is_not_whole_or_too_much_is_for_the_connection(turns: Turns) -> No
         turns.turn()
         assert client.notes == [("received", data)]
         client.close()
-    assert partition.runs == []
+    assert partition.groups == []
 
 
 def test_after_something_else_nothing_is_expected(turns: Turns) -> None:
@@ -312,10 +316,10 @@ def test_only_what_would_be_accepted_anyway_is_written(data: st.DataObject) -> N
         client.far.send(bytes(frame))
         turns.turn()
         records = REPEATED.records_of(memoryview(frame)[4:])
-        if partition.runs:
+        if partition.groups:
             assert records is not None
             check_produced(BatchView(records), make_batch_rules(), NOW_MS)
-            assert bytes(records)[12 + 4 :] == partition.runs[0][12 + 4 :]
+            assert bytes(records)[12 + 4 :] == partition.groups[0][12 + 4 :]
         else:
             assert client.notes == [("received", bytes(frame))]
             assert records is None or not _is_plain(records)
@@ -325,9 +329,8 @@ def _is_plain(records: memoryview) -> bool:
     try:
         view = BatchView(records)
         check_produced(view, make_batch_rules(), NOW_MS)
+        check_group(GroupOf(bytearray(records)), make_batch_rules(), NOW_MS)
     except (KafkaError, struct.error):
-        return False
-    if must_decode(view, make_batch_rules(), NOW_MS):
         return False
     return view.size_bytes == len(records) and view.producer_id < 0 and 0 <= view.attributes <= 4
 
@@ -459,7 +462,7 @@ def test_who_is_paused_is_not_received_from(turns: Turns) -> None:
     client.seat.pause()
     client.far.send(produce_frame(bytes(batch())))
     turns.turn()
-    assert (client.notes, partition.runs) == ([], [])
+    assert (client.notes, partition.groups) == ([], [])
     client.seat.resume()
     turns.turn()
     assert client.notes == [("readable", produce_frame(bytes(batch())))]
@@ -481,4 +484,4 @@ def test_an_answer_without_room_for_numbers_is_refused() -> None:
         (bytes(20), bytes(600), 20),
     ):
         with pytest.raises(ValueError):
-            COMPILED.Expected(before, answered, at, partition=None, append=lambda run: None)
+            COMPILED.Expected(before, answered, at, terms=None, append=lambda group: None)

@@ -14,11 +14,12 @@ import pytest
 from bench.frames import produce_load
 from millstream.broker.network.receiving import COMPILED
 from millstream.errors import KafkaCode
-from millstream.records.batch import split_batches
+from millstream.records.batch import BatchView, split_batches
 from millstream.records.builder import build_batch
 from millstream.records.records import Record, read_records
+from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
-from millstream.storage.values import Appended, BatchRun
+from millstream.storage.log import Appended, Batches
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
@@ -160,14 +161,16 @@ def test_known_requests_are_written_without_their_connections(
     clients: list[RawClient], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
-    append_run = Partition.append_run
+    append = Partition.append
 
-    def counted(partition: Partition, run: BatchRun, *, now_ms: int) -> Appended | None:
+    def counted(
+        partition: Partition, batches: Batches, terms: WriteTerms, *, now_ms: int
+    ) -> Appended:
         nonlocal written
-        written += len(run)
-        return append_run(partition, run, now_ms=now_ms)
+        written += 0 if isinstance(batches, BatchView) else len(batches)
+        return append(partition, batches, terms, now_ms=now_ms)
 
-    monkeypatch.setattr(Partition, "append_run", counted)
+    monkeypatch.setattr(Partition, "append", counted)
     for round_number in range(BEFORE + 3):
         produce_all(clients, topic, round_number)
     assert written == 3 * CLIENTS

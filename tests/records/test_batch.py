@@ -36,7 +36,7 @@ def test_the_last_sequence_wraps_to_zero() -> None:
 
 def test_a_new_place_in_the_log_needs_no_new_checksum() -> None:
     data = three_records()
-    BatchView(memoryview(data)).restamp(base_offset=2**40, leader_epoch=9)
+    BatchView(memoryview(data)).stamped(2**40, 9)
     again = BatchView(memoryview(data))
     assert (again.base_offset, again.partition_leader_epoch) == (2**40, 9)
     assert again.size_bytes == len(data)

@@ -107,7 +107,14 @@ def test_a_batch_above_max_message_bytes_is_too_large() -> None:
 def test_headers_that_contradict_themselves_are_invalid_records(
     position: int, value: bytes
 ) -> None:
-    assert refusal(changed(position, value)).code is KafkaCode.INVALID_RECORD
+    rules = make_batch_rules(is_transactional_allowed=True)
+    assert refusal(changed(position, value), rules).code is KafkaCode.INVALID_RECORD
+
+
+def test_a_transactional_batch_needs_a_request_with_a_transaction() -> None:
+    data = changed(21, b"\0\x10", data=batch(producer_id=7))
+    assert is_accepted(data, make_batch_rules(is_transactional_allowed=True))
+    assert refusal(data).code is KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("position", [51, 53])

@@ -10,10 +10,12 @@ import pytest
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.replication.admission import Generation
 from millstream.replication.group_commit import GroupCommit, PageCacheDurability
 from millstream.replication.partition import Partition
 from millstream.storage.values import LogConfig
-from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
+from tests.replication.writing import produce
+from tests.storage.logs import batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 
@@ -30,13 +32,12 @@ class World:
             open_log(self.disk, config),
             leader_id=1,
             leader_epoch=0,
+            generation=Generation(),
             on_disk_failure=self.failures.append,
         )
 
     def append(self, data: bytearray | None = None) -> int:
-        return self.partition.append(
-            memoryview(data if data is not None else batch(1)), now_ms=NOW_MS
-        ).next_offset
+        return produce(self.partition, batch(1) if data is None else data).next_offset
 
     def wait(self, next_offset: int, *, is_acks_all: bool = True) -> "asyncio.Future[None] | None":
         return self.commit.wait_if_needed(self.partition, next_offset, is_acks_all=is_acks_all)
@@ -148,9 +149,7 @@ def test_a_duplicate_waits_for_the_sync_of_its_original() -> None:
         world = World()
         original = world.append(batch(1, producer_id=7, sequence=0))
         assert world.wait(original) is not None
-        again = world.partition.append(
-            memoryview(batch(1, producer_id=7, sequence=0)), now_ms=NOW_MS
-        )
+        again = produce(world.partition, batch(1, producer_id=7, sequence=0))
         assert (again.is_duplicate, again.next_offset) == (True, original)
         wait = world.wait(again.next_offset)
         assert wait is not None

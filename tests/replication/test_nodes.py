@@ -12,7 +12,7 @@ from millstream.model import NO_TOPIC_ID
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
 from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, fetch, produce, until
-from tests.storage.logs import NOW_MS, batch
+from tests.storage.logs import NOW_MS, append_as_leader, batch
 
 pytestmark = pytest.mark.slow
 
@@ -96,8 +96,8 @@ def test_what_only_a_dead_leader_had_is_cut_from_its_log(tmp_path: Path) -> None
             await produce(first, 2)
             # Nobody fetches this one: it is written behind the others' backs.
             lonely = cluster.replica(first.node_id)
-            lonely.log.append_as_leader(
-                memoryview(batch(7)), leader_epoch=lonely.leader_epoch, now_ms=NOW_MS
+            append_as_leader(
+                lonely.log, memoryview(batch(7)), leader_epoch=lonely.leader_epoch, now_ms=NOW_MS
             )
             await cluster.kill(first.node_id)
             second = await cluster.led()

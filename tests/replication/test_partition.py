@@ -8,24 +8,31 @@ import pytest
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
 from millstream.replication.table import PartitionTable
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import LogConfig
+from tests.replication.writing import produce
+from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
-from tests.storage.runs import RunOf
 
 
 def open_partition(
-    config: LogConfig | None = None, *, epoch: int = 5, disk: MemoryFileSystem | None = None
+    config: LogConfig | None = None,
+    *,
+    epoch: int = 5,
+    disk: MemoryFileSystem | None = None,
+    topic: str = "t",
 ) -> Partition:
     return Partition(
-        TopicPartition("t", 0),
+        TopicPartition(topic, 0),
         NO_TOPIC_ID,
         open_log(disk or MemoryFileSystem(), config),
         leader_id=1,
         leader_epoch=epoch,
+        generation=Generation(),
         on_disk_failure=lambda reason: None,
     )
 
@@ -55,9 +62,9 @@ def test_a_waiting_fetch_is_woken_when_enough_has_arrived() -> None:
         size = len(batch(1))
         wait = FetchWait(size + 1)
         partition.add_fetch_wait(wait)
-        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        produce(partition, batch(1))
         assert not wait.future.done()
-        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        produce(partition, batch(1))
         assert wait.future.done()
 
     asyncio.run(scenario())
@@ -71,10 +78,12 @@ def test_going_offline_wakes_whoever_waits_and_refuses_the_rest() -> None:
         partition.go_offline("the disk is gone")
         assert wait.future.done()
         with pytest.raises(KafkaError) as refused:
-            partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+            produce(partition, batch(1))
         assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
-        with pytest.raises(KafkaError):
-            partition.read(0, max_bytes=100, at_least_one=True)
+        for require in (partition.require_online, partition.require_readable):
+            with pytest.raises(KafkaError) as refused:
+                require()
+            assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
 
     asyncio.run(scenario())
 
@@ -82,7 +91,7 @@ def test_going_offline_wakes_whoever_waits_and_refuses_the_rest() -> None:
 def test_a_flush_is_due_after_flush_ms_and_not_when_synced() -> None:
     partition = open_partition(make_log_config(flush_ms=1000))
     assert not partition.is_flush_due(NOW_MS)
-    partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+    produce(partition, batch(1))
     assert not partition.is_flush_due(NOW_MS)
     assert not partition.is_flush_due(NOW_MS + 999)
     assert partition.is_flush_due(NOW_MS + 1000)
@@ -119,7 +128,7 @@ def test_records_that_cannot_be_read_are_an_answer_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = UnreadableFileSystem()
-    open_partition(disk=disk).append(memoryview(batch(1)), now_ms=NOW_MS)
+    produce(open_partition(disk=disk), batch(1))
     partition = open_partition(disk=disk)
     disk.is_broken = True
     with caplog.at_level(logging.ERROR):
@@ -132,7 +141,7 @@ def test_records_that_cannot_be_read_are_an_answer_and_told_once(
         lambda: partition.read_committed(0, max_bytes=1000, at_least_one=True),
         lambda: partition.offset_for_timestamp(NOW_MS, upto_offset=1),
         lambda: partition.offset_of_max_timestamp(),
-        lambda: partition.append(memoryview(batch(1, producer_id=7, sequence=0)), now_ms=NOW_MS),
+        lambda: produce(partition, batch(1, producer_id=7, sequence=0)),
     ):
         with pytest.raises(KafkaError) as refused:
             ask()
@@ -144,11 +153,10 @@ def test_records_that_cannot_be_read_are_an_answer_and_told_once(
 def test_batches_that_are_written_together_wake_a_fetch() -> None:
     async def scenario() -> None:
         partition = open_partition()
-        partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+        produce(partition, batch(1))
         wait = FetchWait(2 * len(batch(1)))
         partition.add_fetch_wait(wait)
-        appended = partition.append_run(RunOf(batch(1), batch(1)), now_ms=NOW_MS)
-        assert appended is not None
+        appended = produce(partition, GroupOf(batch(1), batch(1)))
         assert (appended.base_offset, appended.next_offset) == (1, 3)
         assert wait.future.done()
 
@@ -160,12 +168,16 @@ def test_batches_that_cannot_be_written_together_are_not_written(error: int) -> 
     disk, failures = MemoryFileSystem(), []
     partition = open_partition(disk=disk)
     partition._on_disk_failure = failures.append
-    partition.append(memoryview(batch(1)), now_ms=NOW_MS)
+    produce(partition, batch(1))
     disk.write_error = error
-    assert partition.append_run(RunOf(batch(1), batch(1)), now_ms=NOW_MS) is None
+    with pytest.raises(KafkaError) as refused:
+        produce(partition, GroupOf(batch(1), batch(1)))
+    assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
     assert partition.log.next_offset == 1
     # A full disk may have room for one of them; a broken one is told of.
     assert len(failures) == (error == errno.EIO)
     disk.write_error = None
     partition.go_offline("gone")
-    assert partition.append_run(RunOf(batch(1)), now_ms=NOW_MS) is None
+    with pytest.raises(KafkaError):
+        produce(partition, GroupOf(batch(1)))
+    assert partition.log.next_offset == 1

@@ -9,6 +9,7 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.batch import BatchView
 from millstream.records.rewriting import emptied
+from millstream.replication.admission import Generation
 from millstream.replication.following import (
     BackOff,
     CheckpointFirst,
@@ -26,9 +27,10 @@ from millstream.replication.taking import whole_batches
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import FileRange, LogConfig
 from millstream.wire.fetch import FetchPartition, FetchResult
+from tests.replication.writing import produce as append
+from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
-from tests.storage.runs import RunOf
 
 REPLICAS = (1, 2, 3)
 BROKER_EPOCH = 40
@@ -61,6 +63,7 @@ def replica(
         high_watermark=0,
         node=Node(
             broker_id,
+            generation=Generation(),
             has_lease=lambda: has_lease,
             wait_synced=wait_synced,
             on_disk_failure=lambda reason: None,
@@ -84,7 +87,7 @@ def following(broker_id: int = 2, leader_id: int = 1, **given: object) -> Replic
 
 
 def produce(partition: ReplicatedPartition, count: int = 1) -> int:
-    return partition.append(memoryview(batch(count)), now_ms=NOW_MS).next_offset
+    return append(partition, batch(count)).next_offset
 
 
 def ask(
@@ -216,11 +219,12 @@ def test_what_a_produce_needs(
     leader = replica(1, has_lease=has_lease)
     leader.apply(role(isr=isr), now_ms=0)
     if code is None:
-        leader.require_acks(is_acks_all=is_acks_all)
+        append(leader, batch(), is_acks_all=is_acks_all)
         return
     with pytest.raises(KafkaError) as refused:
-        leader.require_acks(is_acks_all=is_acks_all)
+        append(leader, batch(), is_acks_all=is_acks_all)
     assert refused.value.code is code
+    assert leader.log.next_offset == 0
 
 
 def test_only_a_leader_appends() -> None:
@@ -414,8 +418,7 @@ def test_batches_written_together_are_committed_when_the_follower_has_them() -> 
     produce(leader)
     ask(leader, follower)
     ask(leader, follower)
-    appended = leader.append_run(RunOf(batch(2), batch(3)), now_ms=NOW_MS)
-    assert appended is not None
+    appended = append(leader, GroupOf(batch(2), batch(3)))
     assert (appended.base_offset, appended.next_offset) == (1, 6)
     assert leader.high_watermark == 1
     ask(leader, follower)
@@ -426,5 +429,5 @@ def test_batches_written_together_are_committed_when_the_follower_has_them() -> 
 def test_a_leader_alone_commits_batches_written_together_at_once() -> None:
     leader = leading(isr=(1,), min_isr=1)
     produce(leader)
-    assert leader.append_run(RunOf(batch(2)), now_ms=NOW_MS) is not None
+    append(leader, GroupOf(batch(2)))
     assert leader.high_watermark == 3

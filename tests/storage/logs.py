@@ -8,10 +8,10 @@ from millstream.config import BrokerConfig
 from millstream.model import Codec, TopicPartition
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
-from millstream.records.validation import BatchRules
+from millstream.records.validation import BatchRules, produced_batch
 from millstream.storage.files import DescriptorCache
 from millstream.storage.incoming import batch_rules
-from millstream.storage.log import Log, LogConfig
+from millstream.storage.log import Appended, Log, LogConfig
 from millstream.storage.recovery import Circumstances, recover_log
 from tests.storage.memory_files import MemoryFileSystem
 
@@ -84,9 +84,15 @@ def open_log(
 
 def append(log: Log, data: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> int:
     """The base offset that the batch got."""
-    return log.append_as_leader(
-        memoryview(data), leader_epoch=leader_epoch, now_ms=now_ms
+    return append_as_leader(
+        log, memoryview(data), leader_epoch=leader_epoch, now_ms=now_ms
     ).base_offset
+
+
+def append_as_leader(log: Log, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+    """As a partition appends what a client sent, in a transaction or not."""
+    rules = replace(batch_rules(log.config), is_transactional_allowed=True)
+    return log.append(produced_batch(data), rules, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
 def read_all(log: Log) -> bytes:

@@ -19,6 +19,7 @@ from tests.storage.logs import (
     LOG_PATH,
     NOW_MS,
     append,
+    append_as_leader,
     batch,
     last_offset_in,
     make_log_config,
@@ -47,15 +48,15 @@ def test_a_leader_gives_each_batch_the_next_offsets_and_its_epoch(disk: MemoryFi
 def test_several_batches_in_one_produce_are_refused(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     with pytest.raises(KafkaError) as refused:
-        log.append_as_leader(memoryview(batch(2) + batch(3)), leader_epoch=0, now_ms=NOW_MS)
+        append_as_leader(log, memoryview(batch(2) + batch(3)), leader_epoch=0, now_ms=NOW_MS)
     assert refused.value.code is KafkaCode.INVALID_RECORD
     assert log.next_offset == 0
 
 
 def test_log_append_time_replaces_the_producers_timestamps(disk: MemoryFileSystem) -> None:
     log = open_log(disk, make_log_config(timestamp_type=TimestampType.LOG_APPEND_TIME))
-    appended = log.append_as_leader(
-        memoryview(batch(2, timestamp_ms=5)), leader_epoch=0, now_ms=NOW_MS
+    appended = append_as_leader(
+        log, memoryview(batch(2, timestamp_ms=5)), leader_epoch=0, now_ms=NOW_MS
     )
     assert appended.append_time_ms == NOW_MS
     stored = BatchView(memoryview(read_all(log)))
@@ -80,8 +81,8 @@ def test_a_retry_gets_the_first_answer_and_writes_nothing(disk: MemoryFileSystem
     for number in range(6):
         append(log, batch(1, producer_id=9, sequence=number))
     size = log.size_bytes
-    again = log.append_as_leader(
-        memoryview(batch(1, producer_id=9, sequence=1)), leader_epoch=0, now_ms=NOW_MS
+    again = append_as_leader(
+        log, memoryview(batch(1, producer_id=9, sequence=1)), leader_epoch=0, now_ms=NOW_MS
     )
     assert (again.base_offset, again.next_offset, again.is_duplicate) == (1, 2, True)
     assert log.size_bytes == size
@@ -98,8 +99,8 @@ def test_a_restart_still_knows_the_last_batch_of_a_producer(disk: MemoryFileSyst
     log.close()
     for circumstances in (None, CRASHED):
         log = open_log(disk, circumstances=circumstances) if circumstances else open_log(disk)
-        again = log.append_as_leader(
-            memoryview(batch(1, producer_id=9, sequence=2)), leader_epoch=0, now_ms=NOW_MS
+        again = append_as_leader(
+            log, memoryview(batch(1, producer_id=9, sequence=2)), leader_epoch=0, now_ms=NOW_MS
         )
         assert (again.base_offset, again.is_duplicate) == (2, True)
 
@@ -117,8 +118,8 @@ def test_lost_and_damaged_snapshots_do_not_turn_duplicates_into_accepts(
     for path in snapshots[1:]:
         disk.data(path)[7] ^= 1
     log = open_log(disk)
-    again = log.append_as_leader(
-        memoryview(batch(1, producer_id=9, sequence=5)), leader_epoch=0, now_ms=NOW_MS
+    again = append_as_leader(
+        log, memoryview(batch(1, producer_id=9, sequence=5)), leader_epoch=0, now_ms=NOW_MS
     )
     assert (again.base_offset, again.is_duplicate) == (5, True)
 
@@ -275,7 +276,7 @@ def test_a_follower_rolls_before_a_relative_offset_would_overflow(disk: MemoryFi
     log = open_log(disk)
     for base_offset in (5, 2**31 + 4, 2**31 + 5, 2**33):
         data = memoryview(batch(1))
-        BatchView(data).restamp(base_offset=base_offset, leader_epoch=1)
+        BatchView(data).stamped(base_offset, 1)
         log.append_as_follower(data)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31 + 4, 2**33]
     assert log.next_offset == 2**33 + 1

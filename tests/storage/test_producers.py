@@ -16,7 +16,7 @@ def view(
 ) -> BatchView:
     data = batch(count, producer_id=producer_id, producer_epoch=epoch, sequence=sequence)
     one = BatchView(memoryview(data))
-    one.restamp(base_offset=offset, leader_epoch=0)
+    one.stamped(offset, 0)
     return one
 
 

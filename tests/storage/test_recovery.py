@@ -18,6 +18,7 @@ from tests.storage.logs import (
     NOW_MS,
     TIMES_PATH,
     append,
+    append_as_leader,
     batch,
     make_log_config,
     open_log,
@@ -275,11 +276,11 @@ def test_an_epoch_file_that_missed_an_epoch_is_rebuilt_from_the_log() -> None:
 def test_an_epoch_whose_first_batches_were_compacted_away_begins_where_the_file_says() -> None:
     disk = MemoryFileSystem()
     log = open_log(disk)
-    log.append_as_leader(memoryview(batch(5)), leader_epoch=1, now_ms=NOW_MS)
+    append_as_leader(log, memoryview(batch(5)), leader_epoch=1, now_ms=NOW_MS)
     # The next leader began at 5; compaction left nothing of its batches before 8.
     log.epochs.assign(2, 5)
     left = BatchView(memoryview(batch(1)))
-    left.restamp(base_offset=8, leader_epoch=2)
+    left.stamped(8, 2)
     log.append_as_follower(left.bytes)
     log.save_epochs()
     again = open_log(disk, circumstances=after_crash(recovery_point=0))

@@ -23,6 +23,7 @@ from millstream.broker.node.log_config import log_config
 from millstream.broker.node.standalone import Standalone, begin_alone, open_own_store
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
+from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.dispatch import dispatch
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.upkeep.cleaner import Cleaner
@@ -70,6 +71,8 @@ class Broker:
         # How to reach the cluster; None for a standalone node.
         self._open_session = open_session or session_opener(config)
         self._partitions = PartitionTable()
+        self.generation = self._partitions.generation
+        self.admissions = Admissions(self.generation)
         self._disk = DataDirectory(
             Path(config.list("log.dirs")[0]),
             clock=self._clock,

@@ -154,13 +154,14 @@ class BatchView:
     def crc_is_valid(self) -> bool:
         return crc32c(self.buffer[CRC_START : self.size_bytes]) == self.crc
 
-    def restamp(self, *, base_offset: int, leader_epoch: int) -> None:
-        """Give the batch its place in the log. No new checksum is needed."""
+    def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:
+        """The bytes, with the batch's place in the log. No new checksum is needed."""
         _BASE_AND_EPOCH.pack_into(
             self.buffer, 0, base_offset, self.size_bytes - LENGTH_FIELD_END, leader_epoch
         )
         self.base_offset = base_offset
         self.partition_leader_epoch = leader_epoch
+        return self.buffer
 
     def stamp_append_time(self, now_ms: int) -> None:
         """Make this a LogAppendTime batch. Readers take max_timestamp for every record."""

@@ -4,10 +4,14 @@ The header answers nearly everything, and the CRC the rest; the records are deco
 where the header cannot decide: keys on a compacted topic, a lower bound on timestamps,
 or to say which record breaks the upper one. Checks run in Kafka's order, so that a batch
 with two faults gets the same answer.
+
+A batch is checked by itself, or in a group whose batches were found to be well-formed while
+they were received. What a topic asks of a batch is written down once, for both, in
+`_check_size` and `_check_facts`.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec, TimestampType
@@ -16,6 +20,7 @@ from millstream.records.batch import (
     CONTROL_MASK,
     HEADER_BYTES,
     MAGIC,
+    TRANSACTIONAL_MASK,
     BatchView,
 )
 from millstream.records.records import Record, read_records
@@ -40,6 +45,8 @@ class BatchRules:
     timestamp_after_max_ms: int
     is_key_required: bool = False
     is_zstd_allowed: bool = True
+    # Only for requests whose transaction was verified.
+    is_transactional_allowed: bool = False
     decoded_bytes_max: int = DECODED_BYTES_MAX
 
 
@@ -51,6 +58,47 @@ class RecordErrors(KafkaError):
         self.record_errors = record_errors
 
 
+class AppendOneByOne(KafkaError):
+    """These batches cannot be appended together; each one gets its own answer. No answer itself."""
+
+    def __init__(self) -> None:
+        super().__init__(KafkaCode.INVALID_RECORD, "these batches have to be appended one by one")
+
+
+class BatchFacts(Protocol):
+    """What a single batch and a group of batches both know."""
+
+    @property
+    def attributes(self) -> int:
+        """Bits that any of the batches has, and the largest codec."""
+        ...
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def max_timestamp_ms(self) -> int: ...
+
+
+class WellFormedGroup(BatchFacts, Protocol):
+    """Batches whose bytes are known to be right: magic, lengths, counts and CRC."""
+
+    @property
+    def largest_bytes(self) -> int:
+        """The size of the largest batch."""
+        ...
+
+
+def produced_batch(data: memoryview) -> BatchView:
+    """The batch that a produce holds for a partition. Raises KafkaError."""
+    if len(data) < HEADER_BYTES:
+        raise _invalid("no record batch in the request")
+    batch = BatchView(data)
+    if batch.size_bytes < len(data) and batch.magic == MAGIC:
+        # As Kafka does: a second batch would make answers and retries ambiguous.
+        raise _invalid("a produce holds exactly one batch")
+    return batch
+
+
 def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
     """Raises KafkaError when a client may not append this batch."""
     if batch.magic != MAGIC:
@@ -58,12 +106,7 @@ def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
     if batch.base_offset != 0:
         raise _invalid(f"base offset of a produced batch must be 0, not {batch.base_offset}")
     size_bytes = batch.size_bytes
-    if size_bytes > rules.message_bytes_max:
-        raise KafkaError(
-            KafkaCode.MESSAGE_TOO_LARGE,
-            f"batch of {size_bytes} bytes is larger than max.message.bytes"
-            f" ({rules.message_bytes_max})",
-        )
+    _check_size(size_bytes, rules)
     if size_bytes > len(batch.buffer):
         raise _invalid(f"batch says {size_bytes} bytes, {len(batch.buffer)} are there")
     if size_bytes < HEADER_BYTES:
@@ -75,32 +118,58 @@ def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
         raise _invalid(f"batch says it holds {count} records")
     if batch.last_offset_delta != count - 1:
         raise _invalid(f"batch of {count} records has last offset delta {batch.last_offset_delta}")
-    if batch.attributes & CONTROL_MASK:
-        raise _invalid("clients may not write control records")
-    if batch.producer_id >= 0:
-        if batch.base_sequence < 0 or batch.producer_epoch < 0:
-            raise _invalid(
-                f"producer {batch.producer_id} sent epoch {batch.producer_epoch}"
-                f" and sequence {batch.base_sequence}"
-            )
-    elif batch.is_transactional:
-        raise _invalid("transactional batch without a producer id")
-    _check_codec(batch.attributes & CODEC_MASK, rules)
-    if must_decode(batch, rules, now_ms):
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise _invalid(
+            f"producer {batch.producer_id} sent epoch {batch.producer_epoch}"
+            f" and sequence {batch.base_sequence}"
+        )
+    if _check_facts(batch, rules, now_ms):
         _check_records(batch, rules, now_ms)
 
 
-def must_decode(batch: BatchView, rules: BatchRules, now_ms: int) -> bool:
-    """Whether the checks need the records, or the header is enough."""
+def check_group(group: WellFormedGroup, rules: BatchRules, now_ms: int) -> None:
+    """As `check_produced`. Raises KafkaError when any of the batches may not be appended."""
+    _check_size(group.largest_bytes, rules)
+    if _check_facts(group, rules, now_ms):
+        raise AppendOneByOne
+
+
+def _check_size(size_bytes: int, rules: BatchRules) -> None:
+    if size_bytes > rules.message_bytes_max:
+        raise KafkaError(
+            KafkaCode.MESSAGE_TOO_LARGE,
+            f"batch of {size_bytes} bytes is larger than max.message.bytes"
+            f" ({rules.message_bytes_max})",
+        )
+
+
+def _check_facts(batches: BatchFacts, rules: BatchRules, now_ms: int) -> bool:
+    """Hold the facts against the rules. Whether only the records can tell the rest."""
+    attributes = batches.attributes
+    # Nearly always there is nothing but the codec.
+    if not 0 <= attributes < _ZSTD:
+        _check_attributes(batches, rules)
     if rules.is_key_required:
         return True
     if rules.timestamp_type is _LOG_APPEND_TIME:
         return False
     # The header has the largest timestamp but not the smallest.
     return (
-        batch.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
+        batches.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
         or rules.timestamp_before_max_ms < now_ms
     )
+
+
+def _check_attributes(batches: BatchFacts, rules: BatchRules) -> None:
+    attributes = batches.attributes
+    if attributes & CONTROL_MASK:
+        raise _invalid("clients may not write control records")
+    if attributes & TRANSACTIONAL_MASK:
+        if not rules.is_transactional_allowed:
+            raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if batches.producer_id < 0:
+            raise _invalid("transactional batch without a producer id")
+    _check_codec(attributes & CODEC_MASK, rules)
 
 
 def _magic_error(magic: int) -> KafkaError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.model import TopicPartition
+from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Node:
     broker_id: int
+    generation: Generation
     # May this node still believe that it leads what it leads?
     has_lease: Callable[[], bool]
     # What an answer waits for, when nobody else has the records; None where it need not.

@@ -9,14 +9,21 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Final
 
-from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
 from millstream.records.control import EndTransactionMarker
+from millstream.replication.admission import Generation, Refusal, Standing, WriteTerms
 from millstream.replication.waiting import FetchWait
 from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.log import Appended, CorruptLog, FileRange, Log, TimestampOffset
-from millstream.storage.runs import append_run
-from millstream.storage.values import BatchRun
+from millstream.storage.log import (
+    Appended,
+    Batches,
+    CorruptLog,
+    FileRange,
+    Log,
+    LogConfig,
+    TimestampOffset,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +39,7 @@ class Partition:
 
     __slots__ = (
         "_fetch_waits",
+        "_generation",
         "_on_disk_failure",
         "_read_failure",
         "_unsynced_since_ms",
@@ -51,6 +59,7 @@ class Partition:
         *,
         leader_id: int,
         leader_epoch: int,
+        generation: Generation,
         on_disk_failure: Callable[[str], None],
     ) -> None:
         self.topic_partition = topic_partition
@@ -60,6 +69,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline_reason: str | None = None
         self._fetch_waits: set[FetchWait] | None = None
+        # Bumped with every change that `standing` or the options show.
+        self._generation = generation
         self._on_disk_failure = on_disk_failure
         # What the log file was last told about records that cannot be read.
         self._read_failure: str | None = None
@@ -76,17 +87,37 @@ class Partition:
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
+    def standing(self) -> Standing:
+        """What is served here now: the one place that knows."""
+        offline = self._offline()
+        return Standing(offline, offline, offline, offline)
+
+    def _offline(self) -> Refusal | None:
+        if self.offline_reason is None:
+            return None
+        return Refusal(KafkaCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+
     def require_online(self) -> None:
-        if self.offline_reason is not None:
-            raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        """May the leader's records be read or changed here? Raises KafkaError."""
+        refusal = self.standing().read
+        if refusal is not None:
+            raise refusal.error()
 
     def require_readable(self) -> None:
         """May consumers read here, from a leader or from a follower? Raises KafkaError."""
-        self.require_online()
+        refusal = self.standing().near_read
+        if refusal is not None:
+            raise refusal.error()
 
-    def require_acks(self, *, is_acks_all: bool) -> None:
-        """May a produce be taken? Asked where other nodes have replicas. Raises KafkaError."""
-        self.require_online()
+    def require_committed_writes(self) -> None:
+        """May the node write here what has to be committed? Raises KafkaError."""
+        refusal = self.standing().committed_write
+        if refusal is not None:
+            raise refusal.error()
+
+    def update_config(self, config: LogConfig) -> None:
+        self.log.update_config(config)
+        self._generation.bump()
 
     @property
     def is_leader(self) -> bool:
@@ -106,12 +137,20 @@ class Partition:
         if current_leader_epoch > self.leader_epoch:
             raise KafkaError(KafkaCode.UNKNOWN_LEADER_EPOCH)
 
-    def append(self, data: memoryview, *, now_ms: int) -> Appended:
-        """Write what a producer sent. `data` is restamped in place."""
-        self.require_online()
+    def append(self, batches: Batches, terms: WriteTerms, *, now_ms: int) -> Appended:
+        """Write what producers sent, restamped in place: the only way in for it.
+
+        Raises KafkaError. Of a group nothing is written then: each of its batches is to be
+        appended by itself, to get its own answer.
+        """
+        assert terms.generation == self._generation.number, "the terms are outdated"
+        if terms.has_lease is not None and not terms.has_lease():
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        if terms.refusal is not None:
+            raise terms.refusal.error()
         try:
-            appended = self.log.append_as_leader(
-                data, leader_epoch=self.leader_epoch, now_ms=now_ms
+            appended = self.log.append(
+                batches, terms.rules, leader_epoch=self.leader_epoch, now_ms=now_ms
             )
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
@@ -120,28 +159,12 @@ class Partition:
             # Writing tells its errors as above: this is producer state that had to be read.
             raise self._read_failed(error) from error
         if self._fetch_waits and not appended.is_duplicate:
-            self._arrived(len(data))
-        return appended
-
-    def append_run(self, run: BatchRun, *, now_ms: int) -> Appended | None:
-        """Write batches of several producers with one write. None when nothing was written:
-        each is to be appended by itself then, and told what is wrong."""
-        if self.offline_reason is not None:
-            return None
-        try:
-            appended = append_run(self.log, run, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except NoSpace:
-            return None
-        except LogDirFailed as error:
-            self._on_disk_failure(str(error))
-            return None
-        if self._fetch_waits and appended is not None:
-            self._arrived(run.size_bytes)
+            self._arrived(batches.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
-        """Write a batch that this node made itself. `data` is restamped in place."""
-        self.require_online()
+        """Write a batch that this node made itself, and may: see `require_committed_writes`.
+        `data` is restamped in place."""
         try:
             appended = self.log.append_as_coordinator(
                 data, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -181,7 +204,6 @@ class Partition:
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""
-        self.require_readable()
         try:
             return self.log.read(
                 offset,
@@ -196,7 +218,6 @@ class Partition:
         self, offset: int, *, max_bytes: int, at_least_one: bool
     ) -> tuple[FileRange | None, list[AbortedTransaction]]:
         """As `read`, as far as transactions are decided, and which of them were aborted."""
-        self.require_readable()
         upto_offset = self.last_stable_offset
         try:
             found = self.log.read(
@@ -267,9 +288,11 @@ class Partition:
         if self.offline_reason is None:
             log.error("partition %s is offline: %s", self.topic_partition, reason)
         self.offline_reason = reason
+        self._generation.bump()
         self.wake_fetches()
 
     def go_away(self) -> None:
         """The topic is deleted: whoever still holds this partition learns it."""
         self.offline_reason = "the topic is deleted"
+        self._generation.bump()
         self.wake_fetches()

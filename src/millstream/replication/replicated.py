@@ -5,6 +5,15 @@ moves the high watermark and lets those go who wait for it; as follower it takes
 leader answers. Roles come from the cluster's state, one version after the other; who asks
 for anything in between roles is told to look for the leader.
 
+What a replica serves, by its state (`Standing`):
+
+| state                       | acks 0, 1  | acks all            | read       | near read  |
+|-----------------------------|------------|---------------------|------------|------------|
+| leads                       | with lease | yes                 | yes        | yes        |
+| leads, ISR below `min_isr`  | with lease | NOT_ENOUGH_REPLICAS | yes        | yes        |
+| follows                     | NOT_LEADER | NOT_LEADER          | NOT_LEADER | yes        |
+| has no leader, or is fenced | NOT_LEADER | NOT_LEADER          | NOT_LEADER | NOT_LEADER |
+
 Every answer from a leader is checked against what would be asked now: after any wait the
 role, the epoch or the log may be another.
 """
@@ -20,6 +29,7 @@ from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import TopicId, TopicPartition
 from millstream.records.batch import HEADER_BYTES
 from millstream.records.control import EndTransactionMarker
+from millstream.replication.admission import Refusal, Standing, WriteTerms
 from millstream.replication.following import (
     CheckpointFirst,
     CutBack,
@@ -38,14 +48,16 @@ from millstream.replication.role import Role
 from millstream.replication.taking import do_step
 from millstream.replication.waiting import OffsetWaits
 from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.log import Appended, CorruptLog, FileRange, Log
-from millstream.storage.values import BatchRun
+from millstream.storage.log import Appended, Batches, CorruptLog, FileRange, Log
 from millstream.wire.fetch import FetchPartition, FetchResult
 
 log = logging.getLogger(__name__)
 
 # Each replica syncs before its position counts: the setting for replicas that share power.
 _SYNC_EACH_BATCH: Final = 1
+
+_NOT_LEADER: Final = Refusal(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_ENOUGH_REPLICAS: Final = Refusal(KafkaCode.NOT_ENOUGH_REPLICAS)
 
 
 class ReplicatedPartition(Partition):
@@ -76,6 +88,7 @@ class ReplicatedPartition(Partition):
             partition_log,
             leader_id=-1,
             leader_epoch=-1,
+            generation=node.generation,
             on_disk_failure=node.on_disk_failure,
         )
         self._node = node
@@ -100,6 +113,7 @@ class ReplicatedPartition(Partition):
         """Take the role that the cluster's state gives; older states are no news."""
         if role.version <= self.role.version:
             return
+        self._generation.bump()
         if role.leader_id == self._node.broker_id:
             self._lead(role, now_ms=now_ms)
         elif role.leader_id < 0:
@@ -157,6 +171,7 @@ class ReplicatedPartition(Partition):
         )
 
     def _stop(self, role: Role) -> None:
+        self._generation.bump()
         self.leader_id, self.leader_epoch = role.leader_id, role.leader_epoch
         self.leadership = None
         self._uncommitted.clear()
@@ -172,15 +187,22 @@ class ReplicatedPartition(Partition):
         """Is the high watermark one that never goes back, for those who saw an older leader's?"""
         return self.leadership is not None and self.leadership.is_settled(self.log.high_watermark)
 
-    def require_online(self) -> None:
-        super().require_online()
-        if self.leadership is None:
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
-
-    def require_readable(self) -> None:
-        Partition.require_online(self)
-        if self.leader_id < 0:
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+    def standing(self) -> Standing:
+        """The table at the head of this module. A disk that is offline is KAFKA_STORAGE_ERROR:
+        to readers in any case, to writers unless something else is against them already."""
+        offline, leadership = self._offline(), self.leadership
+        if leadership is None:
+            near_read = _NOT_LEADER if self.leader_id < 0 else None
+            return Standing(_NOT_LEADER, _NOT_LEADER, offline or _NOT_LEADER, offline or near_read)
+        return Standing(
+            write=offline,
+            committed_write=offline if leadership.has_enough_in_sync else _NOT_ENOUGH_REPLICAS,
+            read=offline,
+            near_read=offline,
+            # Without the lease another node may lead already: what only this one has would be
+            # lost. What is committed needs the others' word anyway.
+            has_lease=self._node.has_lease,
+        )
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         self._check_not_ahead(offset)
@@ -227,30 +249,10 @@ class ReplicatedPartition(Partition):
 
     # -- leading: appends and who waits for them --------------------------------------
 
-    def require_acks(self, *, is_acks_all: bool) -> None:
-        """May a produce be taken? Raises KafkaError.
-
-        Without the lease another node may lead already: what only this one has would be
-        lost. What is committed needs the others' word anyway."""
-        leadership = self.leadership
-        if leadership is None:
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
-        if is_acks_all:
-            if not leadership.has_enough_in_sync:
-                raise KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS)
-        elif not self._node.has_lease():
-            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
-
-    def append(self, data: memoryview, *, now_ms: int) -> Appended:
-        appended = super().append(data, now_ms=now_ms)
+    def append(self, batches: Batches, terms: WriteTerms, *, now_ms: int) -> Appended:
+        appended = super().append(batches, terms, now_ms=now_ms)
         if not appended.is_duplicate:
-            self._note_appended(appended, len(data))
-        return appended
-
-    def append_run(self, run: BatchRun, *, now_ms: int) -> Appended | None:
-        appended = super().append_run(run, now_ms=now_ms)
-        if appended is not None:
-            self._note_appended(appended, run.size_bytes)
+            self._note_appended(appended, batches.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
@@ -414,9 +416,9 @@ class ReplicatedPartition(Partition):
         """Fill in what a follower gets, and note how far it is. Raises KafkaError.
 
         A negative `max_bytes` says that the answer is full: nothing, not even one batch."""
-        self.require_online()
         leadership, partition_log = self.leadership, self.log
-        assert leadership is not None
+        if leadership is None:
+            raise _NOT_LEADER.error()
         if fetch.current_leader_epoch < leadership.leader_epoch:
             raise KafkaError(KafkaCode.FENCED_LEADER_EPOCH)
         if fetch.current_leader_epoch > leadership.leader_epoch:

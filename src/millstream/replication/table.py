@@ -5,6 +5,7 @@ from typing import Protocol
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
 
 
@@ -17,6 +18,8 @@ class Elsewhere(Protocol):
 
 class PartitionTable:
     def __init__(self) -> None:
+        # Of everything that decides whether the node serves a request.
+        self.generation = Generation()
         # In a cluster only.
         self.elsewhere: Elsewhere | None = None
         self._topics: dict[str, dict[int, Partition]] = {}

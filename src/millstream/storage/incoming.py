@@ -6,7 +6,12 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
 from millstream.records.builder import recompress
-from millstream.records.validation import DECODED_BYTES_MAX, BatchRules, check_produced
+from millstream.records.validation import (
+    DECODED_BYTES_MAX,
+    BatchRules,
+    check_produced,
+    produced_batch,
+)
 from millstream.storage.producers import ProducedBatch
 from millstream.storage.values import Appended, LogConfig
 
@@ -34,7 +39,8 @@ def recompression_of(
     data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
 ) -> Callable[[], memoryview] | None:
     """What brings produced records, which it copies, under the topic's codec; None when they
-    are so already. For a thread: it may take long."""
+    are so already. The append would do it as well, but it may take long, and this may run in a
+    thread, where it raises KafkaError for a batch that would be refused."""
     codec = config.compression_type
     if codec is None or len(data) < HEADER_BYTES:
         return None
@@ -47,7 +53,7 @@ def recompression_of(
 def _ready_to_append(
     data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
 ) -> memoryview:
-    batch = BatchView(data)
+    batch = produced_batch(data)
     check_produced(batch, rules, now_ms)
     return recompressed(batch, config).bytes
 

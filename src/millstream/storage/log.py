@@ -8,14 +8,19 @@ durability runs `begin_sync`, `syncing.sync` and `end_sync`.
 Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import TimestampType, TopicId, TopicPartition
-from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
+from millstream.records.batch import CODEC_MASK, CONTROL_MASK, BatchView
 from millstream.records.control import EndTransactionMarker, build_end_marker
-from millstream.records.validation import check_produced
+from millstream.records.validation import (
+    AppendOneByOne,
+    BatchRules,
+    check_group,
+    check_produced,
+)
 from millstream.storage import layout, lookup, retention
 from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
@@ -24,9 +29,7 @@ from millstream.storage.epochs import EpochCache
 from millstream.storage.files import DescriptorCache, LogFile
 from millstream.storage.incoming import (
     answered_again,
-    batch_rules,
     recompressed,
-    recompression_of,
     replicated_batches,
 )
 from millstream.storage.producers import ProducerStates
@@ -37,6 +40,7 @@ from millstream.storage.snapshots import Snapshots
 from millstream.storage.syncing import SyncTicket, Unsynced, UnsyncedState
 from millstream.storage.values import (
     Appended,
+    BatchGroup,
     CorruptLog,
     FileRange,
     LogConfig,
@@ -45,6 +49,9 @@ from millstream.storage.values import (
 )
 
 __all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig", "TimestampOffset"]
+
+# A single batch, or several that are written with one write.
+Batches = BatchView | BatchGroup
 
 # Looked up once: a member of an enum costs as much as a function call.
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
@@ -91,7 +98,10 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self._rules = batch_rules(config)
+        # Are batches compressed or stamped anew? Then they cannot be written as they come.
+        self._rewrites_batches = (
+            config.compression_type is not None or config.timestamp_type is _LOG_APPEND_TIME
+        )
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -122,37 +132,33 @@ class Log:
 
     # Appending
 
-    def append_as_leader(self, data: memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Check what a client sent, give it the next offsets, and write it.
+    def append(
+        self, batches: Batches, rules: BatchRules, *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Check what clients sent, give it the next offsets, and write it; all or nothing.
 
-        `data` is restamped in place. A retry of what is there gets the answer of the first time.
+        The batches are restamped in place. A retry of what is there gets the answer of the
+        first time. When a group raises KafkaError its batches may be appended one by one, so
+        that each gets its own answer.
         """
-        if len(data) < HEADER_BYTES:
-            raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch in the request")
-        batch = BatchView(data)
-        if batch.size_bytes < len(data) and batch.magic == MAGIC:
-            # As Kafka does: a second batch would make answers and retries ambiguous.
-            raise KafkaError(KafkaCode.INVALID_RECORD, "a produce holds exactly one batch")
-        check_produced(batch, self._rules, now_ms)
-        if batch.producer_id >= 0:
-            known = self.producers.check(batch)
-            if known is not None:
-                return answered_again(known, self.config, self.log_start_offset)
-        return self._append_checked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
-
-    def recompression_of(self, data: memoryview, *, now_ms: int) -> Callable[[], memoryview] | None:
-        """What to run before appending `data`, which it copies; None when nothing is to do.
-
-        The append would do it as well, but it takes milliseconds, and this may run in a
-        thread. Raises KafkaError for a batch that would be refused.
-        """
-        return recompression_of(data, self._rules, self.config, now_ms)
+        if not isinstance(batches, BatchView):
+            check_group(batches, rules, now_ms)
+            self._check_fits(batches, now_ms)
+        else:
+            check_produced(batches, rules, now_ms)
+            if batches.producer_id >= 0:
+                known = self.producers.check(batches)
+                if known is not None:
+                    return answered_again(known, self.config, self.log_start_offset)
+            if self._rewrites_batches:
+                return self._append_rewritten(batches, leader_epoch, now_ms)
+        return self._write(batches, leader_epoch, now_ms)
 
     def append_as_coordinator(
         self, data: memoryview, *, leader_epoch: int, now_ms: int
     ) -> Appended:
         """Write a batch of the broker's own, control batches included, unchecked."""
-        return self._append_checked(BatchView(data), leader_epoch=leader_epoch, now_ms=now_ms)
+        return self._append_rewritten(BatchView(data), leader_epoch, now_ms)
 
     def append_marker(
         self,
@@ -173,53 +179,72 @@ class Log:
             producer_epoch=producer_epoch,
             timestamp_ms=now_ms,
         )
-        return self._append_checked(
-            BatchView(memoryview(data)), leader_epoch=leader_epoch, now_ms=now_ms
-        )
+        return self._append_rewritten(BatchView(memoryview(data)), leader_epoch, now_ms)
 
-    def _append_checked(self, batch: BatchView, *, leader_epoch: int, now_ms: int) -> Appended:
+    def _check_fits(self, group: BatchGroup, now_ms: int) -> None:
+        """A group is written as it is, into the active segment. Raises AppendOneByOne."""
+        segment = self._run.active
+        if (
+            self._rewrites_batches
+            or not segment.size_bytes
+            or not has_room(
+                segment,
+                self.config,
+                size_bytes=group.size_bytes,
+                timestamp_ms=group.max_timestamp_ms,
+                last_offset=self.next_offset + group.last_offset_delta,
+                now_ms=now_ms,
+            )
+        ):
+            raise AppendOneByOne
+
+    def _append_rewritten(self, batch: BatchView, leader_epoch: int, now_ms: int) -> Appended:
+        """Write a batch with the codec and the timestamps that the topic asks for."""
         config = self.config
         codec = config.compression_type
         if codec is not None and batch.attributes & CODEC_MASK != codec and not batch.is_control:
             batch = recompressed(batch, config)
-        append_time_ms = -1
-        if config.timestamp_type is _LOG_APPEND_TIME:
-            batch.stamp_append_time(now_ms)
-            append_time_ms = now_ms
+        if config.timestamp_type is not _LOG_APPEND_TIME:
+            return self._write(batch, leader_epoch, now_ms)
+        batch.stamp_append_time(now_ms)
+        appended = self._write(batch, leader_epoch, now_ms)
+        appended.append_time_ms = now_ms
+        return appended
+
+    def _write(self, batches: Batches, leader_epoch: int, now_ms: int) -> Appended:
         base_offset = self.next_offset
-        batch.restamp(base_offset=base_offset, leader_epoch=leader_epoch)
-        next_offset = base_offset + batch.last_offset_delta + 1
+        next_offset = base_offset + batches.last_offset_delta + 1
         if leader_epoch != self.epochs.latest or self.epochs.is_changed:
             self.epochs.assign(leader_epoch, base_offset)
             self.save_epochs()
-        size_bytes = batch.size_bytes
+        size_bytes = batches.size_bytes
         # A marker has to be written in any case: without it a transaction would never end.
-        if size_bytes > config.segment_bytes and not batch.is_control:
+        if size_bytes > self.config.segment_bytes and not batches.attributes & CONTROL_MASK:
             raise KafkaError(
                 KafkaCode.RECORD_LIST_TOO_LARGE,
                 f"batch of {size_bytes} bytes is larger than segment.bytes",
             )
         segment = self._segment_for(
-            size_bytes, batch.max_timestamp_ms, base_offset, next_offset, now_ms
+            size_bytes, batches.max_timestamp_ms, base_offset, next_offset, now_ms
         )
         try:
-            position = segment.file.append(batch.buffer)
+            position = segment.file.append(batches.stamped(base_offset, leader_epoch))
         except OSError as error:
             raise storage_failure(error, self.directory) from error
-        segment.note_appended(batch, position)
-        self.note_written(segment, size_bytes, next_offset, now_ms)
-        if batch.producer_id >= 0:
-            self._note_produced(batch)
-        return Appended(base_offset, next_offset, append_time_ms, self.log_start_offset, False)
-
-    def note_written(self, segment: Segment, size_bytes: int, upto: int, now_ms: int) -> None:
-        """The last segment has grown, and ends before offset `upto` now."""
+        if isinstance(batches, BatchView):
+            segment.note_appended(batches, position)
+        else:
+            segment.note_group(batches, base_offset, position)
         segment.modified_ms = now_ms
         self._unsynced.files[segment.file] = None
-        self.next_offset = upto
+        self.next_offset = next_offset
         self.size_bytes += size_bytes
         if self.is_sole_replica:
-            self.high_watermark = upto
+            self.high_watermark = next_offset
+        if batches.producer_id >= 0:
+            assert isinstance(batches, BatchView), "a group has no producer"
+            self._note_produced(batches)
+        return Appended(base_offset, next_offset, -1, self.log_start_offset, False)
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Write batches under the offsets and epochs the leader gave them."""

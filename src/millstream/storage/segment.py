@@ -18,7 +18,7 @@ from millstream.storage.aborted_index import AbortedIndex
 from millstream.storage.files import LogFile
 from millstream.storage.offset_index import OffsetIndex
 from millstream.storage.time_index import TimeIndex
-from millstream.storage.values import BatchRun, CorruptLog
+from millstream.storage.values import BatchGroup, CorruptLog
 
 # Offsets in the indexes are relative and 31 bits wide.
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
@@ -115,21 +115,21 @@ class Segment:
         if len(positions) > _RECENT_MAX:
             self._drop_oldest_recent()
 
-    def note_run(self, run: BatchRun, base_offset: int, position: int) -> None:
+    def note_group(self, group: BatchGroup, base_offset: int, position: int) -> None:
         """As `note_appended`, for batches that were written together; one entry at most."""
-        positions, last_offsets = run.positions(position), run.last_offsets(base_offset)
+        positions, last_offsets = group.positions(position), group.last_offsets(base_offset)
         if self.bytes_since_entry > self.index_interval_bytes:
             self.index.append(last_offset=last_offsets[0], position=position)
-            # Of what lies before the run: the entry tells of nothing behind its offset.
+            # Of what lies before the group: the entry tells of nothing behind its offset.
             self.times.append_if_newer(
                 timestamp_ms=self.max_timestamp_ms, offset=self.max_timestamp_offset
             )
             self.index_entries += 1
             self.bytes_since_entry = 0
-        if run.max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = run.max_timestamp_ms
-            self.max_timestamp_offset = base_offset + run.max_timestamp_at
-        self.bytes_since_entry += run.size_bytes
+        if group.max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = group.max_timestamp_ms
+            self.max_timestamp_offset = base_offset + group.max_timestamp_delta
+        self.bytes_since_entry += group.size_bytes
         if not self._recent_positions:
             self._recent_first_offset = base_offset
         self._recent_positions += positions

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import Codec, TimestampType
+from millstream.records.validation import WellFormedGroup
 from millstream.storage.files import LogFile
 
 INT64_MAX = 2**63 - 1
@@ -53,8 +54,8 @@ class Appended:
     is_duplicate: bool
 
 
-class BatchRun(Protocol):
-    """Batches of several producers, checked, to be written with one write.
+class BatchGroup(WellFormedGroup, Protocol):
+    """Batches of several producers, to be written with one write.
 
     Of producers without an id, outside of transactions, at most some kilobytes together.
     """
@@ -63,17 +64,13 @@ class BatchRun(Protocol):
     @property
     def size_bytes(self) -> int: ...
     @property
-    def record_count(self) -> int: ...
-    @property
-    def largest_bytes(self) -> int:
-        """The size of the largest batch."""
+    def last_offset_delta(self) -> int:
+        """The last record, counted from the first of the group."""
         ...
 
     @property
-    def max_timestamp_ms(self) -> int: ...
-    @property
-    def max_timestamp_at(self) -> int:
-        """The last record of the first batch that has it, counted from the run's first."""
+    def max_timestamp_delta(self) -> int:
+        """The last record of the first batch that has the largest timestamp, counted so, too."""
         ...
 
     def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:

@@ -77,8 +77,7 @@ class PartitionPort:
         return self._partition.log.log_start_offset
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
-        if self._partition.is_replicated:
-            self._partition.require_acks(is_acks_all=True)
+        self._partition.require_committed_writes()
         now_ms = self._node.clock.now_ms()
         producer = transaction or _NO_PRODUCER
         batch = build_key_values(
@@ -110,6 +109,7 @@ class PartitionPort:
         )
 
     def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
+        self._partition.require_readable()
         found = self._partition.read(offset, max_bytes=REPLAY_BYTES, at_least_one=True)
         if found is None:
             return None

@@ -70,7 +70,7 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
             SessionPartition(key, partition)
             for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
         ]
-    reads, size_bytes = _read_all(broker, body, partitions)
+    reads, size_bytes = _read_all(broker, request, body, partitions)
     if _is_enough(body, reads, size_bytes):
         return _answer(broker, request, session, reads, is_incremental=is_incremental)
     # Registered now, not when the coroutine first runs: an append in between would wake nobody.
@@ -126,18 +126,18 @@ async def _answer_later(
     finally:
         for found in watched:
             found.remove_fetch_wait(wait)
-    reads, _ = _read_all(broker, body, partitions)
+    reads, _ = _read_all(broker, request, body, partitions)
     return _answer(broker, request, session, reads, is_incremental=is_incremental)
 
 
 def _read_all(
-    broker: "Broker", body: FetchRequest, partitions: list[SessionPartition]
+    broker: "Broker", request: Request, body: FetchRequest, partitions: list[SessionPartition]
 ) -> tuple[list[Read], int]:
     budget = min(body.max_bytes, broker.fetch_bytes_max)
     reads: list[Read] = []
     total = 0
     for partition in partitions:
-        result = _read(broker, body, partition, budget - total, is_first=total == 0)
+        result = _read(broker, request, body, partition, budget - total, is_first=total == 0)
         reads.append((partition, result))
         total += result.records_bytes
     return reads, total
@@ -151,6 +151,7 @@ def _locate(broker: "Broker", partition: SessionPartition) -> Partition:
 
 def _read(
     broker: "Broker",
+    request: Request,
     body: FetchRequest,
     wanted_partition: SessionPartition,
     budget: int,
@@ -162,19 +163,21 @@ def _read(
     partition: Partition | None = None
     try:
         partition = _locate(broker, wanted_partition)
+        admission = broker.admissions.of(request.principal, partition)
         if body.replica_id >= 0:
             budget = budget if budget > 0 or is_first else NO_ROOM
-            read_for_replica(broker, body, partition, fetch, result, budget)
+            read_for_replica(broker, body, admission, fetch, result, budget)
             return result
-        if partition.is_replicated and body.rack_id:
-            # Whoever says where it is may read from a follower near to it (KIP-392).
-            partition.require_readable()
+        # Whoever says where it is may read from a follower near to it (KIP-392).
+        is_near_enough = partition.is_replicated and body.rack_id
+        refusal = admission.near_read if is_near_enough else admission.read
+        if refusal is not None:
+            raise refusal.error()
+        if is_near_enough:
             preferred = preferred_reader(broker, partition, body.rack_id, fetch.offset)
             if preferred is not None:
                 result.preferred_replica = preferred
                 return _without_records(partition, result)
-        else:
-            partition.require_online()
         partition.check_leader_epoch(fetch.current_leader_epoch)
         result.high_watermark = partition.high_watermark
         result.last_stable_offset = partition.last_stable_offset

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.requests.admission import CommitAdmission
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.admission import Refusal
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, response_header
@@ -37,16 +39,24 @@ OFFSET_COMMIT: Final = int(ApiKey.OFFSET_COMMIT)
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_offset_commit_request(cursor, request.header.version)
-    _learn(broker, request, body, cursor.data)
+    for topic in body.topics:
+        _find_topic(broker, topic, request.header.version)
+    names = [topic.name for topic in body.topics]
+    admission = broker.admissions.of_commit(request.principal, body.group_id, names)
+    _learn(broker, request, body, admission, cursor.data)
     commit = _commit_request(body, request.header.version)
-    codes = _commit(broker, commit, body.topics, request.header.version)
+    codes = _commit(broker, commit, admission, body.topics)
     if isinstance(codes, asyncio.Future):
         return Pending(codes, finish=partial(_answer_later, request, body.topics))
     return _answer(request, body.topics, codes)
 
 
 def _learn(
-    broker: "Broker", request: Request, body: OffsetCommitRequest, frame: memoryview
+    broker: "Broker",
+    request: Request,
+    body: OffsetCommitRequest,
+    admission: CommitAdmission,
+    frame: memoryview,
 ) -> None:
     """The second commit of a group's member on a connection leaves a shortcut for more."""
     connection = request.connection
@@ -59,13 +69,15 @@ def _learn(
         connection.shortcut = None
         return
     commit = _commit_request(body, request.header.version)
-    connection.shortcut = Shortcut(partial(_commit_again, broker, repeated, commit))
+    answer = partial(_commit_again, broker, repeated, commit, admission)
+    connection.shortcut = Shortcut(answer, admission.generation)
 
 
 def _commit_again(
     broker: "Broker",
     repeated: RepeatedCommit,
     commit: CommitRequest,
+    admission: CommitAdmission,
     connection: Connection,
     frame: memoryview,
 ) -> Pieces | Pending | None:
@@ -74,7 +86,9 @@ def _commit_again(
     if topics is None:
         return None
     broker.requests[OFFSET_COMMIT] += 1
-    codes = _commit(broker, commit, topics, repeated.header.version)
+    for topic in topics:
+        _find_topic(broker, topic, repeated.header.version)
+    codes = _commit(broker, commit, admission, topics)
     if codes == repeated.all_good:
         return [repeated.answer(repeated.correlation_of(frame))]
     request = Request(repeated.header_of(frame), connection)
@@ -97,10 +111,15 @@ def _commit_request(body: OffsetCommitRequest, version: int) -> CommitRequest:
 
 
 def _commit(
-    broker: "Broker", commit: CommitRequest, topics: list[OffsetCommitTopic], version: int
+    broker: "Broker",
+    commit: CommitRequest,
+    admission: CommitAdmission,
+    topics: list[OffsetCommitTopic],
 ) -> "CommitReply | asyncio.Future[CommitReply]":
-    for topic in topics:
-        _find_topic(broker, topic, version)
+    if admission.refusal is not None:
+        return _refused(topics, admission.refusal.error())
+    for name, refusal in admission.denied_topics.items():
+        _deny(topics, name, refusal)
     # A decision is made before `submit` returns, so the next commit may use it again.
     commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
@@ -109,6 +128,13 @@ def _commit(
         )
     except KafkaError as error:
         return _refused(topics, error)
+
+
+def _deny(topics: list[OffsetCommitTopic], name: str, refusal: Refusal) -> None:
+    for topic in topics:
+        if topic.name == name:
+            for one in topic.partitions:
+                one.code = refusal.code
 
 
 def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> None:

@@ -4,7 +4,9 @@ Per partition: append, restamped in place. acks 0 and 1 answer at once; acks all
 when the record is safe, or says at the request's deadline that it may not be.
 
 A connection that writes to the same partition again and again gets a shortcut, which knows
-the request by its first bytes and does the rest of the same steps (`wire.repeated`).
+the request by its first bytes (`wire.repeated`); compiled, many connections share a write
+(`network.receiving`). All three routes get their terms from `requests.admission` and end in
+`Partition.append`, which takes one batch or a group of them.
 """
 
 import asyncio
@@ -19,12 +21,13 @@ from millstream.broker.network.replies import Pending, Pieces, Shortcut
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
-from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID
-from millstream.records.batch import TRANSACTIONAL_MASK
-from millstream.records.validation import RecordErrors
+from millstream.model import NO_TOPIC_ID
+from millstream.records.validation import RecordErrors, produced_batch
+from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
+from millstream.storage.incoming import recompression_of
 from millstream.storage.log import Appended
-from millstream.storage.values import INT64_MAX, BatchRun
+from millstream.storage.values import BatchGroup
 from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, finish_frame, response_header
@@ -51,13 +54,11 @@ Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
 VERSION_MIN = 3
 # Looked up once: a member of an enum costs as much as a function call.
 PRODUCE = int(ApiKey.PRODUCE)
-# The low byte of the batch's attributes.
-ATTRIBUTES_BYTE = 22
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
-    recompressions = _recompressions(broker, body)
+    recompressions = _recompressions(broker, request, body)
     if recompressions:
         # The effect comes after a wait: the connection's next frame has to wait, too, and
         # the shared buffer is written to before the coroutine begins.
@@ -81,7 +82,9 @@ def _append_and_remember(
     # From the second time on: a client that writes here and there would only pay for it.
     if partition is not None and partition is connection.last_request:
         repeated = repeated_produce(frame, request.header, body)
-        connection.shortcut = None if repeated is None else _shortcut(broker, partition, repeated)
+        connection.shortcut = (
+            None if repeated is None else _shortcut(broker, request, partition, repeated)
+        )
     connection.last_request = partition
     return answer
 
@@ -90,73 +93,70 @@ def _only_partition(broker: "Broker", body: ProduceRequest) -> Partition | None:
     if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
         return None
     topic = body.topics[0]
-    if topic.name in INTERNAL_TOPICS:
-        return None
     return broker.partitions.find(topic.name, topic.partitions[0][0])
 
 
-def _shortcut(broker: "Broker", partition: Partition, repeated: RepeatedProduce) -> Shortcut:
-    answer = partial(_append_again, broker, partition, repeated)
-    if COMPILED is None or repeated.is_acks_all:
-        return Shortcut(answer)
+def _shortcut(
+    broker: "Broker", request: Request, partition: Partition, repeated: RepeatedProduce
+) -> Shortcut | None:
+    if partition.log.config.compression_type is not None:
+        # Batches are compressed anew in a thread, before the append.
+        return None
+    terms = broker.admissions.of(request.principal, partition).write_terms(
+        is_acks_all=repeated.is_acks_all, is_transactional=False
+    )
+    answer = partial(_append_again, broker, partition, terms, repeated)
+    if COMPILED is None or not terms.answers_at_once:
+        return Shortcut(answer, terms.generation)
     expected = COMPILED.Expected(
         repeated.before_records,
         repeated.answer(0, 0, 0, 0),
         repeated.answer_offsets_at,
-        partition=partition,
-        append=partial(_append_run, broker, partition),
+        terms=terms,
+        append=partial(_append_group, broker, partition, terms),
     )
-    return Shortcut(answer, expected)
+    return Shortcut(answer, terms.generation, expected)
 
 
-def _append_run(broker: "Broker", partition: Partition, run: BatchRun) -> Placed | None:
-    """As `_append_again`, for several requests to one partition that wait for nothing; None
-    when each is to be handled by itself."""
-    # Whoever counts unsynced records may make an answer wait.
-    if partition.log.config.flush_messages != INT64_MAX:
+def _append_group(
+    broker: "Broker", partition: Partition, terms: WriteTerms, group: BatchGroup
+) -> Placed | None:
+    """Several requests to one partition, under the same terms; None when each is to be handled
+    by itself: then it is decided anew, or gets its own error."""
+    if terms.generation != broker.generation.number:
         return None
-    if partition.is_replicated:
-        try:
-            partition.require_acks(is_acks_all=False)
-        except KafkaError:
-            return None
-    appended = partition.append_run(run, now_ms=broker.clock.now_ms())
-    if appended is None:
+    try:
+        appended = partition.append(group, terms, now_ms=broker.clock.now_ms())
+    except KafkaError:
         return None
-    broker.requests[PRODUCE] += len(run)
+    broker.requests[PRODUCE] += len(group)
     return appended.base_offset, appended.append_time_ms, appended.log_start_offset
 
 
 def _append_again(
     broker: "Broker",
     partition: Partition,
+    terms: WriteTerms,
     repeated: RepeatedProduce,
     connection: Connection,
     frame: memoryview,
 ) -> Pieces | Pending | None:
-    """A request that was seen before, with new records; None for any other, and for one
-    that takes more than an append."""
+    """A request that was seen before, with new records; None for any other."""
     data = repeated.records_of(frame)
-    if (
-        data is None
-        or len(data) <= ATTRIBUTES_BYTE
-        or data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK
-        or partition.offline_reason is not None
-        or partition.log.config.compression_type is not None
-    ):
+    if data is None:
         return None
     broker.requests[PRODUCE] += 1
     try:
-        if partition.is_replicated:
-            partition.require_acks(is_acks_all=repeated.is_acks_all)
-        appended = partition.append(data, now_ms=broker.clock.now_ms())
+        appended = partition.append(produced_batch(data), terms, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         refused = _refused(broker, ProduceResult(repeated.index), error)
         request = Request(repeated.header_of(frame), connection)
         return _answer(request, [(repeated.topic, [refused])])
-    wait = broker.durability.wait_if_needed(
-        partition, appended.next_offset, is_acks_all=repeated.is_acks_all
-    )
+    wait = None
+    if not terms.answers_at_once:
+        wait = broker.durability.wait_if_needed(
+            partition, appended.next_offset, is_acks_all=repeated.is_acks_all
+        )
     if wait is None:
         return [
             repeated.answer(
@@ -240,7 +240,9 @@ def _copy_records(body: ProduceRequest) -> None:
         ]
 
 
-def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompression]:
+def _recompressions(
+    broker: "Broker", request: Request, body: ProduceRequest
+) -> list[Recompression]:
     """Batches whose topic wants another codec; rare, and too slow for the event loop."""
     found = []
     for topic in body.topics:
@@ -248,8 +250,13 @@ def _recompressions(broker: "Broker", body: ProduceRequest) -> list[Recompressio
             partition = broker.partitions.find(topic.name, index)
             if partition is None or data is None or partition.log.config.compression_type is None:
                 continue
-            work = partition.log.recompression_of(data, now_ms=broker.clock.now_ms())
-            if work is not None:
+            terms = broker.admissions.of(request.principal, partition).write_terms(
+                is_acks_all=body.acks == ACKS_ALL,
+                is_transactional=body.transactional_id is not None,
+            )
+            now_ms = broker.clock.now_ms()
+            work = recompression_of(data, terms.rules, partition.log.config, now_ms)
+            if work is not None and terms.refusal is None:
                 found.append((topic, place, work))
     return found
 
@@ -286,7 +293,7 @@ def _append_all(
             (
                 topic,
                 [
-                    _append(broker, body, topic, i, data, waits, refused)
+                    _append(broker, request, body, topic, i, data, waits, refused)
                     for i, data in topic.partitions
                 ],
             )
@@ -302,6 +309,7 @@ def _append_all(
 
 def _append(
     broker: "Broker",
+    request: Request,
     body: ProduceRequest,
     topic: ProduceTopic,
     index: int,
@@ -309,31 +317,29 @@ def _append(
     waits: Waits,
     refused: Refused | None,
 ) -> ProduceResult:
+    """`refused` is None outside of transactions."""
     result = ProduceResult(index)
     try:
         if topic.topic_id is not NO_TOPIC_ID:
             topic.name = broker.partitions.name_of(topic.topic_id)
         partition = broker.partitions.get(topic.name, index)
-        if topic.name in INTERNAL_TOPICS:
-            # Their records are the coordinators' memory; a stranger's would be believed.
-            raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
+        admission = broker.admissions.of(request.principal, partition)
+        if admission.write_denial is not None:
+            raise admission.write_denial.error()
         if not data:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch")
-        if refused is not None:
-            problem = refused.get((topic.name, index))
-            if problem is not None:
-                raise problem
-        elif len(data) > ATTRIBUTES_BYTE and data[ATTRIBUTES_BYTE] & TRANSACTIONAL_MASK:
-            raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if partition.is_replicated:
-            partition.require_acks(is_acks_all=body.acks == ACKS_ALL)
-        appended = partition.append(data, now_ms=broker.clock.now_ms())
+        if refused is not None and (problem := refused.get((topic.name, index))) is not None:
+            raise problem
+        terms = admission.write_terms(
+            is_acks_all=body.acks == ACKS_ALL, is_transactional=refused is not None
+        )
+        appended = partition.append(produced_batch(data), terms, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         return _refused(broker, result, error)
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset
-    if body.acks != 0:
+    if body.acks != 0 and not terms.answers_at_once:
         wait = broker.durability.wait_if_needed(
             partition, appended.next_offset, is_acks_all=body.acks == ACKS_ALL
         )

@@ -130,6 +130,7 @@ class Member:
         disk = self._node.disk
         return Node(
             self._node.node_id,
+            generation=self._node.partitions.generation,
             has_lease=self.membership.lease.is_valid,
             wait_synced=self._durability.wait_if_alone,
             on_disk_failure=disk.fail,

@@ -9,9 +9,9 @@ cdef extern from "../../records/_native.h" nogil:
     uint64_t ms_get64(const uint8_t* p)
 
 cdef enum:
-    # A run gets one entry in the offset index, which keeps about 4096 bytes between entries.
-    RUN_BYTES_MAX = 1 << 13
-    # So that those of a run can be counted; more in one batch are well compressed, and rare.
+    # A group gets one entry in the offset index, which keeps about 4096 bytes between entries.
+    GROUP_BYTES_MAX = 1 << 13
+    # So that those of a group can be counted; more in one batch are well compressed, and rare.
     RECORDS_MAX = 1 << 20
 
 # The fields of a produce frame and of a batch, see `wire.repeated` and `records.batch`.
@@ -24,7 +24,6 @@ cdef enum:
     LENGTH_FIELD_END = 12
     MAGIC = 2
     CRC_START = 21
-    CODEC_MASK = 7
     CODEC_MAX = 4
 
 # What became of a connection that had something to read.
@@ -48,6 +47,7 @@ cdef struct Item:
     uint8_t* batch
     size_t batch_bytes
     int32_t records
+    int attributes
     int64_t max_timestamp_ms
     uint8_t* answer
     size_t answer_bytes
@@ -58,13 +58,12 @@ cdef struct Item:
 cdef inline int recognize_batch(Item* item) noexcept nogil:
     cdef const uint8_t* batch = item.batch
     cdef size_t size = item.batch_bytes
-    cdef uint32_t attributes
-    if size < BATCH_HEADER_BYTES or size > RUN_BYTES_MAX or batch[16] != MAGIC:
+    if size < BATCH_HEADER_BYTES or size > GROUP_BYTES_MAX or batch[16] != MAGIC:
         return OTHER
     if ms_get64(batch) != 0 or ms_get32(batch + 8) + <size_t> LENGTH_FIELD_END != size:
         return OTHER
-    attributes = <uint32_t> batch[21] << 8 | batch[22]
-    if attributes & ~(<uint32_t> CODEC_MASK) or attributes > CODEC_MAX:
+    item.attributes = <int> batch[21] << 8 | batch[22]
+    if item.attributes > CODEC_MAX:
         return OTHER
     # A producer id of its own: sequence numbers are checked elsewhere.
     if <int64_t> ms_get64(batch + 43) >= 0:

@@ -1,7 +1,7 @@
 from asyncio import AbstractEventLoop
 
 from millstream.broker.network.connection import Connection
-from millstream.broker.network.receiving import AppendRun
+from millstream.broker.network.receiving import AppendGroup
 
 class Expected:
     def __init__(
@@ -10,8 +10,8 @@ class Expected:
         answer: bytes,
         offsets_at: int,
         *,
-        partition: object,
-        append: AppendRun,
+        terms: object,
+        append: AppendGroup,
     ) -> None: ...
 
 class Seat:

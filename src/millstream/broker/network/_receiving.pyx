@@ -5,8 +5,9 @@ All connections are in an epoll instance of their own, which the event loop watc
 reader. A step takes up to thirty-two that have something to read. Where nothing is expected,
 the connection receives by itself, in Python. Else it is done here: a frame that is the
 expected produce once more is compared, and its batch checked, without the GIL. The batches
-for one partition are gathered and written with one call to Python; their answers are made
-and sent here. Bytes that are anything else are given to their connection.
+for one partition that are under the same terms become a group, which is appended with one
+call to Python; their answers are made and sent here. Bytes that are anything else are given
+to their connection.
 
 Bytes come from strangers: nothing is read before it is known to be there.
 """
@@ -25,9 +26,9 @@ from millstream.broker.network._known_frames cimport (
     ANSWERED,
     CORRELATION_AT,
     EXPECTED,
+    GROUP_BYTES_MAX,
     NOTHING,
     OTHER,
-    RUN_BYTES_MAX,
     SIZE_BYTES,
     UNEXPECTED,
     Item,
@@ -78,16 +79,17 @@ cdef enum:
 
 
 cdef class Expected:
-    """The produce that a client repeats, as bytes, and who appends it."""
+    """The produce that a client repeats, as bytes, and who appends it. Those under the same
+    terms are appended together."""
 
     cdef bytes _before
     cdef bytes _answer
     cdef Py_ssize_t _offsets_at
-    cdef object _partition
+    cdef object _terms
     cdef object _append
     cdef int _misses
 
-    def __init__(self, bytes before_records, bytes answer, offsets_at, *, partition, append):
+    def __init__(self, bytes before_records, bytes answer, offsets_at, *, terms, append):
         if len(before_records) < AFTER_CORRELATION or len(answer) > ANSWER_BYTES_MAX:
             raise ValueError("no produce, or no answer to one")
         if not AFTER_CORRELATION <= offsets_at <= len(answer) - 24:
@@ -95,7 +97,7 @@ cdef class Expected:
         self._before = before_records
         self._answer = answer
         self._offsets_at = offsets_at
-        self._partition = partition
+        self._terms = terms
         self._append = append
 
     cdef int write_answer(
@@ -112,7 +114,7 @@ cdef class Expected:
         return 0
 
 
-cdef class Run:
+cdef class BatchGroup:
     """Batches of several clients for one partition, back to back; see `storage.values`."""
 
     cdef object _view
@@ -122,14 +124,17 @@ cdef class Run:
     cdef int _ends[TOGETHER]
     cdef int _records_until[TOGETHER]
     cdef readonly int size_bytes
-    cdef readonly int record_count
     cdef readonly int largest_bytes
+    # Only the codec: with any other bit a batch is not taken into a group.
+    cdef readonly int attributes
     cdef readonly int64_t max_timestamp_ms
-    # Of the batch that has it: its last record, counted from the first of the run.
-    cdef readonly int max_timestamp_at
+    # Records are counted from the first of the group: its last one, and the last one of the
+    # batch with the largest timestamp.
+    cdef readonly int last_offset_delta
+    cdef readonly int max_timestamp_delta
 
     def __init__(self):
-        memory = bytearray(RUN_BYTES_MAX)
+        memory = bytearray(GROUP_BYTES_MAX)
         # The view keeps the memory, and where it is.
         self._view = memoryview(memory)
         self._bytes = <uint8_t*> PyByteArray_AS_STRING(memory)
@@ -137,25 +142,32 @@ cdef class Run:
     def __len__(self):
         return self._count
 
+    @property
+    def producer_id(self):
+        """A batch with one is not taken into a group."""
+        return -1
+
     cdef void begin(self) noexcept:
-        self._count = self.size_bytes = self.record_count = self.largest_bytes = 0
-        self.max_timestamp_at = 0
+        self._count = self.size_bytes = self.largest_bytes = self.attributes = 0
+        self.last_offset_delta = -1
+        self.max_timestamp_delta = 0
         self.max_timestamp_ms = -1
 
     cdef bint add(self, int member, Item* item) noexcept:
         cdef int size = <int> item.batch_bytes
-        if self.size_bytes + size > RUN_BYTES_MAX:
+        if self.size_bytes + size > GROUP_BYTES_MAX:
             return False
         memcpy(self._bytes + self.size_bytes, item.batch, size)
         self.size_bytes += size
-        self.record_count += item.records
+        self.last_offset_delta += item.records
         self.largest_bytes = max(self.largest_bytes, size)
+        self.attributes = max(self.attributes, item.attributes)
         if item.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = item.max_timestamp_ms
-            self.max_timestamp_at = self.record_count - 1
+            self.max_timestamp_delta = self.last_offset_delta
         self._members[self._count] = member
         self._ends[self._count] = self.size_bytes
-        self._records_until[self._count] = self.record_count
+        self._records_until[self._count] = self.last_offset_delta + 1
         self._count += 1
         return True
 
@@ -233,7 +245,7 @@ cdef class Receiver:
     cdef size_t _frame_bytes_max
     cdef object _view
     cdef uint8_t* _bytes
-    cdef Run _run
+    cdef BatchGroup _group
     cdef epoll_event _events[TOGETHER]
     cdef Item _items[TOGETHER]
     cdef uint8_t _answers[TOGETHER * ANSWER_BYTES_MAX]
@@ -249,7 +261,7 @@ cdef class Receiver:
         self._seats = set()
         self._loop = loop
         self._frame_bytes_max = frame_bytes_max
-        self._run = Run()
+        self._group = BatchGroup()
         self._epoll = epoll_create1(EPOLL_CLOEXEC)
         if self._epoll < 0:
             raise OSError(errno, os.strerror(errno))
@@ -328,52 +340,52 @@ cdef class Receiver:
                 item.state = UNEXPECTED
 
     cdef append(self, list seats, list expected, int count):
-        """Write what came as expected, all for one partition together."""
+        """Write what came as expected, all under the same terms together."""
         cdef int i, j
         cdef Expected first
-        cdef Run run = self._run
+        cdef BatchGroup group = self._group
         for i in range(count):
             if self._items[i].state != EXPECTED:
                 continue
             first = expected[i]
-            run.begin()
+            group.begin()
             for j in range(i, count):
                 if self._items[j].state == EXPECTED and (
-                    (<Expected> expected[j])._partition is first._partition
+                    (<Expected> expected[j])._terms is first._terms
                 ):
-                    if not run.add(j, &self._items[j]):
+                    if not group.add(j, &self._items[j]):
                         break
-            self.append_run(seats, expected)
+            self.append_group(seats, expected)
 
-    cdef append_run(self, list seats, list expected):
-        cdef Run run = self._run
+    cdef append_group(self, list seats, list expected):
+        cdef BatchGroup group = self._group
         cdef Item* item
-        cdef Expected one = expected[run._members[0]]
+        cdef Expected one = expected[group._members[0]]
         cdef int i
         cdef int64_t offset, append_time_ms, log_start_offset
         try:
-            appended = one._append(run)
+            appended = one._append(group)
         except Exception:
             # It may be written, so it is not tried again.
-            log.exception("closing %d connections: request failed", run._count)
-            for i in range(run._count):
-                self._items[run._members[i]].state = NOTHING
-                if (<Seat> seats[run._members[i]])._fd >= 0:
-                    (<Seat> seats[run._members[i]])._connection.close()
+            log.exception("closing %d connections: request failed", group._count)
+            for i in range(group._count):
+                self._items[group._members[i]].state = NOTHING
+                if (<Seat> seats[group._members[i]])._fd >= 0:
+                    (<Seat> seats[group._members[i]])._connection.close()
             return
         if appended is None:
-            for i in range(run._count):
-                self._items[run._members[i]].state = OTHER
+            for i in range(group._count):
+                self._items[group._members[i]].state = OTHER
             return
         offset, append_time_ms, log_start_offset = appended
-        for i in range(run._count):
-            item = &self._items[run._members[i]]
-            item.answer = &self._answers[run._members[i] * ANSWER_BYTES_MAX]
-            one = expected[run._members[i]]
+        for i in range(group._count):
+            item = &self._items[group._members[i]]
+            item.answer = &self._answers[group._members[i] * ANSWER_BYTES_MAX]
+            one = expected[group._members[i]]
             one._misses = 0
             one.write_answer(
                 item,
-                offset + (run._records_until[i - 1] if i else 0),
+                offset + (group._records_until[i - 1] if i else 0),
                 append_time_ms,
                 log_start_offset,
             )

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from millstream.storage.values import BatchRun
+from millstream.storage.values import BatchGroup
 
 # Base offset of the first batch, append time and log start offset.
 Placed = tuple[int, int, int]
 # None: nothing was written, and every request is to be handled by itself.
-AppendRun = Callable[[BatchRun], Placed | None]
+AppendGroup = Callable[[BatchGroup], Placed | None]
 
 
 class Expected(Protocol):
@@ -89,8 +89,8 @@ class Implementation(Protocol):
         answer: bytes,
         offsets_at: int,
         *,
-        partition: object,
-        append: AppendRun,
+        terms: object,
+        append: AppendGroup,
     ) -> Expected: ...
 
 

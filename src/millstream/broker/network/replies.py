@@ -37,18 +37,20 @@ class Pending:
 
 
 class Shortcut:
-    """How to answer the request that a client is about to repeat."""
+    """How to answer the request that a client is about to repeat, in one generation."""
 
-    __slots__ = ("answer", "expected")
+    __slots__ = ("answer", "expected", "generation")
 
     def __init__(
         self,
         answer: Callable[[Any, memoryview], Pieces | Pending | None],
+        generation: int,
         expected: Expected | None = None,
     ) -> None:
         """`answer` takes the connection and a frame, and gives None for any other frame.
         `expected` is the same request for `receiving`, which may answer it by itself."""
         self.answer = answer
+        self.generation = generation
         self.expected = expected
 
 

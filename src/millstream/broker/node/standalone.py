@@ -104,6 +104,7 @@ class Standalone:
             found,
             leader_id=self._node.node_id,
             leader_epoch=epoch,
+            generation=self._node.partitions.generation,
             on_disk_failure=self._node.disk.fail,
         )
 

@@ -40,6 +40,7 @@ class NodeState:
     def reload_config(self) -> None:
         """Apply what was set at run time."""
         self.config = self.controller.effective_config
+        self.partitions.generation.bump()
 
     def now_ms(self) -> int:
         """Milliseconds of the monotonic clock, which deadlines are counted in."""

@@ -155,7 +155,7 @@ class Topics:
     def _apply_config(self, state: TopicState) -> None:
         config = self.config_of(state)
         for partition in self._node.partitions.of_topic(state.name).values():
-            partition.log.update_config(config)
+            partition.update_config(config)
 
     def config_of(self, state: TopicState) -> LogConfig:
         return log_config(self._node.config, state.overrides)

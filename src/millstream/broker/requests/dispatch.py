@@ -35,10 +35,10 @@ _handlers: dict[int, Handler] = {}
 
 
 def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pieces | Pending:
-    # What is checked below was checked for the request that left it; a check that can come
-    # out otherwise the next time belongs into the shortcut as well.
+    # What is checked below was checked for the request that left it; what can come out
+    # otherwise the next time is in its admission, which is of this generation.
     shortcut = connection.shortcut
-    if shortcut is not None:
+    if shortcut is not None and shortcut.generation == broker.generation.number:
         reply = shortcut.answer(connection, frame)
         if reply is not None:
             return reply

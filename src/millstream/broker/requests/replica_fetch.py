@@ -7,6 +7,7 @@ it reads to the end of the log, and what it asks for says how far the replica is
 
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.requests.admission import Admission
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
@@ -24,12 +25,13 @@ NO_ROOM: Final = -1
 def read_for_replica(
     broker: "Broker",
     body: FetchRequest,
-    partition: Partition,
+    admission: Admission,
     fetch: FetchPartition,
     result: FetchResult,
     budget: int,
 ) -> None:
     """Fill in `result`. Raises KafkaError."""
+    partition = admission.partition
     if not isinstance(partition, ReplicatedPartition):
         # No other node is a replica here, whoever says so.
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
@@ -42,6 +44,8 @@ def read_for_replica(
     throttles = broker.replicas.throttles
     if throttles.holds_back_sending(partition, body.replica_id):
         budget = NO_ROOM
+    if admission.read is not None:
+        raise admission.read.error()
     partition.answer_replica(
         body.replica_id,
         body.replica_epoch,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from millstream.broker.network.connection import Connection
+from millstream.model import ANONYMOUS, Principal
 from millstream.wire.headers import RequestHeader
 
 
@@ -14,6 +15,11 @@ class Request:
     @property
     def version(self) -> int:
         return self.header.version
+
+    @property
+    def principal(self) -> Principal:
+        """Nobody says who they are yet."""
+        return ANONYMOUS
 
     @property
     def listener(self) -> str:

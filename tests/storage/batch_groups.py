@@ -1,27 +1,29 @@
-"""Several batches as one write, for tests."""
+"""Several batches for one write, for tests."""
 
 from millstream.records.batch import BatchView
 
 
-class RunOf:
-    """A run in Python; the one that is used is compiled."""
+class GroupOf:
+    """A group in Python; the one that is used is compiled."""
 
     def __init__(self, *batches: bytearray) -> None:
         self._batches = [bytearray(one) for one in batches]
         self._views = [BatchView(memoryview(one)) for one in self._batches]
         self.size_bytes = sum(len(one) for one in batches)
-        self.record_count = sum(view.record_count for view in self._views)
+        self.last_offset_delta = sum(view.record_count for view in self._views) - 1
+        self.attributes = max(view.attributes for view in self._views)
+        self.producer_id = -1
         self.largest_bytes = max(len(one) for one in batches)
         self.max_timestamp_ms = max(view.max_timestamp_ms for view in self._views)
         newest = [view.max_timestamp_ms for view in self._views].index(self.max_timestamp_ms)
-        self.max_timestamp_at = sum(view.record_count for view in self._views[: newest + 1]) - 1
+        self.max_timestamp_delta = sum(view.record_count for view in self._views[: newest + 1]) - 1
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:
         for view in self._views:
-            view.restamp(base_offset=base_offset, leader_epoch=leader_epoch)
+            view.stamped(base_offset, leader_epoch)
             base_offset += view.record_count
         return memoryview(b"".join(self._batches))
 

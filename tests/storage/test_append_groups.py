@@ -7,25 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.errors import NoSpace
+from millstream.errors import KafkaError, NoSpace
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import split_batches
+from millstream.storage.incoming import batch_rules
 from millstream.storage.log import Log, LogConfig
-from millstream.storage.runs import append_run
-from tests.storage.logs import LOG_PATH, NOW_MS, batch, make_log_config, open_log
+from tests.storage.batch_groups import GroupOf
+from tests.storage.logs import LOG_PATH, NOW_MS, append_as_leader, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
-from tests.storage.runs import RunOf
 
 EPOCH = 3
 
 
-def append_one(log: Log, data: bytearray, now_ms: int = NOW_MS) -> None:
-    log.append_as_leader(memoryview(bytearray(data)), leader_epoch=EPOCH, now_ms=now_ms)
+def append_one(log: Log, data: bytearray) -> None:
+    append_as_leader(log, memoryview(bytearray(data)), leader_epoch=EPOCH, now_ms=NOW_MS)
 
 
-def append(log: Log, *batches: bytearray, now_ms: int = NOW_MS) -> int | None:
-    appended = append_run(log, RunOf(*batches), leader_epoch=EPOCH, now_ms=now_ms)
-    return None if appended is None else appended.base_offset
+def append(log: Log, *batches: bytearray, leader_epoch: int = EPOCH) -> int:
+    group, rules = GroupOf(*batches), batch_rules(log.config)
+    return log.append(group, rules, leader_epoch=leader_epoch, now_ms=NOW_MS).base_offset
+
+
+def is_refused(log: Log, *batches: bytearray) -> bool:
+    """Nothing is written; each batch may be appended by itself."""
+    before = log.next_offset
+    with pytest.raises(KafkaError):
+        append(log, *batches)
+    assert log.next_offset == before
+    return True
 
 
 def begun(config: LogConfig | None = None, files: MemoryFileSystem | None = None) -> Log:
@@ -48,14 +57,14 @@ shapes = st.lists(
 
 
 @given(shapes, st.sampled_from([0, 150, 4096]))
-def test_a_run_leaves_what_single_appends_leave(
-    runs: list[list[tuple[int, int]]], interval: int
+def test_a_group_leaves_what_single_appends_leave(
+    groups: list[list[tuple[int, int]]], interval: int
 ) -> None:
     config = make_log_config(index_interval_bytes=interval)
     files, other_files = MemoryFileSystem(), MemoryFileSystem()
     together, single = begun(config, files), begun(config, other_files)
-    for run in runs:
-        batches = [batch(count, timestamp_ms=NOW_MS + at) for count, at in run]
+    for group in groups:
+        batches = [batch(count, timestamp_ms=NOW_MS + at) for count, at in group]
         base_offset = single.next_offset
         for one in batches:
             append_one(single, one)
@@ -78,7 +87,7 @@ def test_a_run_leaves_what_single_appends_leave(
         other.forget_recent()
 
 
-def test_a_run_gets_one_entry_in_the_offset_index() -> None:
+def test_a_group_gets_one_entry_in_the_offset_index() -> None:
     log = begun(make_log_config(index_interval_bytes=50))
     segment = log.segments[-1]
     assert append(log, *[batch()] * 8) == 1
@@ -87,7 +96,7 @@ def test_a_run_gets_one_entry_in_the_offset_index() -> None:
     assert segment.index.lookup(100) == (9, segment.find(9)[0])  # type: ignore[index]
 
 
-def test_a_sync_takes_a_run_along() -> None:
+def test_a_sync_takes_a_group_along() -> None:
     log = begun()
     append(log, batch(), batch())
     ticket = log.begin_sync()
@@ -110,27 +119,28 @@ def test_a_sync_takes_a_run_along() -> None:
 def test_a_topic_that_asks_for_more_gets_its_batches_one_by_one(config: LogConfig) -> None:
     log = begun()
     log.update_config(config)
-    assert append(log, batch(), batch()) is None
+    assert is_refused(log, batch(), batch())
     assert log.next_offset == 1
 
 
-def test_only_a_segment_with_room_takes_a_run() -> None:
+def test_only_a_segment_with_room_takes_a_group() -> None:
     empty = open_log(MemoryFileSystem())
-    assert append(empty, batch()) is None
+    assert is_refused(empty, batch())
     size = len(batch())
     log = begun(make_log_config(segment_bytes=3 * size))
-    assert append(log, *[batch()] * 3) is None
+    assert is_refused(log, *[batch()] * 3)
     assert append(log, *[batch()] * 2) == 1
-    assert append(log, batch()) is None
+    assert is_refused(log, batch())
     log.update_config(replace(log.config, segment_bytes=1 << 20, segment_ms=10))
-    assert append(log, batch(timestamp_ms=NOW_MS + 11)) is None
+    assert is_refused(log, batch(timestamp_ms=NOW_MS + 11))
     assert log.next_offset == 3
 
 
-def test_a_new_leader_epoch_is_written_down_before_a_run() -> None:
+def test_a_new_leader_epoch_is_written_down_with_a_group() -> None:
     log = begun()
-    assert append_run(log, RunOf(batch()), leader_epoch=EPOCH + 1, now_ms=NOW_MS) is None
-    assert log.epochs.latest == EPOCH
+    assert append(log, batch(), leader_epoch=EPOCH + 1) == 1
+    assert log.epochs.latest == EPOCH + 1
+    assert log.epochs.epoch_at(1) == EPOCH + 1
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:

@@ -1,0 +1,69 @@
+"""What a replica serves in its present state, and when that was last decided.
+
+Whether a request may be served depends on a topic's options, on the replica's role, on its
+disk and on permissions. All of it is decided once, by `broker.requests.admission`, and kept
+until the node's generation changes. Whatever an admission depends on bumps the generation in
+the same step in which it changes, so "is it current?" is a comparison of two integers.
+
+Here is the partition's part: `Standing`, and the terms under which it takes a write.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.validation import BatchRules
+
+
+class Generation:
+    """One per node. It only grows."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def bump(self) -> None:
+        """Nothing that was decided before may be relied on."""
+        self.number += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is not served. An error made of it is raised, and so is another each time."""
+
+    code: KafkaCode
+    message: str | None = None
+
+    def error(self) -> KafkaError:
+        return KafkaError(self.code, self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a replica serves in its present role and with its disk; None where nothing is
+    against it.
+
+    `write` is for acks 0 and 1, `committed_write` for acks all. `read` is for those who need
+    the leader, `near_read` for those who may read from any replica (KIP-392).
+    """
+
+    write: Refusal | None = None
+    committed_write: Refusal | None = None
+    read: Refusal | None = None
+    near_read: Refusal | None = None
+    # Asked at every write that is not committed: time alone ends a lease. None where no other
+    # node could lead.
+    has_lease: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTerms:
+    """Under what terms a partition takes batches; good for one generation."""
+
+    generation: int
+    refusal: Refusal | None
+    has_lease: Callable[[], bool] | None
+    rules: BatchRules
+    # Is the answer known as soon as the batches are written?
+    answers_at_once: bool

@@ -1,0 +1,378 @@
+"""A rule is added in one place, and every route obeys it at once, on live connections."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.broker.broker import Broker
+from millstream.broker.network.receiving import COMPILED
+from millstream.broker.network.replies import Shortcut
+from millstream.broker.requests.admission import Admissions, AllowAll
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import ANONYMOUS, OFFSETS_TOPIC, Principal
+from millstream.records.batch import BatchView
+from millstream.replication.admission import Generation, Refusal
+from millstream.replication.partition import Partition
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.replication.nodes import Cluster, cluster_of
+from tests.replication.test_partition import open_partition
+from tests.replication.writing import produce
+from tests.storage.batch_groups import GroupOf
+from tests.storage.logs import batch, make_log_config
+from tests.support.raw_client import RawClient
+
+DENIED = KafkaCode.TOPIC_AUTHORIZATION_FAILED
+# Requests of a connection before it has a shortcut for the next.
+BEFORE_SHORTCUT = 2
+TOGETHER = 4
+SENT_LATE_MS = 10_000
+
+
+@dataclass
+class Deny(AllowAll):
+    """Only what is named is refused."""
+
+    topic: str = "t"
+
+    def write(self, principal: Principal, topic: str) -> Refusal | None:
+        return Refusal(DENIED) if topic == self.topic else None
+
+    def read(self, principal: Principal, topic: str) -> Refusal | None:
+        return self.write(principal, topic)
+
+
+class DenyGroups(AllowAll):
+    def read_group(self, principal: Principal, group_id: str) -> Refusal | None:
+        return Refusal(KafkaCode.GROUP_AUTHORIZATION_FAILED)
+
+
+# -- routes: each uses connections of its own and gives the code of its next answer ----------
+
+Route = Callable[[], KafkaCode]
+
+
+def send_produce(client: RawClient, acks: int, value: bytes = b"v") -> None:
+    data = batch(1, value=value, timestamp_ms=int(time.time() * 1000) - SENT_LATE_MS)
+    client.send(
+        ApiKey.PRODUCE,
+        11,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[Struct(name="t", partition_data=[Struct(index=0, records=bytes(data))])],
+    )
+
+
+def produced(client: RawClient) -> KafkaCode:
+    answer = client.receive(ApiKey.PRODUCE, 11)
+    return KafkaCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def produce_once(bootstrap: str, value: bytes = b"v") -> KafkaCode:
+    """The general route: the first request of a connection."""
+    with RawClient(bootstrap) as client:
+        send_produce(client, 1, value)
+        return produced(client)
+
+
+def produce_again(client: RawClient, acks: int, value: bytes = b"v") -> KafkaCode:
+    send_produce(client, acks, value)
+    return produced(client)
+
+
+def produce_together(clients: list[RawClient]) -> KafkaCode:
+    for client in clients:
+        send_produce(client, 1)
+    [code] = {produced(client) for client in clients}
+    return code
+
+
+def fetch(client: RawClient, *, wait_ms: int = 0, offset: int = 0) -> KafkaCode:
+    asked = Struct(
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=1 << 20,
+    )
+    answer = client.ask(
+        ApiKey.FETCH,
+        12,
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[Struct(topic="t", partitions=[asked])],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    return KafkaCode(answer.responses[0].partitions[0].error_code)
+
+
+def commit(client: RawClient, group: str) -> KafkaCode:
+    one = Struct(
+        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+    )
+    answer = client.ask(
+        ApiKey.OFFSET_COMMIT,
+        8,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[Struct(name="t", partitions=[one])],
+    )
+    return KafkaCode(answer.topics[0].partitions[0].error_code)
+
+
+def commit_once(bootstrap: str) -> KafkaCode:
+    with RawClient(bootstrap) as client:
+        return commit(client, "once")
+
+
+class Routes:
+    """Live connections to one node, one for each way that a request can take."""
+
+    def __init__(self, cluster: Cluster, node: Broker) -> None:
+        self.cluster = cluster
+        self.node = node
+        self.bootstrap = f"127.0.0.1:{node.port}"
+        self.again, self.committed, self.fetching, self.committing = self._connect(4)
+        self.together = self._connect(TOGETHER)
+        self.produces: dict[str, Route] = {
+            "general": lambda: produce_once(self.bootstrap),
+            "repeated": lambda: produce_again(self.again, 1),
+            "repeated, acks all": lambda: produce_again(self.committed, -1),
+            "compiled group": lambda: produce_together(self.together),
+        }
+        self.fetches: dict[str, Route] = {"fetch": lambda: fetch(self.fetching)}
+        self.commits: dict[str, Route] = {
+            "commit": lambda: commit_once(self.bootstrap),
+            "repeated commit": lambda: commit(self.committing, "again"),
+        }
+
+    def _connect(self, count: int) -> list[RawClient]:
+        return [RawClient(self.bootstrap) for _ in range(count)]
+
+    def close(self) -> None:
+        for client in [
+            *(self.again, self.committed, self.fetching, self.committing),
+            *self.together,
+        ]:
+            client.sock.close()
+
+    @property
+    def all(self) -> dict[str, Route]:
+        return self.produces | self.fetches | self.commits
+
+    async def expect(self, code: KafkaCode, routes: dict[str, Route]) -> None:
+        answers = {name: await asyncio.to_thread(route) for name, route in routes.items()}
+        assert answers == dict.fromkeys(routes, code)
+
+    async def settle(self) -> None:
+        """Until every connection that can have a shortcut has one."""
+        for _ in range(BEFORE_SHORTCUT + 1):
+            await self.expect(KafkaCode.NONE, self.all)
+        assert len(self.shortcuts) == 3 + TOGETHER
+
+    @property
+    def shortcuts(self) -> list[Shortcut]:
+        """Those that are current."""
+        found = [connection.shortcut for connection in self.node._server.connections]
+        current = self.node.generation.number
+        return [one for one in found if one is not None and one.generation == current]
+
+
+@asynccontextmanager
+async def live_routes(folder: Path) -> AsyncIterator[Routes]:
+    settings = {"min.insync.replicas": "1", "offsets.topic.replication.factor": "1"}
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(cluster_of(folder, 1, settings))
+        await cluster.create(replicas=1)
+        node = await cluster.led()
+        await node.coordinators.ensure_topic()
+        for index in range(3):
+            await cluster.led(OFFSETS_TOPIC, index)
+        routes = Routes(cluster, node)
+        stack.callback(routes.close)
+        await routes.settle()
+        yield routes
+
+
+def scenario(folder: Path, play: Callable[[Routes], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        async with live_routes(folder) as routes:
+            await play(routes)
+
+    asyncio.run(run())
+
+
+def test_a_new_rule_holds_on_every_route_and_ends_on_every_route(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        routes.node.admissions.use(Deny())
+        await routes.expect(DENIED, routes.all)
+        # Connections that have learned their shortcuts under the rule obey it, too.
+        await routes.expect(DENIED, routes.all)
+        await routes.expect(DENIED, routes.all)
+        routes.node.admissions.use(Deny("another topic"))
+        await routes.settle()
+        routes.node.admissions.use(DenyGroups())
+        await routes.expect(KafkaCode.GROUP_AUTHORIZATION_FAILED, routes.commits)
+        await routes.expect(KafkaCode.NONE, routes.produces | routes.fetches)
+
+    scenario(tmp_path, play)
+
+
+def test_a_fetch_that_waits_is_held_to_a_rule_that_is_newer(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        end = routes.cluster.replica(routes.node.node_id).log.next_offset
+        waiting = asyncio.create_task(
+            asyncio.to_thread(fetch, routes.fetching, wait_ms=60_000, offset=end)
+        )
+        found = routes.node.partitions.get("t", 0)
+        while not found._fetch_waits:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        routes.node.admissions.use(Deny())
+        found.wake_fetches()
+        assert await waiting is DENIED
+
+    scenario(tmp_path, play)
+
+
+def test_a_change_of_role_holds_on_every_route(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        replica = routes.cluster.replica(routes.node.node_id)
+        role = replica.role
+        replica.stand_by()
+        moved = KafkaCode.NOT_LEADER_OR_FOLLOWER
+        await routes.expect(moved, routes.produces | routes.fetches)
+        replica.apply(role, now_ms=0)
+        await routes.settle()
+        # And a rule that comes after it.
+        routes.node.admissions.use(Deny())
+        await routes.expect(DENIED, routes.all)
+
+    scenario(tmp_path, play)
+
+
+def test_a_disk_that_is_offline_is_known_on_every_route(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        routes.cluster.replica(routes.node.node_id).go_offline("gone")
+        await routes.expect(KafkaCode.KAFKA_STORAGE_ERROR, routes.produces | routes.fetches)
+
+    scenario(tmp_path, play)
+
+
+def test_a_change_of_options_holds_on_every_route(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        await asyncio.to_thread(configure, routes, "max.message.bytes", "10")
+        await routes.expect(KafkaCode.MESSAGE_TOO_LARGE, routes.produces)
+        await asyncio.to_thread(configure, routes, "max.message.bytes", "100000")
+        await routes.settle()
+        await asyncio.to_thread(configure, routes, "message.timestamp.before.max.ms", "100")
+        await routes.expect(KafkaCode.INVALID_TIMESTAMP, routes.produces)
+        await asyncio.to_thread(configure, routes, "cleanup.policy", "compact")
+        await asyncio.to_thread(configure, routes, "message.timestamp.type", "LogAppendTime")
+        # A compacted topic wants keys.
+        await routes.expect(KafkaCode.INVALID_RECORD, routes.produces)
+        routes.node.admissions.use(Deny())
+        await routes.expect(DENIED, routes.all)
+
+    scenario(tmp_path, play)
+
+
+def configure(routes: Routes, name: str, value: str) -> None:
+    with RawClient(routes.bootstrap) as client:
+        client.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=[
+                Struct(
+                    resource_type=2,
+                    resource_name="t",
+                    configs=[Struct(name=name, config_operation=0, value=value)],
+                )
+            ],
+            validate_only=False,
+        )
+
+
+@pytest.mark.skipif(COMPILED is None, reason="millstream.broker.network._receiving is not compiled")
+def test_groups_are_appended_as_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That what is tested above as a compiled group is one."""
+    sizes: list[int] = []
+    append = Partition.append
+
+    def counted(partition: Partition, batches: object, *rest: object, **named: object) -> object:
+        sizes.append(1 if isinstance(batches, BatchView) else -len(batches))  # type: ignore[arg-type]
+        return append(partition, batches, *rest, **named)  # type: ignore[arg-type]
+
+    async def play(routes: Routes) -> None:
+        monkeypatch.setattr(Partition, "append", counted)
+        await routes.expect(KafkaCode.NONE, routes.produces)
+        assert sum(size for size in sizes if size < 0) == -TOGETHER - 1
+        assert [size for size in sizes if size > 0] == [1, 1]
+
+    scenario(tmp_path, play)
+
+
+# -- the decision itself ---------------------------------------------------------------------
+
+
+def test_an_admission_is_kept_until_something_changes() -> None:
+    partition = open_partition()
+    admissions = Admissions(partition._generation)
+    first = admissions.of(ANONYMOUS, partition)
+    assert admissions.of(ANONYMOUS, partition) is first
+    assert admissions.of(Principal("User:other"), partition) is not first
+    partition.update_config(make_log_config(max_message_bytes=7))
+    second = admissions.of(ANONYMOUS, partition)
+    assert second.generation > first.generation
+    assert second.write.rules.message_bytes_max == 7
+
+
+def test_an_outdated_admission_is_not_appended_under() -> None:
+    partition = open_partition()
+    terms = Admissions(partition._generation).of(ANONYMOUS, partition).write
+    partition.go_offline("gone")
+    with pytest.raises(AssertionError):
+        partition.append(GroupOf(batch()), terms, now_ms=0)
+    assert partition.log.next_offset == 0
+
+
+def test_internal_topics_are_for_coordinators_only() -> None:
+    partition = open_partition(topic=OFFSETS_TOPIC)
+    for is_acks_all in (False, True):
+        with pytest.raises(KafkaError) as refused:
+            produce(partition, batch(), is_acks_all=is_acks_all)
+        assert refused.value.code is KafkaCode.INVALID_TOPIC_EXCEPTION
+    assert Admissions(Generation()).of(ANONYMOUS, partition).read is None
+
+
+def test_only_a_verified_transaction_may_write_transactional_batches() -> None:
+    partition = open_partition()
+    admission = Admissions(partition._generation).of(ANONYMOUS, partition)
+    for is_acks_all in (False, True):
+        for is_transactional in (False, True):
+            terms = admission.write_terms(
+                is_acks_all=is_acks_all, is_transactional=is_transactional
+            )
+            assert terms.rules.is_transactional_allowed is is_transactional
+            assert terms.answers_at_once is not is_acks_all
+
+
+def test_an_answer_waits_where_unsynced_records_are_counted() -> None:
+    partition = open_partition(make_log_config(flush_messages=100))
+    admission = Admissions(partition._generation).of(ANONYMOUS, partition)
+    assert not admission.write.answers_at_once
