@@ -8,7 +8,7 @@ import pytest
 
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
-from tests.broker.transactional import RawProducer, fetch
+from tests.broker.coordination.transactional import RawProducer, fetch
 from tests.support.command_line import run_millstream
 from tests.support.raw_client import RawClient
 

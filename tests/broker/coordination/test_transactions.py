@@ -12,7 +12,12 @@ from millstream.replication.partition import Partition
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct
-from tests.broker.transactional import RawProducer, fetch, find_coordinator, values_read
+from tests.broker.coordination.transactional import (
+    RawProducer,
+    fetch,
+    find_coordinator,
+    values_read,
+)
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 

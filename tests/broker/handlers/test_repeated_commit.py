@@ -20,8 +20,8 @@ from millstream.wire.apis import ApiKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
 from millstream.wire.messages import Struct, request_writer, response_reader
-from tests.broker.test_groups import commit, fetch, find_coordinator
-from tests.broker.test_produce_durability import HeldDurability
+from tests.broker.handlers.test_groups import commit, fetch, find_coordinator
+from tests.broker.handlers.test_produce_durability import HeldDurability
 from tests.support.raw_client import RawClient
 
 REPEATED = 3
