@@ -13,10 +13,10 @@ from millstream.cluster.adoption import (
     needs_adoption,
     plan_adoption,
 )
-from millstream.cluster.controller import Controller, start_alone
-from millstream.cluster.embedded import FILE_NAME
 from millstream.cluster.kraft import METADATA_DIRECTORY
-from millstream.cluster.memory import MemoryTree
+from millstream.cluster.metadata import ClusterMetadata, start_alone
+from millstream.cluster.stores.embedded import FILE_NAME
+from millstream.cluster.stores.memory import MemoryTree
 from millstream.cluster.znodes import encode_uuid
 from millstream.config import load_config
 from millstream.errors import StartError
@@ -36,14 +36,14 @@ def new_ids():
     return (uuid.UUID(int=number) for number in itertools.count(1))
 
 
-def adopted_controller(plan) -> Controller:
+def adopted_controller(plan) -> ClusterMetadata:
     """A node after its first start on the adopted directory."""
 
-    async def started() -> Controller:
+    async def started() -> ClusterMetadata:
         store = MemoryTree().open_session()
         await adopt(plan, store, broker_id=1, new_topic_ids=new_ids())
         alone = await start_alone(store, broker_id=1, random_bytes=bytes)
-        return Controller(alone, load_config(), broker_id=1, random_bytes=bytes)
+        return ClusterMetadata(alone, load_config(), broker_id=1, random_bytes=bytes)
 
     return asyncio.run(started())
 

@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.cluster.adoption import adopt, needs_adoption, plan_adoption
-from millstream.cluster.controller import Controller, start_alone
-from millstream.cluster.embedded import open_embedded_store
 from millstream.cluster.kraft import METADATA_DIRECTORY
+from millstream.cluster.metadata import ClusterMetadata, start_alone
+from millstream.cluster.stores.embedded import open_embedded_store
 from millstream.config import load_config
 from tests.support.apache_kafka import ApacheKafka
 
@@ -57,7 +57,7 @@ async def _adopt_and_check(data) -> None:
     store = await open_embedded_store(data)
     await adopt(plan, store, broker_id=1, new_topic_ids=new_ids())
     alone = await start_alone(store, broker_id=1, random_bytes=os.urandom)
-    controller = Controller(alone, load_config(), broker_id=1, random_bytes=os.urandom)
+    controller = ClusterMetadata(alone, load_config(), broker_id=1, random_bytes=os.urandom)
     topics = controller.image.topics
     assert set(topics) == {"forever", "compacted"}
     assert topics["forever"].overrides == {"retention.ms": "-1"}

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import pytest
 
 from millstream.cluster import election
-from millstream.cluster.coordination import CoordinationFailed, Operation
 from millstream.cluster.membership import Outdated
-from millstream.cluster.memory import MemoryStore
 from millstream.cluster.state import PartitionState
+from millstream.cluster.stores.memory import MemoryStore
+from millstream.cluster.stores.store import CoordinationFailed, Operation
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 from tests.cluster.world import Node, World, until

@@ -8,14 +8,14 @@ import pytest
 from millstream.clock import SystemClock
 from millstream.cluster import znodes
 from millstream.cluster.changes import NewTopic
-from millstream.cluster.controller import Controller
-from millstream.cluster.ensemble import Ensemble
-from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.controller import policy_of
+from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.membership import Membership
+from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import BrokerState, PartitionState
-from millstream.cluster.supervisor import policy_of
-from millstream.cluster.zookeeper import ZooKeeper, end_session, open_zookeeper
+from millstream.cluster.stores.ensemble import Ensemble
+from millstream.cluster.stores.zookeeper import ZooKeeper, end_session, open_zookeeper
 from millstream.config import load_config
 from millstream.model import TopicPartition
 from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
@@ -42,8 +42,8 @@ class Node:
         )
         self.membership.subscribe(self)
         numbers = itertools.count(broker_id * 1_000)
-        self.controller = Controller(
-            InCluster(self.membership),
+        self.controller = ClusterMetadata(
+            MemberPublisher(self.membership),
             CONFIG,
             broker_id=broker_id,
             random_bytes=lambda count: next(numbers).to_bytes(count, "big"),

@@ -1,462 +1,406 @@
-import asyncio
-import itertools
-from collections.abc import Awaitable, Callable
+"""The controller's work, over a store in memory."""
 
-import pytest
+import json
 
-from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
-from millstream.cluster.controller import Controller, start_alone
-from millstream.cluster.coordination import BadVersion, Put
-from millstream.cluster.memory import MemoryTree
-from millstream.config import Source, load_config
-from millstream.errors import KafkaCode, KafkaError
+from millstream.cluster import controller as controller_module
+from millstream.cluster import znodes
+from millstream.cluster.stores.store import Check, Create, Delete, Put, UnknownOutcome
+from tests.cluster.world import World, run, until
 
 
-class World:
-    """One node's store, over several starts of its controller."""
-
-    def __init__(self, *sets: str) -> None:
-        self.tree = MemoryTree()
-        self.config = load_config(sets=sets)
-        self._bytes = itertools.count(1)
-
-    async def start(self, cluster_id: str | None = None) -> Controller:
-        alone = await start_alone(
-            self.tree.open_session(),
-            broker_id=1,
-            random_bytes=self._random_bytes,
-            cluster_id=cluster_id,
-        )
-        return Controller(alone, self.config, broker_id=1, random_bytes=self._random_bytes)
-
-    def _random_bytes(self, count: int) -> bytes:
-        return next(self._bytes).to_bytes(count, "big")
-
-    def run(self, scenario: Callable[[Controller], Awaitable[None]]) -> None:
-        async def started() -> None:
-            await scenario(await self.start())
-
-        asyncio.run(started())
+async def three_with_a_topic(world: World, *assignments):
+    nodes = await world.start(1, 2, 3)
+    await world.make_topic(*(assignments or [(1, 2, 3)]))
+    await until(lambda: all("t" in node.membership.image.topics for node in nodes))
+    return nodes
 
 
-def codes(results):
-    return [result.error.code if result.error else None for result in results]
+def test_a_dead_leader_is_replaced_at_every_node():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, (2, 3, 1), (3, 1, 2))
+        second.die()
+        await until(lambda: third.state(0).leader == 3)
+        await until(lambda: first.state(1).isr == (3, 1))
+        assert first.state(0).isr == (3, 1)
+        assert first.state(0).leader_epoch == 1
+        assert first.state(1).leader_epoch == 0
+
+    run(scenario)
 
 
-def test_a_new_cluster_gets_an_id_of_kafkas_form_and_keeps_it():
-    async def scenario():
-        world = World()
-        first = (await world.start()).image.cluster_id
-        assert len(first) == 22
-        assert (await world.start()).image.cluster_id == first
-        assert (await world.start("given-later")).image.cluster_id == first
-        assert (await World().start("taken-over")).image.cluster_id == "taken-over"
+def test_when_the_controller_dies_another_one_does_its_work():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        assert first.membership.is_controller
+        first.die()
+        await until(lambda: second.membership.is_controller or third.membership.is_controller)
+        await until(lambda: second.state().leader == 2 and third.state().leader == 2)
+        assert second.state().isr == (2, 3)
+        await until(lambda: second.membership.image.controller_id in (2, 3))
 
-    asyncio.run(scenario())
-
-
-def test_an_id_never_begins_like_a_flag():
-    async def scenario():
-        world = World()
-        # 0xf8 gives "-" as the first of the 22 characters.
-        offered = iter([b"\xf8" + bytes(15), bytes(15) + b"\x01"])
-        world._random_bytes = lambda count: next(offered)
-        assert (await world.start()).image.cluster_id.startswith("A")
-
-    asyncio.run(scenario())
+    run(scenario)
 
 
-def test_topics_last_and_every_start_raises_every_leader_epoch():
-    async def scenario():
-        world = World()
-        first = await world.start()
-        wanted = NewTopic("a", partitions=3, configs={"retention.ms": "5"})
-        (result,) = await first.create_topics([wanted])
-        assert [p.leader_epoch for p in result.state.partitions] == [0, 0, 0]
-        for epoch in (1, 2, 3):
-            image = (await world.start()).image
-            topic = image.topics["a"]
-            assert topic.topic_id == result.state.topic_id
-            assert topic.overrides == {"retention.ms": "5"}
-            assert [p.leader_epoch for p in topic.partitions] == [epoch] * 3
-            assert {(p.leader, p.isr, p.replicas) for p in topic.partitions} == {(1, (1,), (1,))}
-            assert [p.version for p in topic.partitions] == [epoch] * 3
-
-    asyncio.run(scenario())
-
-
-def test_a_partition_epoch_in_the_image_is_the_version_in_the_store():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        await controller.create_topics([NewTopic("a")])
-        await world.start()
-        store = world.tree.open_session()
-        path = "/brokers/topics/a/partitions/0/state"
-        image = (await world.start()).image
-        assert (await store.get(path)).version == image.topics["a"].partitions[0].version
-        with pytest.raises(BadVersion):
-            await store.commit([Put(path, b"", version=0)])
-
-    asyncio.run(scenario())
-
-
-def test_defaults_fill_in_what_a_new_topic_leaves_open():
-    async def scenario(controller):
-        (result,) = await controller.create_topics([NewTopic("a")])
-        assert len(result.state.partitions) == 4
-        assert controller.image.topics["a"] is result.state
-
-    World("num.partitions=4").run(scenario)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "code"),
-    [
-        (NewTopic(""), KafkaCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("a/b"), KafkaCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("present.one"), KafkaCode.TOPIC_ALREADY_EXISTS),
-        (NewTopic("present_one"), KafkaCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("__cluster_metadata"), KafkaCode.INVALID_REQUEST),
-        (NewTopic("a", partitions=0), KafkaCode.INVALID_PARTITIONS),
-        (NewTopic("a", partitions=-2), KafkaCode.INVALID_PARTITIONS),
-        (NewTopic("a", partitions=10_001), KafkaCode.POLICY_VIOLATION),
-        (NewTopic("a", replication_factor=0), KafkaCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("a", replication_factor=2), KafkaCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("a", partitions=1, assignments={0: [1]}), KafkaCode.INVALID_REQUEST),
-        (NewTopic("a", assignments={1: [1]}), KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: []}), KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: [1, 1]}), KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: [9]}), KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", configs={"no.such": "1"}), KafkaCode.INVALID_CONFIG),
-        (NewTopic("a", configs={"retention.ms": "x"}), KafkaCode.INVALID_CONFIG),
-        (NewTopic("a", configs={"retention.ms": None}), KafkaCode.INVALID_CONFIG),
-    ],
-)
-def test_a_topic_that_cannot_be_gets_kafkas_code_and_leaves_nothing(wanted, code):
-    async def scenario(controller):
-        await controller.create_topics([NewTopic("present.one")])
-        results = await controller.create_topics([wanted, NewTopic("good")])
-        assert codes(results) == [code, None]
-        assert set(controller.image.topics) == {"present.one", "good"}
-
-    World().run(scenario)
-
-
-def test_topics_of_one_request_are_checked_against_each_other():
-    async def scenario(controller):
-        results = await controller.create_topics(
-            [NewTopic("a"), NewTopic("a"), NewTopic("b.c"), NewTopic("b_c")]
-        )
-        assert [result.name for result in results] == ["a", "b.c", "b_c"]
-        assert codes(results) == [
-            KafkaCode.INVALID_REQUEST,
-            None,
-            KafkaCode.INVALID_TOPIC_EXCEPTION,
-        ]
-
-    World().run(scenario)
-
-
-def test_replicas_can_be_given():
-    async def scenario(controller):
-        (result,) = await controller.create_topics([NewTopic("a", assignments={1: [1], 0: [1]})])
-        assert [partition.replicas for partition in result.state.partitions] == [(1,), (1,)]
-
-    World().run(scenario)
-
-
-def test_validating_changes_nothing():
-    async def scenario(controller):
-        (result,) = await controller.create_topics([NewTopic("a")], validate_only=True)
-        assert result.state.name == "a"
-        assert controller.image.topics == {}
-        await controller.create_topics([NewTopic("a")])
-        grown = await controller.create_partitions("a", 5, validate_only=True)
-        assert len(grown.state.partitions) == 5
-        change = [ConfigChange("retention.ms", "7")]
-        changed = await controller.alter_topic_configs("a", change, validate_only=True)
-        assert changed.overrides == {"retention.ms": "7"}
-        await controller.alter_broker_configs(
-            1, [ConfigChange("log.retention.ms", "7")], validate_only=True
-        )
-        topic = controller.image.topics["a"]
-        assert (len(topic.partitions), topic.overrides) == (1, {})
-        assert controller.effective_config.source("log.retention.ms") is Source.DEFAULT
-
-    World().run(scenario)
-
-
-def test_two_requests_for_one_name_make_one_topic():
-    async def scenario(controller):
-        both = await asyncio.gather(
-            controller.create_topics([NewTopic("a")]), controller.create_topics([NewTopic("a")])
-        )
-        assert sorted(map(str, codes(both[0] + both[1]))) == ["36", "None"]
-
-    World().run(scenario)
-
-
-def test_a_failed_write_changes_nothing_that_others_see():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        await controller.create_topics([NewTopic("a")])
-        controller._publisher.store.expire()
-        with pytest.raises(KafkaError):
-            await controller.create_topics([NewTopic("b")])
-        with pytest.raises(KafkaError):
-            await controller.delete_topics(["a"])
-        with pytest.raises(KafkaError):
-            await controller.create_partitions("a", 3)
-        with pytest.raises(KafkaError):
-            await controller.alter_topic_configs("a", [ConfigChange("retention.ms", "7")])
-        topic = controller.image.topics["a"]
-        assert list(controller.image.topics) == ["a"]
-        assert (len(topic.partitions), topic.overrides) == (1, {})
-
-    asyncio.run(scenario())
-
-
-def test_a_deleted_topic_is_gone_and_its_name_free_for_another_id():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        (created,) = await controller.create_topics([NewTopic("a", partitions=2)])
-        results = await controller.delete_topics(["a", "b", "a"])
-        assert codes(results) == [None, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert results[0].state is created.state
-        assert controller.image.topics_by_id == {}
-        assert (await world.start()).image.topics == {}
-        (again,) = await controller.create_topics([NewTopic("a")])
-        assert again.state.topic_id != created.state.topic_id
-
-    asyncio.run(scenario())
-
-
-def test_deletion_can_be_switched_off():
-    async def scenario(controller):
-        await controller.create_topics([NewTopic("a")])
-        assert codes(await controller.delete_topics(["a"])) == [KafkaCode.TOPIC_DELETION_DISABLED]
-        assert "a" in controller.image.topics
-
-    World("delete.topic.enable=false").run(scenario)
-
-
-def test_partitions_are_added_and_last():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        await controller.create_topics([NewTopic("a", partitions=2)])
-        await world.start()
-        result = await controller.create_partitions("a", 4, [[1], [1]])
-        assert result.state is controller.image.topics["a"]
-        assert len(result.state.partitions) == 4
-        loaded = (await world.start()).image.topics["a"].partitions
-        assert [partition.leader_epoch for partition in loaded] == [2, 2, 1, 1]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "assignments", "code"),
-    [
-        ("b", 5, None, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("a", 2, None, KafkaCode.INVALID_PARTITIONS),
-        ("a", 1, None, KafkaCode.INVALID_PARTITIONS),
-        ("a", 4, [[1]], KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        ("a", 3, [[9]], KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        ("a", 3, [[1, 2]], KafkaCode.INVALID_REPLICA_ASSIGNMENT),
-        ("a", 20_000, None, KafkaCode.POLICY_VIOLATION),
-    ],
-)
-def test_partitions_that_cannot_be_added_get_kafkas_code(name, count, assignments, code):
-    async def scenario(controller):
-        await controller.create_topics([NewTopic("a", partitions=2)])
-        result = await controller.create_partitions(name, count, assignments)
-        assert codes([result]) == [code]
-        assert len(controller.image.topics["a"].partitions) == 2
-
-    World().run(scenario)
-
-
-def test_options_of_a_topic_change_one_by_one_or_all_at_once_and_last():
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        await controller.create_topics([NewTopic("a", configs={"retention.ms": "5"})])
-        topic = await controller.alter_topic_configs(
-            "a",
+def test_a_deposed_controller_writes_nothing_and_resigns():
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world)
+        # Another one has taken over while the first one slept.
+        data = znodes.encode_controller(9, "another session", 0)
+        await world.outside.commit(
             [
-                ConfigChange("cleanup.policy", "compact", ConfigOperation.APPEND),
-                ConfigChange("retention.ms", None, ConfigOperation.DELETE),
-                ConfigChange("segment.bytes", "1000"),
-            ],
+                Delete(znodes.CONTROLLER),
+                Create(znodes.CONTROLLER, data, is_ephemeral=True),
+                Put(znodes.CONTROLLER_EPOCH, b"7"),
+            ]
         )
-        assert topic.overrides == {"cleanup.policy": "delete,compact", "segment.bytes": "1000"}
-        await controller.alter_topic_configs(
-            "a", [ConfigChange("cleanup.policy", "delete", ConfigOperation.SUBTRACT)]
+        second.die()
+        await until(lambda: not first.membership.is_controller)
+        assert first.state().isr == (1, 2, 3)
+
+    run(scenario)
+
+
+def test_every_write_of_the_controller_checks_its_epoch_and_those_it_trusts():
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world)
+        written = []
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def watched(operations):
+            written.append(operations)
+            return await commit(operations)
+
+        store.commit = watched
+        second.die()
+        await until(lambda: first.state().isr == (1, 3))
+        checks = {(op.path, op.version) for op in written[0] if not isinstance(op, Put)}
+        assert checks == {
+            (znodes.CONTROLLER_EPOCH, 1),
+            ("/brokers/epochs/1", 1),
+            ("/brokers/epochs/3", 1),
+        }
+
+    run(scenario)
+
+
+def test_a_leader_that_was_faster_is_read_and_decided_on_again():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        store = first.sessions[-1]
+        commit = store.commit
+        raced = []
+
+        async def race(operations):
+            puts = [op for op in operations if isinstance(op, Put) and "/state" in op.path]
+            if puts and not raced:
+                raced.append(puts)
+                topic_id = first.membership.image.topics["t"].topic_id
+                faster = first.state()
+                faster = type(faster)(1, 0, (1, 3), (1, 2, 3), 0, 2, writer_token="faster")
+                data = znodes.encode_partition(faster, 1, topic_id)
+                await world.outside.commit([Put(puts[0].path, data, 0)])
+            return await commit(operations)
+
+        store.commit = race
+        third.die()
+        await until(lambda: first.state().isr == (1,))
+        assert raced
+        assert first.state().elr == (3,)
+        assert second.membership.is_fenced is False
+
+    run(scenario)
+
+
+def test_one_partition_that_cannot_be_written_keeps_no_other_without_a_leader():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, *[(2, 1, 3)] * 5)
+        await world.outside.commit([Delete("/brokers/topics/t/partitions/3/state")])
+        second.die()
+        await until(lambda: all(third.state(number).leader == 1 for number in (0, 1, 2, 4)))
+        # Damage is no deletion: nobody may delete its data for it.
+        await first.membership.observer.reload()
+        assert len(first.membership.image.topics["t"].partitions) == 5
+        assert not any(change.deleted for change in first.changes)
+
+    run(scenario)
+
+
+def test_more_partitions_than_one_write_takes_are_written_in_several(monkeypatch):
+    monkeypatch.setattr(controller_module, "PARTITIONS_PER_WRITE", 7)
+
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world, *[(2, 1, 3)] * 40)
+        second.die()
+        await until(lambda: all(first.state(number).leader == 1 for number in range(40)))
+
+    run(scenario)
+
+
+def test_partitions_without_a_leader_are_written_before_those_that_only_lose_a_follower(
+    monkeypatch,
+):
+    monkeypatch.setattr(controller_module, "PARTITIONS_PER_WRITE", 2)
+
+    async def scenario(world: World):
+        led, followed = (2, 1, 3), (1, 2, 3)
+        first, second, _ = await three_with_a_topic(world, followed, followed, led, followed, led)
+        written: list[str] = []
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def watched(operations):
+            written.extend(op.path for op in operations if isinstance(op, Put))
+            return await commit(operations)
+
+        store.commit = watched
+        second.die()
+        await until(lambda: all(2 not in first.state(number).isr for number in range(5)))
+        assert written[:2] == [znodes.partition_state_path("t", number) for number in (2, 4)]
+
+    run(scenario)
+
+
+def test_a_node_that_starts_anew_between_two_writes_is_not_elected_on_what_it_had(monkeypatch):
+    monkeypatch.setattr(controller_module, "PARTITIONS_PER_WRITE", 1)
+    monkeypatch.setattr(controller_module, "WRITES_AT_ONCE", 1)
+
+    async def scenario(world: World):
+        first, _, third = await three_with_a_topic(world, (3, 2, 1), (3, 2, 1))
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def restarts_second(operations):
+            result = await commit(operations)
+            store.commit = commit
+            lost = znodes.encode_incarnation("a new start", is_suspect=True)
+            await world.outside.commit([Put(znodes.epoch_path(2), lost)])
+            await until(lambda: 2 not in first.membership.image.brokers)
+            return result
+
+        async def until_the_first_election(operations):
+            paths = [op.path for op in operations if isinstance(op, Put)]
+            if paths != [znodes.partition_state_path("t", 0)]:
+                return await commit(operations)
+            return await restarts_second(operations)
+
+        store.commit = until_the_first_election
+        led = []
+        first.membership.observer.listeners.append(lambda change: led.append(first.state(1).leader))
+        third.die()
+        await until(lambda: first.state(1).leader == first.state(0).leader == 1)
+        assert 2 not in led
+
+    run(scenario)
+
+
+def test_a_node_that_starts_anew_during_a_write_is_not_taken_for_handled_by_it():
+    async def scenario(world: World):
+        first, _, third = await three_with_a_topic(world, (3, 2, 1))
+        state_path = znodes.partition_state_path("t", 0)
+        store = first.sessions[-1]
+        commit = store.commit
+        handled = []
+
+        async def watched(operations):
+            paths = [op.path for op in operations if not isinstance(op, Check)]
+            if znodes.handled_path(2) in paths:
+                state = json.loads((await world.outside.get(state_path)).data)
+                handled.append((state["isr"], state["elr"]))
+            result = await commit(operations)
+            if state_path in paths and not handled and not restarts:
+                restarts.append(2)
+                lost = znodes.encode_incarnation("a new start", is_suspect=True)
+                await world.outside.commit([Put(znodes.epoch_path(2), lost)])
+                await until(lambda: 2 not in first.membership.image.brokers)
+            return result
+
+        restarts: list[int] = []
+        store.commit = watched
+        third.die()
+        await until(lambda: bool(handled))
+        # It may have lost what it had: nothing may count on it when it is let in again.
+        assert handled[0] == ([1], [])
+
+    run(scenario)
+
+
+def test_all_nodes_gone_and_back_lead_again_without_a_person():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        for node in nodes:
+            node.die()
+        (first,) = await world.start(1)
+        await until(lambda: first.state().leader == 1)
+        assert (first.state().isr, first.state().elr) == ((1,), (2, 3))
+
+    run(scenario)
+
+
+def test_suspects_lead_only_when_all_are_back_and_the_longest_log_wins():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world, (1, 2))
+        world.log_ends = {1: (3, 50), 2: (3, 60)}
+        nodes[0].die()
+        nodes[1].die()
+        third = nodes[2]
+        await until(lambda: third.state().elr == (1, 2))
+        await world.start(1, is_suspect=True)
+        await until(lambda: third.state().last_known_elr == (1,))
+        assert third.state().leader == -1
+        await world.start(2, is_suspect=True)
+        await until(lambda: third.state().leader == 2)
+        assert (third.state().isr, third.state().last_known_elr) == ((2,), ())
+
+    run(scenario)
+
+
+def test_without_balanced_recovery_a_person_is_waited_for():
+    async def scenario(world: World):
+        world.is_balanced = False
+        world.min_isr = 1
+        nodes = await three_with_a_topic(world, (2,))
+        nodes[1].die()
+        await until(lambda: nodes[0].state().leader == -1)
+        await world.start(2, is_suspect=True)
+        await until(lambda: nodes[0].state().last_known_elr == (2,))
+        await until(lambda: 2 in nodes[0].membership.image.brokers)
+        assert nodes[0].state().leader == -1
+
+    run(scenario)
+
+
+def test_another_min_insync_replicas_reaches_every_state():
+    async def scenario(world: World):
+        (first, *_) = await three_with_a_topic(world)
+        world.min_isr = 3
+        config = znodes.encode_config({"min.insync.replicas": "3"})
+        await world.outside.commit([Put("/config/topics/t", config)])
+        await until(lambda: first.state().min_isr == 3)
+        world.min_isr = 5
+        await world.outside.commit([Put("/config/topics/t", znodes.encode_config({}))])
+        await until(lambda: first.membership.image.topics["t"].overrides == {})
+        assert first.state().min_isr == 3
+
+    run(scenario)
+
+
+def test_a_dead_process_is_fenced_before_its_session_ends():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world, (2, 3, 1))
+        await first.membership._port_refuses(2, 1, 0)
+        await until(lambda: third.state().leader == 3)
+        assert third.state().isr == (3, 1)
+        assert 2 not in first.membership.image.brokers
+        # Its own session still lives, and it is told.
+        await until(lambda: any("fenced" in text for text in second.told))
+
+    run(scenario)
+
+
+def test_a_minority_only_is_fenced_by_its_ports():
+    async def scenario(world: World):
+        first, *_ = await three_with_a_topic(world, (2, 3, 1))
+        world.nodes[2].membership._has_left = True
+        await first.membership._port_refuses(2, 1, 0)
+        await until(lambda: first.state().leader == 3)
+        await first.membership._port_refuses(3, 1, 0)
+        assert 3 in first.membership.image.brokers
+
+    run(scenario)
+
+
+def test_a_dead_controllers_office_is_taken_and_then_it_is_fenced():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        version = second.membership.image.controller_epoch_version
+        # The first one hangs: its session lives on, and it does nothing.
+        first.membership._has_left = True
+        await second.membership._port_refuses(1, 1, version)
+        assert second.membership.is_controller
+        await until(lambda: third.state().leader == 2)
+        # A third one that saw the same, a little later, deposes nobody.
+        await third.membership._port_refuses(1, 1, version)
+        assert second.membership.is_controller
+        assert not third.membership.is_controller
+
+    run(scenario)
+
+
+def test_an_election_whose_answer_is_lost_is_found_out():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        for node in (second, third):
+            store = node.sessions[-1]
+            store.commit = lossy(store.commit)
+        first.die()
+        await until(lambda: second.membership.is_controller or third.membership.is_controller)
+        await until(lambda: second.state().leader == 2)
+
+    def lossy(commit):
+        lost = []
+
+        async def once(operations):
+            done = await commit(operations)
+            if not lost and any(op.path == znodes.CONTROLLER for op in operations):
+                lost.append(operations)
+                raise UnknownOutcome("no answer")
+            return done
+
+        return once
+
+    run(scenario)
+
+
+def test_a_controller_that_goes_between_two_looks_is_succeeded():
+    async def scenario(world: World):
+        first, second = await world.start(1, 2)
+        store = second.sessions[-1]
+        exists, late = store.exists, [True]
+
+        async def seen_too_late(path, on_change=None):
+            found = await exists(path, on_change)
+            if path == znodes.CONTROLLER and on_change is None and not found and late:
+                return late.pop()
+            return found
+
+        store.exists = seen_too_late
+        first.die()
+        await until(lambda: second.membership.is_controller)
+        assert not late
+
+    run(scenario)
+
+
+def test_topics_that_go_are_no_longer_looked_after():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
+        await world.outside.commit([Delete(f"/brokers/topics/t{path}") for path in paths])
+        await until(lambda: all("t" not in node.membership.image.topics for node in nodes))
+        nodes[2].die()
+        await until(lambda: 3 not in nodes[0].membership.image.brokers)
+        assert nodes[0].membership.is_controller
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_is_another_one():
+    async def scenario(world: World):
+        nodes = await three_with_a_topic(world)
+        before = nodes[1].membership.image.topics["t"].topic_id
+        paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
+        await world.outside.commit(
+            [Delete(f"/brokers/topics/t{path}") for path in paths] + [Delete("/config/topics/t")]
         )
-        assert topic.overrides["cleanup.policy"] == "compact"
-        assert (await world.start()).image.topics["a"].overrides == topic.overrides
-        await controller.replace_topic_configs("a", {"retention.ms": "9"})
-        assert (await world.start()).image.topics["a"].overrides == {"retention.ms": "9"}
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ([ConfigChange("no.such", "1")], KafkaCode.INVALID_CONFIG),
-        ([ConfigChange("retention.ms", "-5")], KafkaCode.INVALID_CONFIG),
-        ([ConfigChange("retention.ms", None)], KafkaCode.INVALID_REQUEST),
-        (
-            [ConfigChange("retention.ms", "1", ConfigOperation.APPEND)],
-            KafkaCode.INVALID_CONFIG,
-        ),
-        ([ConfigChange("retention.ms", "1")] * 2, KafkaCode.INVALID_REQUEST),
-        (
-            [
-                ConfigChange("min.compaction.lag.ms", "9"),
-                ConfigChange("max.compaction.lag.ms", "3"),
-            ],
-            KafkaCode.INVALID_CONFIG,
-        ),
-    ],
-)
-def test_wrong_options_of_a_topic_are_refused_together(changes, code):
-    async def scenario(controller):
-        await controller.create_topics([NewTopic("a")])
-        with pytest.raises(KafkaError) as caught:
-            await controller.alter_topic_configs("a", [ConfigChange("flush.ms", "1"), *changes])
-        assert caught.value.code is code
-        assert controller.image.topics["a"].overrides == {}
-        with pytest.raises(KafkaError) as caught:
-            await controller.alter_topic_configs("none", [])
-        assert caught.value.code is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    World().run(scenario)
-
-
-def test_options_of_nodes_change_at_run_time_and_last():
-    async def scenario():
-        world = World("log.retention.ms=1")
-        controller = await world.start()
-        await controller.alter_broker_configs(None, [ConfigChange("log.retention.ms", "2")])
-        assert controller.effective_config.int("log.retention.ms") == 2
-        await controller.alter_broker_configs(1, [ConfigChange("log.retention.ms", "3")])
-        assert controller.effective_config.int("log.retention.ms") == 3
-        assert (await world.start()).effective_config.int("log.retention.ms") == 3
-        await controller.alter_broker_configs(
-            1, [ConfigChange("log.retention.ms", None, ConfigOperation.DELETE)]
-        )
-        assert controller.effective_config.int("log.retention.ms") == 2
-        await controller.replace_broker_configs(None, {})
-        assert (await world.start()).effective_config.int("log.retention.ms") == 1
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("num.partitions", "5"), ("log.retention.ms", "0"), ("no.such", "1"), ("listeners", "x")],
-)
-def test_options_that_need_a_restart_are_refused(name, value):
-    async def scenario(controller):
-        with pytest.raises(KafkaError) as caught:
-            await controller.alter_broker_configs(1, [ConfigChange(name, value)])
-        assert caught.value.code is KafkaCode.INVALID_REQUEST
-        assert controller.image.broker_overrides == {}
-
-    World().run(scenario)
-
-
-def test_an_option_without_effect_is_reported_where_it_is_set(caplog):
-    def warnings() -> list[str]:
-        lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        caplog.clear()
-        return lines
-
-    async def scenario(controller):
-        without_effect, works = {"preallocate": "true"}, {"retention.ms": "5"}
-        await controller.create_topics([NewTopic("a", configs=without_effect)], validate_only=True)
-        assert warnings() == []
-        await controller.create_topics([NewTopic("a", configs={**without_effect, **works})])
-        assert warnings() == ["topic a: preallocate: accepted, no effect"]
-        # What is set already is not reported again.
-        change = ConfigChange("compression.lz4.level", "3")
-        await controller.alter_topic_configs("a", [change], validate_only=True)
-        assert warnings() == []
-        await controller.alter_topic_configs("a", [change])
-        assert warnings() == ["topic a: compression.lz4.level: accepted, no effect"]
-        await controller.replace_topic_configs("a", {"preallocate": "false"})
-        assert warnings() == ["topic a: preallocate: accepted, no effect"]
-        await controller.alter_broker_configs(None, [ConfigChange("num.io.threads", "4")])
-        assert warnings() == ["all nodes: num.io.threads: accepted, no effect"]
-        interval = ConfigChange("consumer.assignment.interval.ms", "2000")
-        await controller.alter_group_configs("g", [interval])
-        assert warnings() == ["group 'g': consumer.assignment.interval.ms: accepted, no effect"]
-        await controller.alter_group_configs(
-            "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
-        )
-        assert warnings() == []
-
-    World().run(scenario)
-
-
-@pytest.mark.parametrize("group_id", ["readers", "a/b ü", ".", "..", "%2F"])
-def test_options_of_a_group_last_until_they_are_taken_back(group_id):
-    async def scenario():
-        world = World()
-        controller = await world.start()
-        name = "consumer.session.timeout.ms"
-        await controller.alter_group_configs(group_id, [ConfigChange(name, "50000")])
-        await controller.alter_group_configs(
-            group_id, [ConfigChange(name, "60000")], validate_only=True
-        )
-        controller = await world.start()
-        assert controller.image.group_overrides == {group_id: {name: "50000"}}
-        await controller.replace_group_configs(group_id, {"consumer.heartbeat.interval.ms": "6000"})
-        overrides = controller.image.group_overrides[group_id]
-        assert overrides == {"consumer.heartbeat.interval.ms": "6000"}
-        await controller.replace_group_configs(group_id, {})
-        assert (await world.start()).image.group_overrides == {}
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("consumer.session.timeout.ms", "44999"),
-        ("consumer.session.timeout.ms", "60001"),
-        ("consumer.session.timeout.ms", "soon"),
-        ("consumer.heartbeat.interval.ms", "4999"),
-        ("no.such", "1"),
-    ],
-)
-def test_options_of_a_group_keep_the_bounds_of_the_node(name, value):
-    async def scenario(controller):
-        with pytest.raises(KafkaError) as caught:
-            await controller.alter_group_configs("readers", [ConfigChange(name, value)])
-        assert caught.value.code is KafkaCode.INVALID_CONFIG
-        assert controller.image.group_overrides == {}
-
-    World().run(scenario)
-
-
-def test_producer_ids_are_given_once_over_all_starts():
-    async def scenario():
-        world = World()
-        blocks = []
-        for _ in range(3):
-            controller = await world.start()
-            both = await asyncio.gather(
-                controller.allocate_producer_ids(), controller.allocate_producer_ids()
+        await world.make_topic((2, 3), (3, 1))
+        await until(
+            lambda: (
+                "t" in nodes[1].membership.image.topics
+                and nodes[1].membership.image.topics["t"].topic_id != before
             )
-            blocks += both
-        assert [block.start for block in blocks] == [0, 1000, 2000, 3000, 4000, 5000]
-        assert {len(block) for block in blocks} == {1000}
+        )
+        assert len(nodes[1].membership.image.topics["t"].partitions) == 2
+        assert any(each.deleted for each in nodes[1].changes)
 
-    asyncio.run(scenario())
+    run(scenario)

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from millstream.cluster import joining, znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.membership import Outdated
+from millstream.cluster.observer import Observer
+from millstream.cluster.stores.store import (
     Check,
     CoordinationFailed,
     Create,
@@ -13,8 +15,6 @@ from millstream.cluster.coordination import (
     Put,
     UnknownOutcome,
 )
-from millstream.cluster.membership import Outdated
-from millstream.cluster.observer import Observer
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 from tests.cluster.world import Node, World, run, until

@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from millstream.cluster.coordination import BadVersion, Check, Create, Delete, Put
-from millstream.cluster.memory import MemoryTree
 from millstream.cluster.mirror import (
     MirroredMember,
     changes,
@@ -15,6 +13,8 @@ from millstream.cluster.mirror import (
     read_group,
     write_group,
 )
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import BadVersion, Check, Create, Delete, Put
 
 MEMBER = MirroredMember("m-1", ("t", "u"), {"t": [0, 2]})
 

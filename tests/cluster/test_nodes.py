@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from kazoo.client import KazooClient
 
-from millstream.cluster.embedded import FILE_NAME
+from millstream.cluster.stores.embedded import FILE_NAME
 from millstream.errors import KafkaCode
 from millstream.wire.apis import ApiKey
 from millstream.wire.messages import Struct

@@ -5,10 +5,10 @@ import uuid
 
 from millstream.cluster import observer as observer_module
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Create, Put
-from millstream.cluster.memory import MemoryTree
 from millstream.cluster.observer import ImageChange, Observer
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import Create, Put
 from tests.cluster.world import until
 
 TOPIC_ID = uuid.UUID(int=7)

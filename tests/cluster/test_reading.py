@@ -3,10 +3,10 @@
 import asyncio
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Create, Delete, Put
-from millstream.cluster.memory import MemoryTree
 from millstream.cluster.reading import Reader
 from millstream.cluster.state import ClusterImage
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import Create, Delete, Put
 
 
 def test_the_controller_and_its_epoch_are_of_one_moment():

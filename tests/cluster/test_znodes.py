@@ -4,8 +4,8 @@ import json
 import uuid
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Create, Node
 from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
+from millstream.cluster.stores.store import Create, Node
 
 TOPIC_ID = uuid.UUID("4f1e22a0-9a2b-4a86-8b5e-6c6b0d2a3c11")
 

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import Create
+from millstream.cluster.controller import Policy
 from millstream.cluster.membership import Membership
-from millstream.cluster.memory import MemoryStore, MemoryTree
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import BrokerState, LogEnd, PartitionState, TopicState
-from millstream.cluster.supervisor import Policy
+from millstream.cluster.stores.memory import MemoryStore, MemoryTree
+from millstream.cluster.stores.store import Create
 from millstream.model import TopicPartition
 
 
@@ -66,7 +66,7 @@ class Node:
     def die(self) -> None:
         """The session expires, and the process is not there to notice."""
         self.membership._has_left = True
-        supervising = self.membership._supervisor._task
+        supervising = self.membership._controller._task
         assert supervising is not None
         supervising.cancel()
         self.sessions[-1].expire()

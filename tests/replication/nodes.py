@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from millstream.broker.broker import Broker
-from millstream.cluster.memory import MemoryStore, MemoryTree
+from millstream.cluster.stores.memory import MemoryStore, MemoryTree
 from millstream.config import load_config
 from millstream.errors import KafkaCode
 from millstream.replication.link import Link

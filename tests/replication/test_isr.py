@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.clock import SystemClock
-from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.stores.store import CoordinationFailed
 from millstream.model import TopicPartition
 from millstream.replication.isr import IsrKeeper, NotWritten
 from millstream.replication.leadership import IsrChange

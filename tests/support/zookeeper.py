@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli.zookeeper import ZooKeeperServer, debian_class_path, spark_class_path
-from millstream.cluster.ensemble import Ensemble
+from millstream.cluster.stores.ensemble import Ensemble
 from tests.support.tools import MissingTool, require, skip_if_java_is_left_out
 
 _ROOTS = itertools.count(1)

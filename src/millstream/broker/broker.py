@@ -29,8 +29,8 @@ from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.clock import Clock, SystemClock
-from millstream.cluster.controller import Controller
-from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.metadata import ClusterMetadata
+from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import BrokerConfig, parse_listeners
 from millstream.errors import NoSpace, StartError
 from millstream.model import NO_TOPIC_ID
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from millstream.broker.coordination.transactions import TransactionCoordinator
     from millstream.broker.membership.member import Member, OpenSession
     from millstream.cluster.adoption import AdoptionPlan
-    from millstream.cluster.leaders import Leaders
+    from millstream.cluster.elections import Elections
     from millstream.cluster.membership import Membership
     from millstream.cluster.state import ClusterImage
     from millstream.storage.store import LogStore
@@ -114,8 +114,8 @@ class Broker:
         return self.node.config
 
     @property
-    def controller(self) -> Controller:
-        return self.node.controller
+    def controller(self) -> ClusterMetadata:
+        return self.node.metadata
 
     @property
     def clock(self) -> Clock:
@@ -171,7 +171,7 @@ class Broker:
         return None if self.replicas is None else self.replicas.membership
 
     @property
-    def leaders(self) -> "Leaders | None":
+    def leaders(self) -> "Elections | None":
         return None if self.replicas is None else self.replicas.elections
 
     @property
@@ -273,8 +273,8 @@ class Broker:
     async def _begin_alone(self, node_id: int, plan: "AdoptionPlan | None") -> None:
         store = await open_own_store(self._disk, plan, broker_id=node_id)
         self._undo.append(store.close)
-        controller = await begin_alone(store, self._disk, self._config, broker_id=node_id)
-        self._assemble(node_id, controller)
+        metadata = await begin_alone(store, self._disk, self._config, broker_id=node_id)
+        self._assemble(node_id, metadata)
         alone = Standalone(self.node, store, self.addresses.advertised)
         alone.forget_topic = self.topics.forget
         self.node.cluster = alone
@@ -284,12 +284,12 @@ class Broker:
         from millstream.broker.membership.member import Member, join, new_membership
         from millstream.replication.cluster_commit import ClusterCommit
 
-        membership, controller = new_membership(
+        membership, metadata = new_membership(
             open_session, self._disk, self._config, broker_id=node_id, clock=self._clock
         )
         self._undo.append(membership.leave)
         await join(membership, self._disk)
-        self._assemble(node_id, controller)
+        self._assemble(node_id, metadata)
         assert isinstance(self._disk.durability, ClusterCommit)
         member = Member(self.node, membership, self.addresses, self._disk.durability)
         self.node.cluster = member
@@ -301,16 +301,16 @@ class Broker:
             member.roles.on_role.append(shards.role_changed)
             member.roles.on_created.append(shards.topic_created)
 
-    def _assemble(self, node_id: int, controller: Controller) -> None:
+    def _assemble(self, node_id: int, metadata: ClusterMetadata) -> None:
         """The rooms, once it is known which options and topics there are."""
         self.node = NodeState(
             node_id=node_id,
             clock=self._clock,
-            controller=controller,
+            metadata=metadata,
             disk=self._disk,
             partitions=self._partitions,
         )
-        self.producer_ids = ProducerIds(controller)
+        self.producer_ids = ProducerIds(metadata)
         self.coordination = Coordinators(self.node)
         self.topics = Topics(self.node, ensure_internal=self.coordination.ensure_internal_topic)
         self.topics.on_deleted = lambda topic: self.coordination.topic_deleted(topic.name)
@@ -373,12 +373,12 @@ def session_opener(config: BrokerConfig) -> "OpenSession | None":
     """How to reach the cluster that the options name, if any."""
     if config.optional_string("zookeeper.connect") is None:
         return None
-    from millstream.cluster.ensemble import ensemble_of
+    from millstream.cluster.stores.ensemble import ensemble_of
 
     ensemble = ensemble_of(config)
     assert ensemble is not None
     try:
-        from millstream.cluster.zookeeper import open_for_directory
+        from millstream.cluster.stores.zookeeper import open_for_directory
     except ImportError as error:
         raise StartError(
             "zookeeper.connect needs kazoo: pip install 'millstream[zookeeper]'"

@@ -10,10 +10,10 @@ import click
 
 from millstream.cli.failure import CommandFailed
 from millstream.clock import SystemClock
-from millstream.cluster.coordination import CoordinationFailed
-from millstream.cluster.embedded import FILE_NAME, open_embedded_store
-from millstream.cluster.ensemble import Ensemble, ensemble_of
-from millstream.cluster.moving import Move, move, read_move, target_problem
+from millstream.cluster.move_to_zookeeper import Move, move, read_move, target_problem
+from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
+from millstream.cluster.stores.ensemble import Ensemble, ensemble_of
+from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import BrokerConfig, load_config
 from millstream.storage.files import OsFileSystem
 from millstream.storage.meta import stored_node_id
@@ -74,7 +74,7 @@ async def _adopt(
     data_dir: Path, ensemble: Ensemble, config: BrokerConfig, *, is_applied: bool
 ) -> None:
     # Imports kazoo, which need not be there.
-    from millstream.cluster.zookeeper import open_zookeeper
+    from millstream.cluster.stores.zookeeper import open_zookeeper
 
     what = await _read(data_dir)
     for line in what.lines():
@@ -100,7 +100,7 @@ async def _adopt(
 
 async def _is_made(ensemble: Ensemble) -> bool:
     """Is the path there? To open a session in it makes it."""
-    from millstream.cluster.zookeeper import open_zookeeper
+    from millstream.cluster.stores.zookeeper import open_zookeeper
 
     top = await open_zookeeper(replace(ensemble, root=""))
     try:

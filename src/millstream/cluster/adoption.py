@@ -15,10 +15,10 @@ from typing import Final
 from uuid import UUID
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import CoordinationStore, Create, Operation
-from millstream.cluster.embedded import FILE_NAME
 from millstream.cluster.kraft import METADATA_DIRECTORY, KraftMetadata, read_kraft_metadata
 from millstream.cluster.state import PartitionState, TopicState
+from millstream.cluster.stores.embedded import FILE_NAME
+from millstream.cluster.stores.store import CoordinationStore, Create, Operation
 from millstream.config import BrokerConfig, broker_config_problem, topic_config_problem
 from millstream.config.files import parse_properties
 from millstream.errors import StartError

@@ -1,430 +1,485 @@
-"""Changes that clients ask for: topics, partitions, options, blocks of producer ids.
+"""The controller: one node of the cluster keeps every partition led.
 
-A change is decided by `changes` from the image, committed to the coordination store, and
-only then put into the image; the caller applies what is returned.
+The nodes compete for `/controller`; the winner raises the controller epoch in the same
+transaction and checks it in every write, so that a deposed one finds its writes refused
+and resigns. What to write is decided by `election` from the image, and written with the
+epoch of every node that it trusts: one that has started anew in between makes the write
+fail instead of being elected on what it no longer has.
 
-One node alone writes and shows by itself. In a cluster every node may be asked: what it
-writes goes through `Publisher`, which checks that the node is still itself, and a change
-that another one made at the same moment is decided on again.
+The work is a comparison of what is with what should be, so doing it again does no harm: a
+new controller finishes what an old one left half done without being told.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
-from uuid import UUID
+from typing import Final
 
-from millstream.cluster import changes, znodes
-from millstream.cluster.changes import ConfigChange, NewTopic
-from millstream.cluster.coordination import (
+from millstream.clock import Clock
+from millstream.cluster import election, znodes
+from millstream.cluster.election import Nodes
+from millstream.cluster.incomplete_topics import remove_half_made
+from millstream.cluster.observer import ImageChange, Observer, tell_failure
+from millstream.cluster.state import ClusterImage, Incarnation, PartitionState, TopicState
+from millstream.cluster.stores.store import (
+    Check,
+    CoordinationFailed,
     CoordinationStore,
     Create,
-    NoNode,
+    Delete,
     NotApplied,
     Operation,
     Put,
+    SessionEnded,
 )
-from millstream.cluster.publisher import Alone, Publisher
-from millstream.cluster.state import BrokerState, ClusterImage, PartitionState, TopicState
-from millstream.config import (
-    BROKER_OPTIONS,
-    GROUP_OPTIONS,
-    TOPIC_OPTIONS,
-    BrokerConfig,
-    Option,
-    set_without_effect,
-    topic_config,
-)
-from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
+from millstream.config import BrokerConfig, topic_config
+from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-PRODUCER_ID_BLOCK: Final = 1_000
-_PRODUCER_ID_END: Final = 2**63 - 1
-# Each one lost means that another node's change went through.
-_ATTEMPTS: Final = 10
-
-_Result = TypeVar("_Result")
+# A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
+PARTITIONS_PER_WRITE: Final = 200
+# Under way together: ZooKeeper syncs them together, and no round trip waits for another.
+WRITES_AT_ONCE: Final = 20
+_RETRY_SECONDS: Final = 0.2
+_CONFLICT_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class TopicResult:
-    """Either the error, or the topic as it now is (as it would be, when only validated)."""
+class Policy:
+    """`min_isr` of a topic as its options say; `is_balanced` recovers without a person."""
 
-    name: str
-    error: KafkaError | None = None
-    state: TopicState | None = None
+    min_isr: Callable[[TopicState], int]
+    is_balanced: Callable[[], bool]
+
+
+def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
+    """As the options in force say, at the moment of each decision."""
+    return Policy(
+        min_isr=lambda topic: topic_config(config(), topic.overrides).int("min.insync.replicas"),
+        is_balanced=lambda: config().string("millstream.recovery.strategy") == "balanced",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    where: TopicPartition
+    before: PartitionState
+    after: PartitionState
+    # The nodes that it counts on, in the epochs that they had when it was decided. What the
+    # image says when it is written may be of a later start, that has lost what it counts on.
+    trusted: tuple[tuple[int, int], ...]
+
+    @property
+    def has_new_replicas(self) -> bool:
+        return self.before.replicas != self.after.replicas
+
+    @property
+    def has_same_leader(self) -> bool:
+        return self.before.leader == self.after.leader
+
+
+class Deposed(Exception):
+    """Another node is the controller now."""
 
 
 class Controller:
-    """`config` is what was loaded at the start; `effective_config` knows run-time changes too."""
+    """Runs at every node of a cluster, and works while this node holds `/controller`."""
 
     def __init__(
         self,
-        publisher: Publisher,
-        config: BrokerConfig,
+        store: CoordinationStore,
+        observer: Observer,
         *,
         broker_id: int,
-        random_bytes: Callable[[int], bytes],
+        clock: Clock,
+        token: str,
+        policy: Policy,
     ) -> None:
-        self._publisher = publisher
-        self._config = config
-        self._effective_config = config
-        self._effective_for: list[dict[str, str]] = []
+        self._store = store
+        self._observer = observer
         self._broker_id = broker_id
-        self._random_bytes = random_bytes
-        # A change waits for the disk between its decision and its effect; a second one
-        # decided meanwhile would be decided on what is about to be untrue.
-        self._changing = asyncio.Lock()
+        self._token = token
+        # What this session writes when it wins; the token tells it from other sessions.
+        self._office = znodes.encode_controller(broker_id, token, clock.now_ms())
+        self._policy = policy
+        self._is_due = asyncio.Event()
+        # Partitions to look at; None stands for all of them.
+        self._due: set[TopicPartition] | None = None
+        self._task: asyncio.Task[None] | None = None
+        # The controller epoch of this node's term, and the version to check it by.
+        self._epoch = -1
+        self._epoch_version = -1
+        self._told_of: set[TopicPartition] = set()
 
     @property
-    def image(self) -> ClusterImage:
-        return self._publisher.image
+    def is_controller(self) -> bool:
+        return self._epoch_version >= 0
 
-    @property
-    def effective_config(self) -> BrokerConfig:
-        """The options in force at this node."""
-        overrides = self.image.broker_overrides
-        changed = [overrides.get(self._broker_id, {}), overrides.get(None, {})]
-        if changed != self._effective_for:
-            self._effective_for = changed
-            self._effective_config = self._config.with_dynamic(*changed)
-        return self._effective_config
+    def start(self) -> None:
+        self._observer.listeners.append(self._image_changed)
+        self._is_due.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(tell_failure)
 
-    async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> list[TopicResult]:
-        """One result for each, in order; what is valid is created."""
+    async def stop(self) -> None:
+        with contextlib.suppress(ValueError):
+            self._observer.listeners.remove(self._image_changed)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-        async def change() -> list[TopicResult]:
-            results = self._decide_topics(wanted)
-            created = [result.state for result in results if result.state is not None]
-            if not validate_only and created:
-                await self._publisher.create(created)
-                for topic in created:
-                    log.info(
-                        "created topic %s id=%s partitions=%d",
-                        topic.name,
-                        znodes.encode_uuid(topic.topic_id),
-                        len(topic.partitions),
-                    )
-                    _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, {}, topic.overrides)
-            return results
+    def _image_changed(self, change: ImageChange) -> None:
+        if not self.is_controller:
+            if change.has_controller:
+                self._is_due.set()
+            return
+        if change.brokers or change.has_incarnations or change.has_broker_configs:
+            self._due = None
+        elif self._due is not None:
+            self._due.update(change.partitions)
+            for name in (*change.created, *change.configs):
+                count = len(self._image.topics[name].partitions)
+                self._due.update(TopicPartition(name, number) for number in range(count))
+        self._is_due.set()
 
-        return await self._decided(change)
-
-    async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
-        """One result for each, with the topic as it last was."""
-
-        async def change() -> list[TopicResult]:
-            results = [self._decide_deletion(name) for name in dict.fromkeys(names)]
-            deleted = [result.state for result in results if result.state is not None]
-            if deleted:
-                await self._publisher.delete(deleted)
-            for topic in deleted:
-                log.info("deleted topic %s id=%s", topic.name, znodes.encode_uuid(topic.topic_id))
-            return results
-
-        return await self._decided(change)
-
-    async def create_partitions(
-        self,
-        name: str,
-        count: int,
-        assignments: Sequence[Sequence[int]] | None = None,
-        *,
-        validate_only: bool = False,
-    ) -> TopicResult:
-        """Bring a topic to `count` partitions; `assignments` are for the new ones only."""
-
-        async def change() -> TopicResult:
+    async def _run(self) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
             try:
-                assigned = changes.assign_added_partitions(self.image, name, count, assignments)
-            except KafkaError as error:
-                return TopicResult(name, error=error)
-            present = self.image.topics[name]
-            added = self._new_partitions(assigned, present.overrides)
-            if validate_only:
-                grown = replace(present, partitions=present.partitions + added)
-                return TopicResult(name, state=grown)
-            await self._publisher.grow(present, added)
-            log.info("topic %s has %d partitions now", name, count)
-            return TopicResult(name, state=self.image.topics.get(name, present))
+                if not self.is_controller:
+                    await self._stand()
+                if self.is_controller:
+                    await self._supervise()
+            except SessionEnded:
+                return
+            except Deposed:
+                self._resign()
+            except (CoordinationFailed, NotApplied) as error:
+                # NotApplied: something went between two looks at it.
+                log.debug("the controller has to wait: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._due = None
+                self._is_due.set()
 
-        return await self._decided(change)
+    @property
+    def _image(self) -> ClusterImage:
+        return self._observer.image
 
-    async def alter_topic_configs(
-        self, name: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> TopicState:
-        """IncrementalAlterConfigs on a topic. Raises KafkaError."""
+    # -- the office -------------------------------------------------------------------
 
-        async def change() -> TopicState:
-            topic = self._topic(name)
-            overrides = changes.changed_topic_overrides(
-                self.effective_config, topic.overrides, altered
-            )
-            return await self._store_topic_overrides(topic, overrides, validate_only)
+    async def _stand(self) -> None:
+        """Become the controller, unless somebody is."""
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        if not await self._store.exists(znodes.CONTROLLER):
+            await self._take_office([], node.version, int(node.data) + 1)
+        elif (await self._store.get(znodes.CONTROLLER)).data == self._office:
+            # The answer to this node's own election was lost.
+            await self._begin_term(int(node.data), node.version)
 
-        return await self._decided(change)
+    async def depose(self, broker_id: int, *, epoch_version: int, broker_epoch: int) -> None:
+        """Take over from a controller whose process is dead, without waiting for its session.
 
-    async def replace_topic_configs(
-        self, name: str, configs: dict[str, str | None], *, validate_only: bool = False
-    ) -> TopicState:
-        """AlterConfigs on a topic: what is not named goes back to the default."""
-
-        async def change() -> TopicState:
-            topic = self._topic(name)
-            overrides = changes.check_overrides(self.effective_config, configs)
-            return await self._store_topic_overrides(topic, overrides, validate_only)
-
-        return await self._decided(change)
-
-    async def alter_broker_configs(
-        self, broker_id: int | None, altered: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """IncrementalAlterConfigs on a node, or on all with None. Raises KafkaError."""
-
-        async def change() -> None:
-            present = self.image.broker_overrides.get(broker_id, {})
-            overrides = changes.changed_broker_overrides(present, altered)
-            await self._store_broker_overrides(broker_id, overrides, validate_only)
-
-        await self._decided(change)
-
-    async def replace_broker_configs(
-        self, broker_id: int | None, configs: dict[str, str | None], *, validate_only: bool = False
-    ) -> None:
-        """AlterConfigs on a node: what is not named goes back to what it was started with."""
-
-        async def change() -> None:
-            wanted = [ConfigChange(name, value) for name, value in configs.items()]
-            overrides = changes.changed_broker_overrides({}, wanted)
-            await self._store_broker_overrides(broker_id, overrides, validate_only)
-
-        await self._decided(change)
-
-    async def alter_group_configs(
-        self, group_id: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """IncrementalAlterConfigs on a group. Raises KafkaError."""
-
-        async def change() -> None:
-            present = self.image.group_overrides.get(group_id, {})
-            overrides = changes.changed_group_overrides(self.effective_config, present, altered)
-            await self._store_group_overrides(group_id, overrides, validate_only)
-
-        await self._decided(change)
-
-    async def replace_group_configs(
-        self, group_id: str, configs: dict[str, str | None], *, validate_only: bool = False
-    ) -> None:
-        """AlterConfigs on a group: what is not named goes back to the node's."""
-
-        async def change() -> None:
-            wanted = [ConfigChange(name, value) for name, value in configs.items()]
-            overrides = changes.changed_group_overrides(self.effective_config, {}, wanted)
-            await self._store_group_overrides(group_id, overrides, validate_only)
-
-        await self._decided(change)
-
-    async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody had and nobody else will get."""
-        return await self._decided(self._next_producer_block)
-
-    async def _next_producer_block(self) -> range:
+        `epoch_version` was read before its port was tried: if another node took over since,
+        this fails, instead of deposing that one.
+        """
+        if self.is_controller:
+            return
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        if node.version != epoch_version or self._image.controller_id != broker_id:
+            return
+        log.warning("node %d was the controller and is dead: taking over", broker_id)
+        guards: list[Operation] = [
+            Check(znodes.epoch_path(self._broker_id), broker_epoch),
+            Delete(znodes.CONTROLLER),
+        ]
         try:
-            node = await self._publisher.get(znodes.PRODUCER_IDS)
-        except NoNode:
-            block = range(PRODUCER_ID_BLOCK)
-            data = znodes.encode_producer_block(self._broker_id, block)
-            await self._publisher.write([Create(znodes.PRODUCER_IDS, data)])
-            return block
-        start = znodes.decode_producer_block(node).stop
-        assert start + PRODUCER_ID_BLOCK < _PRODUCER_ID_END, "producer ids are used up"
-        block = range(start, start + PRODUCER_ID_BLOCK)
-        data = znodes.encode_producer_block(self._broker_id, block)
-        await self._publisher.write([Put(znodes.PRODUCER_IDS, data, node.version)])
-        return block
+            await self._take_office(guards, epoch_version, int(node.data) + 1)
+        except Deposed:
+            self._resign()
+        self._is_due.set()
 
-    async def _decided(self, change: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Decide and write; where another node was faster, decide again on what it wrote."""
-        async with self._changing:
-            for _ in range(_ATTEMPTS):
-                try:
-                    return await change()
-                except NotApplied as problem:
-                    log.info("decided again: %s was changed at the same moment", problem.path)
-                    await self._publisher.catch_up()
-        raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, "too much is changed at the same moment")
+    async def _take_office(self, guards: list[Operation], version: int, epoch: int) -> None:
+        try:
+            *_, epoch_version = await self._store.commit(
+                [
+                    *guards,
+                    Create(znodes.CONTROLLER, self._office, is_ephemeral=True),
+                    Put(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version),
+                ]
+            )
+        except NotApplied:
+            # Somebody was faster; the hint about that wakes this loop again.
+            return
+        await self._begin_term(epoch, epoch_version)
 
-    def _decide_topics(self, wanted: Sequence[NewTopic]) -> list[TopicResult]:
-        counts: dict[str, int] = {}
-        for new in wanted:
-            counts[new.name] = counts.get(new.name, 0) + 1
-        # Names of this request collide with each other too, so they join a scratch image.
-        scratch = ClusterImage(brokers=self.image.brokers, topics=dict(self.image.topics))
-        results = []
-        for name, count in counts.items():
-            new = next(new for new in wanted if new.name == name)
+    async def _begin_term(self, epoch: int, epoch_version: int) -> None:
+        self._epoch, self._epoch_version = epoch, epoch_version
+        self._due = None
+        log.info("this node is the controller, epoch=%d", epoch)
+        # The image is as old as the last hint that was followed. Hints come in the order of
+        # the changes, so all from before this term have come.
+        await self._observer.refresh()
+        await remove_half_made(self._store, self._image, self._commit)
+
+    def _resign(self) -> None:
+        log.warning("another node is the controller now")
+        self._epoch = self._epoch_version = -1
+        self._is_due.set()
+
+    async def _commit(self, operations: Sequence[Operation]) -> list[int]:
+        """Raises Deposed, or NotApplied for the other reasons."""
+        check = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+        try:
+            return (await self._store.commit([check, *operations]))[1:]
+        except NotApplied as problem:
+            if problem.operation == check:
+                raise Deposed from problem
+            raise
+
+    # -- the work ---------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        while True:
+            due, self._due = self._due, set()
             try:
-                if count > 1:
-                    raise KafkaError(KafkaCode.INVALID_REQUEST, f"topic {name} is named twice")
-                topic = self._decide_topic(scratch, new)
-                scratch.add_topic(topic)
-                results.append(TopicResult(name, state=topic))
-            except KafkaError as error:
-                results.append(TopicResult(name, error=error))
-        return results
+                # A node that started anew may be in an ISR that was written just before and is
+                # not in the image yet; the hint about it has arrived by now.
+                await self._observer.refresh()
+                # Only these are decided on. One that starts meanwhile has its turn after this.
+                started = dict(self._image.incarnations)
+                is_whole = await self._repair(due)
+            except BaseException:
+                self._due = None
+                raise
+            if due is None and is_whole:
+                await self._note_handled(started)
+            if self._due is not None and not self._due:
+                return
 
-    def _decide_topic(self, image: ClusterImage, wanted: NewTopic) -> TopicState:
-        changes.check_topic_name(image, wanted.name)
-        overrides = changes.check_overrides(self.effective_config, wanted.configs)
-        assigned = changes.assign_new_topic(image, self.effective_config, wanted)
-        partitions = self._new_partitions(assigned, overrides)
-        return TopicState(wanted.name, self._new_id(), partitions, overrides)
+    async def _repair(self, due: set[TopicPartition] | None) -> bool:
+        """Write every change that is due; False if some of it has to be decided again."""
+        # Who has no leader first: nothing at all is served there.
+        changes = sorted(self._decide(due), key=lambda change: change.has_same_leader)
+        is_whole = True
+        at_once = PARTITIONS_PER_WRITE * WRITES_AT_ONCE
+        for start in range(0, len(changes), at_once):
+            is_whole = await self._write_all(changes[start : start + at_once]) and is_whole
+        await self._recover(due)
+        return is_whole
 
-    def _new_partitions(
-        self, assigned: Sequence[tuple[int, ...]], overrides: dict[str, str]
-    ) -> list[PartitionState]:
-        min_isr = topic_config(self.effective_config, overrides).int("min.insync.replicas")
-        return [self._publisher.new_partition(each, min_isr=min_isr) for each in assigned]
+    async def _write_all(self, changes: Sequence[_Change]) -> bool:
+        """In parts that are on their way together; False if some has to be decided again."""
+        starts = range(0, len(changes), PARTITIONS_PER_WRITE)
+        parts = [changes[start : start + PARTITIONS_PER_WRITE] for start in starts]
+        outcomes = await asyncio.gather(*map(self._write, parts), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, NotApplied):
+                raise outcome
+        is_whole = True
+        for part, problem in zip(parts, outcomes, strict=True):
+            if isinstance(problem, NotApplied):
+                await self._look_again(part, problem)
+                is_whole = await self._repair_singly(part) and is_whole
+        return is_whole
 
-    def _decide_deletion(self, name: str) -> TopicResult:
-        if not self.effective_config.boolean("delete.topic.enable"):
-            error = KafkaError(KafkaCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            return TopicResult(name, error=error)
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return TopicResult(name, error=changes.unknown_topic(name))
-        return TopicResult(name, state=topic)
+    async def _repair_singly(self, changes: Sequence[_Change]) -> bool:
+        """One that cannot be written must not keep the others without a leader."""
+        is_whole = True
+        for change in self._decide({change.where for change in changes}):
+            try:
+                await self._write([change])
+            except NotApplied as problem:
+                await self._look_again([change], problem)
+                self._due = None
+                is_whole = False
+        if not is_whole:
+            await asyncio.sleep(_CONFLICT_SECONDS)
+        return is_whole
 
-    async def _store_topic_overrides(
-        self, topic: TopicState, overrides: dict[str, str], validate_only: bool
-    ) -> TopicState:
-        if validate_only:
-            return TopicState(topic.name, topic.topic_id, topic.partitions, overrides)
-        present = topic.overrides
-        await self._publisher.set_topic_options(topic, overrides)
-        log.info("topic %s options=%s", topic.name, overrides)
-        _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, present, overrides)
-        return self.image.topics.get(topic.name, topic)
+    async def _look_again(self, changes: Sequence[_Change], problem: NotApplied) -> None:
+        """A leader changed an ISR, a node started anew, a topic went."""
+        await self._observer.read_again([change.where for change in changes])
+        for name in {change.where.topic for change in changes}:
+            if problem.path == znodes.topic_path(name):
+                await self._observer.read_topic(name)
 
-    async def _store_broker_overrides(
-        self, broker_id: int | None, overrides: dict[str, str], validate_only: bool
-    ) -> None:
-        if validate_only:
+    def _decide(self, due: set[TopicPartition] | None) -> list[_Change]:
+        nodes = self._nodes()
+        changes = []
+        for topic, numbers in self._places(due):
+            wanted = self._policy.min_isr(topic)
+            for number in numbers:
+                before = topic.partitions[number]
+                min_isr = min(wanted, len(election.target_replicas(before)))
+                after = election.repaired(before, nodes, min_isr=min_isr) or before
+                after = election.arrived(after, nodes) or after
+                if after is not before:
+                    where = TopicPartition(topic.name, number)
+                    changes.append(self._change(where, before, after))
+        return changes
+
+    def _change(
+        self, where: TopicPartition, before: PartitionState, after: PartitionState
+    ) -> _Change:
+        brokers = self._image.brokers
+        trusted = {*after.isr, after.leader} & brokers.keys()
+        epochs = tuple((broker_id, brokers[broker_id].epoch) for broker_id in sorted(trusted))
+        return _Change(where, before, after, epochs)
+
+    def _places(
+        self, due: set[TopicPartition] | None
+    ) -> Iterator[tuple[TopicState, Iterable[int]]]:
+        topics = self._image.topics
+        if due is None:
+            for topic in list(topics.values()):
+                yield topic, range(len(topic.partitions))
             return
-        present = self.image.broker_overrides.get(broker_id, {})
-        await self._publisher.set_broker_options(broker_id, overrides)
-        whose = "all nodes" if broker_id is None else f"node {broker_id}"
-        log.info("options of %s changed: %s", whose, ", ".join(overrides) or "none set")
-        _warn_without_effect(whose, BROKER_OPTIONS, present, overrides)
+        for where in sorted(due):
+            found = topics.get(where.topic)
+            if found is not None and where.partition < len(found.partitions):
+                yield found, (where.partition,)
 
-    async def _store_group_overrides(
-        self, group_id: str, overrides: dict[str, str], validate_only: bool
+    def _nodes(self) -> Nodes:
+        image = self._image
+        return Nodes(
+            live=image.brokers.keys(),
+            stopping={broker.id for broker in image.brokers.values() if broker.is_stopping},
+            suspects={
+                broker_id
+                for broker_id, incarnation in image.incarnations.items()
+                if incarnation.is_suspect and not self._is_handled(broker_id)
+            },
+        )
+
+    def _is_handled(self, broker_id: int) -> bool:
+        return self._image.handled.get(broker_id) == self._image.incarnations[broker_id].epoch
+
+    async def _write(self, changes: Sequence[_Change]) -> None:
+        trusted = {each for change in changes for each in change.trusted}
+        operations: list[Operation] = [
+            Check(znodes.epoch_path(broker_id), epoch) for broker_id, epoch in sorted(trusted)
+        ]
+        operations += self._topic_writes(changes)
+        puts = []
+        for change in changes:
+            topic = self._image.topics[change.where.topic]
+            state = replace(change.after, writer_token=self._token)
+            data = znodes.encode_partition(state, self._epoch, topic.topic_id)
+            path = znodes.partition_state_path(topic.name, change.where.partition)
+            puts.append(Put(path, data, change.before.version))
+        versions = await self._commit([*operations, *puts])
+        written = {
+            change.where: replace(change.after, writer_token=self._token, version=version)
+            for change, version in zip(changes, versions[len(operations) :], strict=True)
+        }
+        self._observer.enter_states(written)
+        for change in changes:
+            if not change.has_same_leader:
+                log.info(
+                    "%s leader=%d epoch=%d isr=%s",
+                    change.where,
+                    change.after.leader,
+                    change.after.leader_epoch,
+                    change.after.isr,
+                )
+
+    def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
+        """Where a reassignment has arrived, the topic's own node has other replicas."""
+        writes: list[Operation] = []
+        for name in sorted({c.where.topic for c in changes if c.has_new_replicas}):
+            topic = self._image.topics[name]
+            partitions = list(topic.partitions)
+            for change in changes:
+                if change.where.topic == name:
+                    partitions[change.where.partition] = change.after
+            data = znodes.encode_topic(TopicState(name, topic.topic_id, partitions))
+            writes.append(Put(znodes.topic_path(name), data, self._observer.topic_version(name)))
+        return writes
+
+    async def _note_handled(self, started: Mapping[int, Incarnation]) -> None:
+        """Nodes that started anew are in no ISR any more: they may register."""
+        for broker_id, incarnation in sorted(started.items()):
+            if self._image.handled.get(broker_id) == incarnation.epoch:
+                continue
+            path, data = znodes.handled_path(broker_id), str(incarnation.epoch).encode()
+            operation: Operation = Create(path, data)
+            if await self._store.exists(path):
+                operation = Put(path, data)
+            check = Check(znodes.epoch_path(broker_id), incarnation.epoch)
+            try:
+                await self._commit([check, operation])
+            except NotApplied:
+                # It has started once more meanwhile.
+                self._due = None
+                continue
+            log.info("node %d is out of every ISR, epoch=%d", broker_id, incarnation.epoch)
+            await self._observer.read_incarnations()
+
+    # -- when nobody is left --------------------------------------------------------------
+
+    async def _recover(self, due: set[TopicPartition] | None) -> None:
+        """Partitions whose every candidate may have lost data."""
+        for topic, numbers in self._places(due):
+            for number in numbers:
+                state = topic.partitions[number]
+                awaited = election.awaited_for_recovery(state)
+                if awaited:
+                    await self._recover_one(TopicPartition(topic.name, number), state, awaited)
+
+    async def _recover_one(
+        self, where: TopicPartition, state: PartitionState, awaited: tuple[int, ...]
     ) -> None:
-        if validate_only:
+        if not self._policy.is_balanced() or not set(awaited) <= self._image.brokers.keys():
+            if where not in self._told_of:
+                self._told_of.add(where)
+                log.error("%s has no leader: data may be lost on nodes %s", where, awaited)
             return
-        present = self.image.group_overrides.get(group_id, {})
-        await self._publisher.set_group_options(group_id, overrides)
-        log.info("options of group %r: %s", group_id, overrides or "none set")
-        _warn_without_effect(f"group {group_id!r}", GROUP_OPTIONS, present, overrides)
+        ends = {}
+        for broker_id in awaited:
+            end = self._image.brokers[broker_id].log_end(where, state.leader_epoch)
+            if end is None:
+                # It tells as soon as it sees what is asked of it.
+                return
+            ends[broker_id] = end
+        after = election.recovered(state, ends)
+        log.error(
+            "%s: possible data loss: no replica is known to be whole, node %d has the longest log",
+            where,
+            after.leader,
+        )
+        self._told_of.discard(where)
+        try:
+            await self._write([self._change(where, state, after)])
+        except NotApplied:
+            self._due = None
 
-    def _topic(self, name: str) -> TopicState:
-        topic = self.image.topics.get(name)
-        if topic is None:
-            raise changes.unknown_topic(name)
-        return topic
+    # -- fencing ----------------------------------------------------------------------
 
-    def _new_id(self) -> UUID:
-        return new_id(self._random_bytes)
+    async def fence(self, broker_id: int, epoch: int) -> None:
+        """A process is dead though its session lives: its epoch is over, others take its place.
 
-
-def _warn_without_effect(
-    whose: str,
-    options: Mapping[str, Option],
-    present: Mapping[str, str],
-    overrides: Mapping[str, str],
-) -> None:
-    for note in set_without_effect(options, present, overrides):
-        log.warning("%s: %s", whose, note)
-
-
-def new_id(random_bytes: Callable[[int], bytes]) -> UUID:
-    """A random id whose 22 characters do not begin with "-", which tools take for a flag."""
-    while True:
-        new = UUID(bytes=random_bytes(16), version=4)
-        if new != NO_TOPIC_ID and not znodes.encode_uuid(new).startswith("-"):
-            return new
-
-
-async def start_alone(
-    store: CoordinationStore,
-    *,
-    broker_id: int,
-    random_bytes: Callable[[int], bytes],
-    cluster_id: str | None = None,
-) -> Alone:
-    """Load the image, and raise every leader epoch in one durable transaction.
-
-    A power cut may have taken records that consumers have read. With a new epoch before
-    the first append, they are told that the log was cut, and skip nothing.
-    """
-    missing: list[Operation] = [
-        Create(path) for path in znodes.BASE_PATHS if not await store.exists(path)
-    ]
-    if not await store.exists(znodes.CLUSTER_ID):
-        new_cluster_id = cluster_id or znodes.encode_uuid(new_id(random_bytes))
-        missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_cluster_id)))
-    if not await store.exists(znodes.CONTROLLER_EPOCH):
-        missing.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
-    if missing:
-        await store.commit(missing)
-    alone = Alone(store)
-    alone.image = await load_image(store)
-    alone.image.controller_id = broker_id
-    alone.image.brokers[broker_id] = BrokerState(broker_id)
-    alone.controller_epoch = await _raise_epochs(store, alone.image, broker_id)
-    return alone
-
-
-async def _raise_epochs(store: CoordinationStore, image: ClusterImage, broker_id: int) -> int:
-    node = await store.get(znodes.CONTROLLER_EPOCH)
-    epoch = int(node.data) + 1
-    operations: list[Operation] = [Put(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version)]
-    raised = []
-    for topic in image.topics.values():
-        for number, partition in enumerate(topic.partitions):
-            partition.leader_epoch += 1
-            if broker_id in partition.isr:
-                partition.leader = broker_id
-            path = znodes.partition_state_path(topic.name, number)
-            data = znodes.encode_partition(partition, epoch, topic.topic_id)
-            operations.append(Put(path, data, partition.version))
-            raised.append(partition)
-    versions = await store.commit(operations)
-    for partition, version in zip(raised, versions[1:], strict=True):
-        partition.version = version
-    return epoch
-
-
-async def load_image(store: CoordinationStore) -> ClusterImage:
-    """The image as the store has it; the nodes' base paths must exist."""
-    image = ClusterImage()
-    image.cluster_id = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
-    topics = await store.tree(znodes.TOPICS)
-    configs = await store.tree(znodes.TOPIC_CONFIGS)
-    for topic in znodes.decode_topics(topics, configs):
-        image.add_topic(topic)
-    for path, node in (await store.tree(znodes.BROKERS)).items():
-        broker = znodes.decode_broker(int(path.rpartition("/")[2]), node)
-        image.brokers[broker.id] = broker
-    for path, node in (await store.tree(znodes.BROKER_CONFIGS)).items():
-        name = path.rpartition("/")[2]
-        broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
-        image.broker_overrides[broker_id] = znodes.decode_config(node)
-    for path, node in (await store.tree(znodes.GROUP_CONFIGS)).items():
-        image.group_overrides[znodes.group_of_config_path(path)] = znodes.decode_config(node)
-    return image
+        `epoch` is the one it had when its port was found closed.
+        """
+        broker = self._image.brokers.get(broker_id)
+        if not self.is_controller or broker is None or broker.epoch != epoch:
+            return
+        registered = len(self._observer.registered)
+        dead = 1 + registered - len(self._image.brokers)
+        if dead > (registered - 1) // 2:
+            # If most ports are closed, it is rather this node that sees badly.
+            log.warning("node %d may be dead; its session will tell", broker_id)
+            return
+        data = znodes.encode_incarnation(self._token, is_suspect=False)
+        try:
+            await self._commit([Put(znodes.epoch_path(broker_id), data, epoch)])
+        except NotApplied:
+            return
+        except Deposed:
+            self._resign()
+            return
+        log.warning("node %d is dead: its port refuses, epoch=%d is over", broker_id, epoch)
+        await self._observer.read_incarnations()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.store import (
     CoordinationStore,
     Create,
     Node,

@@ -18,7 +18,19 @@ from typing import Final, Protocol
 
 from millstream.clock import Clock
 from millstream.cluster import election, joining, znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.controller import Controller, Policy
+from millstream.cluster.departed import Departed
+from millstream.cluster.joining import Session
+from millstream.cluster.lease import Lease
+from millstream.cluster.observer import ImageChange, Observer
+from millstream.cluster.port_watch import PortWatch
+from millstream.cluster.state import (
+    NO_BROKER_EPOCH,
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+)
+from millstream.cluster.stores.store import (
     ANY_VERSION,
     Check,
     CoordinationFailed,
@@ -30,18 +42,6 @@ from millstream.cluster.coordination import (
     SessionEnded,
     UnknownOutcome,
 )
-from millstream.cluster.departed import Departed
-from millstream.cluster.joining import Session
-from millstream.cluster.lease import Lease
-from millstream.cluster.observer import ImageChange, Observer
-from millstream.cluster.ports import PortWatch
-from millstream.cluster.state import (
-    NO_BROKER_EPOCH,
-    BrokerState,
-    ClusterImage,
-    PartitionState,
-)
-from millstream.cluster.supervisor import Policy, Supervisor
 from millstream.errors import StartError
 from millstream.model import TopicPartition
 
@@ -104,7 +104,7 @@ class Membership:
         self._session_token = ""
         self._store: Session
         self._observer: Observer
-        self._supervisor: Supervisor
+        self._controller: Controller
         self._ports: PortWatch | None = None
 
     def subscribe(self, listener: Listener) -> None:
@@ -121,7 +121,7 @@ class Membership:
 
     @property
     def is_controller(self) -> bool:
-        return self._supervisor.is_controller
+        return self._controller.is_controller
 
     def is_suspect(self, broker_id: int) -> bool:
         """A node that is still in the image, and seems to have died a moment ago."""
@@ -152,7 +152,7 @@ class Membership:
         self._session_token = self._new_token()
         self._observer = Observer(self._store, self.image)
         self._observer.listeners.append(self._image_changed)
-        self._supervisor = Supervisor(
+        self._controller = Controller(
             self._store,
             self._observer,
             broker_id=self._broker_id,
@@ -161,7 +161,7 @@ class Membership:
             policy=self._policy,
         )
         self._ending.push_async_callback(self._observer.stop)
-        self._ending.push_async_callback(self._supervisor.stop)
+        self._ending.push_async_callback(self._controller.stop)
         try:
             await joining.check_not_older(
                 self._store,
@@ -179,7 +179,7 @@ class Membership:
             )
             self._is_ready.clear()
             await self._observer.start()
-            self._supervisor.start()
+            self._controller.start()
             self._check_handled()
             await self._until_ready()
         except BaseException:
@@ -468,10 +468,10 @@ class Membership:
         """A node's process is dead, whatever its session says."""
         with contextlib.suppress(CoordinationFailed):
             if broker_id == self.image.controller_id:
-                await self._supervisor.depose(
+                await self._controller.depose(
                     broker_id, epoch_version=controller_version, broker_epoch=self._epoch
                 )
-            await self._supervisor.fence(broker_id, epoch)
+            await self._controller.fence(broker_id, epoch)
 
 
 async def _close(store: Session) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import quote
 
-from millstream.cluster.coordination import Check, Create, Delete, Node, Operation, Put
+from millstream.cluster.stores.store import Check, Create, Delete, Node, Operation, Put
 
 CONSUMERS: Final = "/consumers"
 # Fewer than a megabyte, which is as much as ZooKeeper takes at once.

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from millstream.cluster.coordination import (
-    CoordinationFailed,
-    CoordinationStore,
-    SessionEnded,
-)
 from millstream.cluster.reading import ROOTS, STATE, Found, Mark, Reader
 from millstream.cluster.state import (
     ClusterImage,
     PartitionState,
     TopicState,
+)
+from millstream.cluster.stores.store import (
+    CoordinationFailed,
+    CoordinationStore,
+    SessionEnded,
 )
 from millstream.model import TopicPartition
 

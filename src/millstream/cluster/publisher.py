@@ -1,7 +1,7 @@
 """How a change that was decided on gets into the coordination store and into the image.
 
-`Alone` is the single node: nobody else writes, one transaction each, and the image is its
-own. A member of a cluster has `in_cluster`.
+`StandalonePublisher` serves a node without others: nobody else writes, so every change is one
+transaction and the image is the node's own. A member of a cluster has `member_publisher`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.stores.store import (
     CoordinationFailed,
     CoordinationStore,
     Create,
@@ -18,7 +19,6 @@ from millstream.cluster.coordination import (
     Operation,
     Put,
 )
-from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.errors import KafkaCode, KafkaError
 
 
@@ -56,7 +56,7 @@ class Publisher(Protocol):
     async def catch_up(self) -> None: ...
 
 
-class Alone:
+class StandalonePublisher:
     """The image and the store of a single node."""
 
     def __init__(self, store: CoordinationStore) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import CoordinationStore, Node, NoNode, OnChange
 from millstream.cluster.state import (
     BrokerState,
     ClusterImage,
@@ -20,6 +19,7 @@ from millstream.cluster.state import (
     PartitionState,
     TopicState,
 )
+from millstream.cluster.stores.store import CoordinationStore, Node, NoNode, OnChange
 from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ ROOTS: Final[tuple[Mark, ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerNode:
     broker_id: int
     epoch: int
     epoch_version: int
@@ -68,7 +68,7 @@ class Found:
     handled: dict[int, int] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] | None = None
-    controller: Controller | None = None
+    controller: ControllerNode | None = None
 
 
 class Reader:
@@ -257,7 +257,7 @@ class Reader:
             before, epoch = epoch, await self._store.get(znodes.CONTROLLER_EPOCH)
             if before.version == epoch.version:
                 break
-        found.controller = Controller(broker_id, int(epoch.data), epoch.version)
+        found.controller = ControllerNode(broker_id, int(epoch.data), epoch.version)
 
 
 async def _in_parts(

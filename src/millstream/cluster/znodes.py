@@ -1,17 +1,43 @@
 """Paths and contents of the coordination store, laid out as Kafka lays out ZooKeeper.
 
+Who may write what; every other component only reads. A member's writes also check that its
+own epoch is current, the controller's that its controller epoch is. Behind an arrow stands
+the module that writes.
+
 /cluster/id                               the cluster's id
-/controller_epoch                         raised by every controller
-/latest_producer_id_block                 the last block of producer ids given out
-/controller                               ephemeral: which node is the controller
-/brokers/ids/<id>                         ephemeral: a live node and its addresses
-/brokers/epochs/<id>                      its version counts the starts of a node
-/brokers/handled/<id>                     the start that the controller has dealt with
-/brokers/topics/<t>                       topic id, replicas of each partition
-/brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, in-sync replicas
+                                            <- joining: the first node
+/controller                               ephemeral: the controller's node
+                                            <- controller: whoever wins the race
+/controller_epoch                         counts the controllers
+                                            <- controller, with its first write
+/latest_producer_id_block                 the last block given out
+                                            <- metadata, at any node
+/brokers/ids/<id>                         ephemeral: a live node's addresses
+                                            <- membership of that node
+/brokers/epochs/<id>                      its version counts a node's starts
+                                            <- joining of that node
+                                            <- controller, to fence it
+/brokers/handled/<id>                     the start that was dealt with
+                                            <- controller
+/brokers/topics/<t>                       topic id, replicas per partition
+                                            <- member_publisher, at any node
+                                            <- elections and controller, for a reassignment
+/brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, ISR
+                                            <- controller
+                                            <- elections, on request
+                                            <- membership of the leader, for its ISR
 /config/topics/<t>                        a topic's own options
+                                            <- member_publisher, at any node
 /config/brokers/<id> or <default>         options changed at run time
-/config/groups/=<g>                       a group's own options; <g> is quoted as in an address
+                                            <- member_publisher, at any node
+/config/groups/=<g>                       a group's own options, <g> quoted
+                                            <- member_publisher, at any node
+/consumers/...                            groups, for old tools
+                                            <- mirror, at the group's coordinator
+
+A standalone node writes all of them through `publisher`, into its own database. `adoption`
+and `move_to_zookeeper` fill an empty store once; `incomplete_topics` removes what a creation
+or a deletion left behind.
 """
 
 import base64
@@ -22,7 +48,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from millstream.cluster.coordination import Create, Delete, Node, Operation
 from millstream.cluster.state import (
     NO_BROKER_EPOCH,
     BrokerState,
@@ -32,6 +57,7 @@ from millstream.cluster.state import (
     PartitionState,
     TopicState,
 )
+from millstream.cluster.stores.store import Create, Delete, Node, Operation
 from millstream.model import TopicPartition
 
 CLUSTER_ID: Final = "/cluster/id"

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from millstream.clock import Clock
-from millstream.cluster.coordination import CoordinationFailed
+from millstream.cluster.stores.store import CoordinationFailed
 from millstream.model import TopicPartition
 from millstream.replication.leadership import IsrChange, Leadership
 from millstream.replication.replicated import ReplicatedPartition

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from millstream.broker.coordination.producer_ids import ProducerIds
-from millstream.cluster.controller import Controller
+from millstream.cluster.metadata import ClusterMetadata
 from millstream.errors import KafkaCode, KafkaError
 
 
@@ -26,7 +26,7 @@ class Store:
 
 
 def ids_from(store: Store) -> ProducerIds:
-    return ProducerIds(cast(Controller, store))
+    return ProducerIds(cast(ClusterMetadata, store))
 
 
 async def settled() -> None:

@@ -12,7 +12,6 @@ from typing import Final
 
 from millstream.broker.coordination.shards import Shards, partition_for
 from millstream.broker.node.state import NodeState
-from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied
 from millstream.cluster.joining import Session
 from millstream.cluster.mirror import (
     MirroredMember,
@@ -22,6 +21,7 @@ from millstream.cluster.mirror import (
     write_group,
 )
 from millstream.cluster.state import ClusterImage
+from millstream.cluster.stores.store import Check, CoordinationFailed, NotApplied
 from millstream.cluster.znodes import partition_state_path
 from millstream.coordinators.codecs.changes import Change
 from millstream.coordinators.codecs.embedded import decode_assignment, decode_subscription

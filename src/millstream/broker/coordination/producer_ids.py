@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from millstream.cluster.controller import Controller
+from millstream.cluster.metadata import ClusterMetadata
 from millstream.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -15,8 +15,8 @@ class ProducerIds:
     With a spare block at hand new producers begin while the store is away.
     """
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
@@ -45,7 +45,7 @@ class ProducerIds:
             if self._next == self._end:
                 block, self._spare = self._spare, None
                 if block is None:
-                    block = await self._controller.allocate_producer_ids()
+                    block = await self._metadata.allocate_producer_ids()
                 self._next, self._end = block.start, block.stop
         self._fetch_spare_if_none()
 
@@ -61,7 +61,7 @@ class ProducerIds:
 
     async def _fetch_spare(self) -> None:
         try:
-            self._spare = await self._controller.allocate_producer_ids()
+            self._spare = await self._metadata.allocate_producer_ids()
         except KafkaError as error:
             # Whoever asks for an id next is a reason to try again.
             log.debug("no block of producer ids to spare: %s", error)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.cluster.changes import NewTopic
-from millstream.cluster.controller import TopicResult
+from millstream.cluster.metadata import TopicResult
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.messages import Struct

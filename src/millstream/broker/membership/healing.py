@@ -12,7 +12,7 @@ from typing import Final
 
 from millstream.broker.membership.roles import Roles
 from millstream.broker.node.state import NodeState
-from millstream.cluster.leaders import Leaders
+from millstream.cluster.elections import Elections
 from millstream.errors import KafkaError, LogDirFailed
 from millstream.model import TopicPartition
 from millstream.replication.replicated import ReplicatedPartition
@@ -24,7 +24,7 @@ _RETRY_SECONDS: Final = 5.0
 
 
 class Healing:
-    def __init__(self, node: NodeState, roles: Roles, leaders: Leaders) -> None:
+    def __init__(self, node: NodeState, roles: Roles, leaders: Elections) -> None:
         self._node = node
         self._roles = roles
         self._leaders = leaders

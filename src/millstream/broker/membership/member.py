@@ -25,11 +25,12 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.upkeep.scrubbing import Scrubbing
 from millstream.clock import Clock
-from millstream.cluster.controller import Controller
-from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.controller import policy_of
+from millstream.cluster.elections import Elections
 from millstream.cluster.joining import Session
-from millstream.cluster.leaders import Leaders
+from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.membership import Membership
+from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.state import (
     NO_LEADER,
     BrokerState,
@@ -38,7 +39,6 @@ from millstream.cluster.state import (
     PartitionState,
     TopicState,
 )
-from millstream.cluster.supervisor import policy_of
 from millstream.config import BrokerConfig
 from millstream.model import TopicId, TopicPartition
 from millstream.replication.asking import FetcherSettings, Surroundings
@@ -62,7 +62,7 @@ def new_membership(
     *,
     broker_id: int,
     clock: Clock,
-) -> tuple[Membership, Controller]:
+) -> tuple[Membership, ClusterMetadata]:
     """For a directory that is claimed and whose logs are not loaded yet."""
     store = disk.store
     membership = Membership(
@@ -71,13 +71,13 @@ def new_membership(
         clock=clock,
         new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
         new_cluster_id=lambda: store.cluster_id,
-        policy=policy_of(lambda: controller.effective_config),
+        policy=policy_of(lambda: metadata.effective_config),
         cluster_id=None if store.is_nobodys else store.cluster_id,
     )
-    controller = Controller(
-        InCluster(membership), config, broker_id=broker_id, random_bytes=os.urandom
+    metadata = ClusterMetadata(
+        MemberPublisher(membership), config, broker_id=broker_id, random_bytes=os.urandom
     )
-    return membership, controller
+    return membership, metadata
 
 
 async def join(membership: Membership, disk: DataDirectory) -> None:
@@ -104,7 +104,7 @@ class Member:
         self._addresses = addresses
         self._durability = durability
         nodes = Nodes(lambda: node.image, lambda: addresses.inter_broker_listener)
-        self.elections = Leaders(membership)
+        self.elections = Elections(membership)
         self.peers = Peers(node.node_id, nodes.address)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)

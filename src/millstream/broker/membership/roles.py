@@ -12,9 +12,9 @@ from typing import Final
 from millstream.broker.membership.in_sync import replicated
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
-from millstream.cluster.coordination import CoordinationFailed
 from millstream.cluster.membership import Membership
 from millstream.cluster.observer import ImageChange
+from millstream.cluster.stores.store import CoordinationFailed
 from millstream.model import TopicPartition
 from millstream.replication.fetcher import Fetchers
 from millstream.replication.replicated import ReplicatedPartition

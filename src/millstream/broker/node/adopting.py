@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import CoordinationStore
-from millstream.cluster.embedded import FILE_NAME
+from millstream.cluster.stores.embedded import FILE_NAME
+from millstream.cluster.stores.store import CoordinationStore
 from millstream.config import BrokerConfig
 from millstream.errors import StartError
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from millstream.clock import Clock
-from millstream.cluster.coordination import SESSION_FILE
-from millstream.cluster.embedded import FILE_NAME
+from millstream.cluster.stores.embedded import FILE_NAME
+from millstream.cluster.stores.store import SESSION_FILE
 from millstream.errors import LogDirFailed, NoSpace, StartError
 from millstream.replication.group_commit import Durability
 from millstream.replication.table import PartitionTable

@@ -8,9 +8,9 @@ from millstream.broker.node.adopting import mark_begun, take_over
 from millstream.broker.node.cluster import NodeAddress
 from millstream.broker.node.data_directory import DataDirectory
 from millstream.broker.node.state import NodeState
-from millstream.cluster.controller import Controller, start_alone
-from millstream.cluster.embedded import EmbeddedStore, open_embedded_store
+from millstream.cluster.metadata import ClusterMetadata, start_alone
 from millstream.cluster.state import NO_LEADER, PartitionState, Reassignment, TopicState
+from millstream.cluster.stores.embedded import EmbeddedStore, open_embedded_store
 from millstream.config import BrokerConfig
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
@@ -38,14 +38,14 @@ async def open_own_store(
 
 async def begin_alone(
     store: EmbeddedStore, disk: DataDirectory, config: BrokerConfig, *, broker_id: int
-) -> Controller:
+) -> ClusterMetadata:
     alone = await start_alone(
         store,
         broker_id=broker_id,
         random_bytes=os.urandom,
         cluster_id=disk.store.cluster_id,
     )
-    return Controller(alone, config, broker_id=broker_id, random_bytes=os.urandom)
+    return ClusterMetadata(alone, config, broker_id=broker_id, random_bytes=os.urandom)
 
 
 class Standalone:

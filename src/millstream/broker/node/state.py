@@ -3,7 +3,7 @@
 from millstream.broker.node.cluster import Cluster
 from millstream.broker.node.data_directory import DataDirectory
 from millstream.clock import Clock
-from millstream.cluster.controller import Controller
+from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig
 from millstream.replication.table import PartitionTable
@@ -12,34 +12,34 @@ from millstream.replication.table import PartitionTable
 class NodeState:
     """Holds the parts and decides nothing."""
 
-    __slots__ = ("clock", "cluster", "config", "controller", "disk", "node_id", "partitions")
+    __slots__ = ("clock", "cluster", "config", "disk", "metadata", "node_id", "partitions")
 
     def __init__(
         self,
         *,
         node_id: int,
         clock: Clock,
-        controller: Controller,
+        metadata: ClusterMetadata,
         disk: DataDirectory,
         partitions: PartitionTable,
     ) -> None:
         self.node_id = node_id
         self.clock = clock
-        self.controller = controller
+        self.metadata = metadata
         self.disk = disk
         self.partitions = partitions
         # Set right after, for it reads this state.
         self.cluster: Cluster
         # The options in force. Another object after every change at run time.
-        self.config: BrokerConfig = controller.effective_config
+        self.config: BrokerConfig = metadata.effective_config
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self.metadata.image
 
     def reload_config(self) -> None:
         """Apply what was set at run time."""
-        self.config = self.controller.effective_config
+        self.config = self.metadata.effective_config
         self.partitions.generation.bump()
 
     def now_ms(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from millstream.broker.node.log_config import log_config
 from millstream.broker.node.state import NodeState
 from millstream.cluster.changes import ConfigChange, NewTopic
-from millstream.cluster.controller import TopicResult
+from millstream.cluster.metadata import TopicResult
 from millstream.cluster.state import TopicState
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition
@@ -27,7 +27,7 @@ class Topics:
     ) -> None:
         """`ensure_internal` creates an internal topic with the options its coordinator needs."""
         self._node = node
-        self._controller = node.controller
+        self._metadata = node.metadata
         self._ensure_internal = ensure_internal
         # Changes whenever a topic appears, goes or grows.
         self.version = 0
@@ -40,7 +40,7 @@ class Topics:
 
     async def create(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> list[TopicResult]:
         try:
-            results = await self._controller.create_topics(wanted, validate_only=validate_only)
+            results = await self._metadata.create_topics(wanted, validate_only=validate_only)
         except KafkaError as error:
             return [TopicResult(new.name, error=error) for new in wanted]
         if not validate_only:
@@ -76,7 +76,7 @@ class Topics:
     async def delete(self, name: str) -> None:
         if name in INTERNAL_TOPICS:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal")
-        [result] = await self._controller.delete_topics([name])
+        [result] = await self._metadata.delete_topics([name])
         if result.error is not None:
             raise result.error
         assert result.state is not None
@@ -97,7 +97,7 @@ class Topics:
         *,
         validate_only: bool,
     ) -> None:
-        result = await self._controller.create_partitions(
+        result = await self._metadata.create_partitions(
             name, count, assignments, validate_only=validate_only
         )
         if result.error is not None:
@@ -110,16 +110,14 @@ class Topics:
     async def alter_topic_configs(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
     ) -> None:
-        state = await self._controller.alter_topic_configs(
-            name, changes, validate_only=validate_only
-        )
+        state = await self._metadata.alter_topic_configs(name, changes, validate_only=validate_only)
         if not validate_only:
             self._apply_config(state)
 
     async def replace_topic_configs(
         self, name: str, settings: dict[str, str | None], *, validate_only: bool
     ) -> None:
-        state = await self._controller.replace_topic_configs(
+        state = await self._metadata.replace_topic_configs(
             name, settings, validate_only=validate_only
         )
         if not validate_only:
@@ -128,14 +126,14 @@ class Topics:
     async def alter_broker_configs(
         self, broker_id: int | None, changes: Sequence[ConfigChange], *, validate_only: bool
     ) -> None:
-        await self._controller.alter_broker_configs(broker_id, changes, validate_only=validate_only)
+        await self._metadata.alter_broker_configs(broker_id, changes, validate_only=validate_only)
         if not validate_only:
             self.apply_broker_config()
 
     async def replace_broker_configs(
         self, broker_id: int | None, settings: dict[str, str | None], *, validate_only: bool
     ) -> None:
-        await self._controller.replace_broker_configs(
+        await self._metadata.replace_broker_configs(
             broker_id, settings, validate_only=validate_only
         )
         if not validate_only:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from millstream.broker.node.log_config import log_config
 from millstream.clock import Clock
-from millstream.cluster.controller import load_image
-from millstream.cluster.embedded import FILE_NAME, open_embedded_store
+from millstream.cluster.metadata import load_image
 from millstream.cluster.state import ClusterImage
+from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
 from millstream.config import BrokerConfig
 from millstream.errors import StartError
 from millstream.model import TopicPartition

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.state import ClusterImage
+from millstream.cluster.stores.store import (
     CoordinationStore,
     Delete,
     NoNode,
     NotApplied,
     Operation,
 )
-from millstream.cluster.state import ClusterImage
 
 log = logging.getLogger(__name__)
 

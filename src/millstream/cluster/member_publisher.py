@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import znodes
-from millstream.cluster.coordination import (
+from millstream.cluster.membership import Membership
+from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.stores.store import (
     BadVersion,
     CoordinationFailed,
     Create,
@@ -23,15 +25,13 @@ from millstream.cluster.coordination import (
     Operation,
     Put,
 )
-from millstream.cluster.membership import Membership
-from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.errors import KafkaCode, KafkaError
 
 # Some 100 kB, far below the megabyte that ZooKeeper takes.
 OPERATIONS_MAX: Final = 400
 
 
-class InCluster:
+class MemberPublisher:
     """The image and the store of a cluster, as one of its nodes has them."""
 
     def __init__(self, membership: Membership) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.cluster import znodes
-from millstream.cluster.controller import load_image
-from millstream.cluster.coordination import (
+from millstream.cluster.metadata import load_image
+from millstream.cluster.state import ClusterImage, TopicState
+from millstream.cluster.stores.store import (
     CoordinationStore,
     Create,
     Delete,
@@ -19,7 +20,6 @@ from millstream.cluster.coordination import (
     NoNode,
     Operation,
 )
-from millstream.cluster.state import ClusterImage, TopicState
 from millstream.errors import StartError
 
 _OPERATIONS_MAX: Final = 400

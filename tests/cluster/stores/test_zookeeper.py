@@ -7,15 +7,15 @@ import socket
 
 import pytest
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.ensemble import Ensemble
+from millstream.cluster.stores.store import (
     CoordinationFailed,
     Create,
     Put,
     SessionEnded,
     UnknownOutcome,
 )
-from millstream.cluster.ensemble import Ensemble
-from millstream.cluster.zookeeper import end_session, open_zookeeper
+from millstream.cluster.stores.zookeeper import end_session, open_zookeeper
 from tests.support.tools import require, run_checked
 from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import election, znodes
-from millstream.cluster.coordination import Check, CoordinationFailed, NotApplied, Operation, Put
 from millstream.cluster.election import Nodes
 from millstream.cluster.membership import Membership
 from millstream.cluster.state import NO_LEADER, PartitionState, Reassignment, TopicState
+from millstream.cluster.stores.store import Check, CoordinationFailed, NotApplied, Operation, Put
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 
 _ATTEMPTS: Final = 10
 
 
-class Leaders:
+class Elections:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
 

@@ -1,6 +1,6 @@
 import asyncio
 
-from millstream.cluster.watchdog import Watchdog
+from millstream.cluster.stores.watchdog import Watchdog
 
 
 def test_a_loop_that_answers_keeps_its_session():

@@ -3,7 +3,7 @@
 import asyncio
 
 from millstream.cluster.observer import ImageChange
-from millstream.cluster.ports import PortWatch
+from millstream.cluster.port_watch import PortWatch
 from millstream.cluster.state import BrokerState, ClusterImage, Endpoint
 
 

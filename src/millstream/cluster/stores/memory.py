@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.store import (
     ANY_VERSION,
     BadVersion,
     Check,
@@ -26,7 +26,7 @@ from millstream.cluster.coordination import (
     check_path,
     parent_of,
 )
-from millstream.cluster.watches import Watches
+from millstream.cluster.stores.watches import Watches
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.cluster.leaders import Leaders
+from millstream.cluster.elections import Elections
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from tests.cluster.world import World, run, until
@@ -27,7 +27,7 @@ async def code_of(change) -> KafkaCode:
 def test_the_preferred_replica_leads_again_after_it_was_away():
     async def scenario(world: World):
         first, second, _ = await nodes_with_a_topic(world)
-        leaders = Leaders(second.membership)
+        leaders = Elections(second.membership)
         assert await code_of(leaders.elect_preferred(WHERE)) is KafkaCode.ELECTION_NOT_NEEDED
         first.die()
         await until(lambda: second.state().leader == 2)
@@ -48,7 +48,7 @@ def test_the_preferred_replica_leads_again_after_it_was_away():
 def test_only_without_a_leader_may_a_person_elect_whoever_is_there():
     async def scenario(world: World):
         _, second, third = await nodes_with_a_topic(world, (3, 2))
-        leaders = Leaders(second.membership)
+        leaders = Elections(second.membership)
         assert await code_of(leaders.elect_uncleanly(WHERE)) is KafkaCode.ELECTION_NOT_NEEDED
         await third.membership.change_isr(WHERE, third.state(), (3,), {})
         world.min_isr = 1
@@ -64,7 +64,7 @@ def test_only_without_a_leader_may_a_person_elect_whoever_is_there():
 def test_a_reassignment_begins_by_request_and_ends_by_the_controller():
     async def scenario(world: World):
         first, second, third = await nodes_with_a_topic(world, (1, 2))
-        leaders = Leaders(third.membership)
+        leaders = Elections(third.membership)
         await leaders.reassign(WHERE, (3, 2))
         state = third.state()
         assert (state.replicas, state.adding, state.removing) == ((3, 2, 1), (3,), (1,))
@@ -83,7 +83,7 @@ def test_a_reassignment_begins_by_request_and_ends_by_the_controller():
 def test_a_reassignment_is_called_off():
     async def scenario(world: World):
         first, _, _ = await nodes_with_a_topic(world, (1, 2))
-        leaders = Leaders(first.membership)
+        leaders = Elections(first.membership)
         nothing = await code_of(leaders.cancel(WHERE))
         assert nothing is KafkaCode.NO_REASSIGNMENT_IN_PROGRESS
         await leaders.reassign(WHERE, (3,))

@@ -5,20 +5,20 @@ import itertools
 
 import pytest
 
-from millstream.cluster import in_cluster
+from millstream.cluster import member_publisher
 from millstream.cluster.changes import ConfigChange, NewTopic
-from millstream.cluster.controller import Controller
-from millstream.cluster.coordination import Delete, NoNode
-from millstream.cluster.in_cluster import InCluster
+from millstream.cluster.member_publisher import MemberPublisher
+from millstream.cluster.metadata import ClusterMetadata
+from millstream.cluster.stores.store import Delete, NoNode
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from tests.cluster.world import Node, World, run, until
 
 
-def controller_at(node: Node) -> Controller:
+def controller_at(node: Node) -> ClusterMetadata:
     numbers = itertools.count(node.id * 1_000)
-    return Controller(
-        InCluster(node.membership),
+    return ClusterMetadata(
+        MemberPublisher(node.membership),
         load_config(),
         broker_id=node.id,
         random_bytes=lambda count: next(numbers).to_bytes(count, "big"),
@@ -86,7 +86,7 @@ def test_two_changes_of_options_at_two_nodes_are_both_kept():
 
 
 def test_a_large_topic_is_visible_whole_or_not_at_all(monkeypatch):
-    monkeypatch.setattr(in_cluster, "OPERATIONS_MAX", 20)
+    monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", 20)
 
     async def scenario(world: World):
         nodes = await world.start(1, 2)

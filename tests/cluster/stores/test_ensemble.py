@@ -2,13 +2,13 @@ import stat
 
 import pytest
 
-from millstream.cluster.coordination import SESSION_FILE
-from millstream.cluster.ensemble import (
+from millstream.cluster.stores.ensemble import (
     SessionKey,
     ensemble_of,
     read_session,
     write_session,
 )
+from millstream.cluster.stores.store import SESSION_FILE
 from millstream.config import ConfigError, load_config
 
 

@@ -33,7 +33,8 @@ from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.ensemble import Ensemble, SessionKey, read_session, write_session
+from millstream.cluster.stores.store import (
     BadVersion,
     Check,
     CoordinationFailed,
@@ -52,8 +53,7 @@ from millstream.cluster.coordination import (
     UnknownOutcome,
     check_path,
 )
-from millstream.cluster.ensemble import Ensemble, SessionKey, read_session, write_session
-from millstream.cluster.watchdog import Watchdog
+from millstream.cluster.stores.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import itertools
 import pytest
 
 from millstream.cluster.changes import ConfigChange, NewTopic
-from millstream.cluster.controller import Controller, load_image, start_alone
-from millstream.cluster.coordination import Create
-from millstream.cluster.memory import MemoryTree
-from millstream.cluster.moving import move, read_move, target_problem
+from millstream.cluster.metadata import ClusterMetadata, load_image, start_alone
+from millstream.cluster.move_to_zookeeper import move, read_move, target_problem
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import Create
 from millstream.config import load_config
 from millstream.errors import StartError
 from tests.cluster.world import World, run, until
@@ -23,7 +23,7 @@ async def single_node():
         return next(numbers).to_bytes(count, "big")
 
     alone = await start_alone(store, broker_id=1, random_bytes=random_bytes)
-    controller = Controller(alone, load_config(), broker_id=1, random_bytes=random_bytes)
+    controller = ClusterMetadata(alone, load_config(), broker_id=1, random_bytes=random_bytes)
     await controller.create_topics(
         [NewTopic("small", 2, 1, configs={"retention.ms": "7"}), NewTopic("large", 500, 1)]
     )

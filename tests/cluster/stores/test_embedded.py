@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
+from millstream.cluster.stores.store import (
     CoordinationFailed,
     Create,
     Node,
     NodeExists,
     Put,
 )
-from millstream.cluster.embedded import FILE_NAME, open_embedded_store
 
 
 def test_what_was_answered_is_in_the_file_without_a_close(tmp_path):

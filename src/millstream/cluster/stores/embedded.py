@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.store import (
     ANY_VERSION,
     BadVersion,
     Check,
@@ -37,7 +37,7 @@ from millstream.cluster.coordination import (
     check_path,
     parent_of,
 )
-from millstream.cluster.watches import Watches
+from millstream.cluster.stores.watches import Watches
 
 FILE_NAME: Final = "millstream-coordination.sqlite"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from millstream.cluster.coordination import Check, Create, Delete, Operation, parent_of
+from millstream.cluster.stores.store import Check, Create, Delete, Operation, parent_of
 
 
 class Watches:

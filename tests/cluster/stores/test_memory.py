@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from millstream.cluster.coordination import CoordinationFailed, Create, Node, Put
-from millstream.cluster.memory import MemoryTree
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import CoordinationFailed, Create, Node, Put
 
 
 def test_sessions_share_the_tree_and_expiry_takes_only_ones_own_nodes():

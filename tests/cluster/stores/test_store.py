@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.cluster.coordination import (
+from millstream.cluster.stores.embedded import open_embedded_store
+from millstream.cluster.stores.memory import MemoryTree
+from millstream.cluster.stores.store import (
     BadVersion,
     Check,
     CoordinationFailed,
@@ -24,9 +26,7 @@ from millstream.cluster.coordination import (
     Put,
     parent_of,
 )
-from millstream.cluster.embedded import open_embedded_store
-from millstream.cluster.memory import MemoryTree
-from millstream.cluster.zookeeper import open_zookeeper
+from millstream.cluster.stores.zookeeper import open_zookeeper
 from tests.support.zookeeper import ensemble_at, new_root
 
 

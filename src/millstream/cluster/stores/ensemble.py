@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from millstream.cluster.coordination import SESSION_FILE
+from millstream.cluster.stores.store import SESSION_FILE
 from millstream.config import BrokerConfig, ConfigError
 
 _DEFAULT_PORT: Final = 2181

@@ -1,0 +1,431 @@
+"""The cluster's metadata at one node: the image, the options in force, and the changes that
+clients ask for: topics, partitions, options, blocks of producer ids.
+
+A change is decided by `changes` from the image, committed to the coordination store, and
+only then put into the image; the caller applies what is returned.
+
+A standalone node writes by itself. In a cluster every node may be asked: what it
+writes goes through `Publisher`, which checks that the node is still itself, and a change
+that another one made at the same moment is decided on again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+from uuid import UUID
+
+from millstream.cluster import changes, znodes
+from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.publisher import Publisher, StandalonePublisher
+from millstream.cluster.state import BrokerState, ClusterImage, PartitionState, TopicState
+from millstream.cluster.stores.store import (
+    CoordinationStore,
+    Create,
+    NoNode,
+    NotApplied,
+    Operation,
+    Put,
+)
+from millstream.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    BrokerConfig,
+    Option,
+    set_without_effect,
+    topic_config,
+)
+from millstream.errors import KafkaCode, KafkaError
+from millstream.model import NO_TOPIC_ID
+
+log = logging.getLogger(__name__)
+
+PRODUCER_ID_BLOCK: Final = 1_000
+_PRODUCER_ID_END: Final = 2**63 - 1
+# Each one lost means that another node's change went through.
+_ATTEMPTS: Final = 10
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """Either the error, or the topic as it now is (as it would be, when only validated)."""
+
+    name: str
+    error: KafkaError | None = None
+    state: TopicState | None = None
+
+
+class ClusterMetadata:
+    """`config` is what was loaded at the start; `effective_config` knows run-time changes too."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        config: BrokerConfig,
+        *,
+        broker_id: int,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._publisher = publisher
+        self._config = config
+        self._effective_config = config
+        self._effective_for: list[dict[str, str]] = []
+        self._broker_id = broker_id
+        self._random_bytes = random_bytes
+        # A change waits for the disk between its decision and its effect; a second one
+        # decided meanwhile would be decided on what is about to be untrue.
+        self._changing = asyncio.Lock()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._publisher.image
+
+    @property
+    def effective_config(self) -> BrokerConfig:
+        """The options in force at this node."""
+        overrides = self.image.broker_overrides
+        changed = [overrides.get(self._broker_id, {}), overrides.get(None, {})]
+        if changed != self._effective_for:
+            self._effective_for = changed
+            self._effective_config = self._config.with_dynamic(*changed)
+        return self._effective_config
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """One result for each, in order; what is valid is created."""
+
+        async def change() -> list[TopicResult]:
+            results = self._decide_topics(wanted)
+            created = [result.state for result in results if result.state is not None]
+            if not validate_only and created:
+                await self._publisher.create(created)
+                for topic in created:
+                    log.info(
+                        "created topic %s id=%s partitions=%d",
+                        topic.name,
+                        znodes.encode_uuid(topic.topic_id),
+                        len(topic.partitions),
+                    )
+                    _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, {}, topic.overrides)
+            return results
+
+        return await self._decided(change)
+
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
+        """One result for each, with the topic as it last was."""
+
+        async def change() -> list[TopicResult]:
+            results = [self._decide_deletion(name) for name in dict.fromkeys(names)]
+            deleted = [result.state for result in results if result.state is not None]
+            if deleted:
+                await self._publisher.delete(deleted)
+            for topic in deleted:
+                log.info("deleted topic %s id=%s", topic.name, znodes.encode_uuid(topic.topic_id))
+            return results
+
+        return await self._decided(change)
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicResult:
+        """Bring a topic to `count` partitions; `assignments` are for the new ones only."""
+
+        async def change() -> TopicResult:
+            try:
+                assigned = changes.assign_added_partitions(self.image, name, count, assignments)
+            except KafkaError as error:
+                return TopicResult(name, error=error)
+            present = self.image.topics[name]
+            added = self._new_partitions(assigned, present.overrides)
+            if validate_only:
+                grown = replace(present, partitions=present.partitions + added)
+                return TopicResult(name, state=grown)
+            await self._publisher.grow(present, added)
+            log.info("topic %s has %d partitions now", name, count)
+            return TopicResult(name, state=self.image.topics.get(name, present))
+
+        return await self._decided(change)
+
+    async def alter_topic_configs(
+        self, name: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> TopicState:
+        """IncrementalAlterConfigs on a topic. Raises KafkaError."""
+
+        async def change() -> TopicState:
+            topic = self._topic(name)
+            overrides = changes.changed_topic_overrides(
+                self.effective_config, topic.overrides, altered
+            )
+            return await self._store_topic_overrides(topic, overrides, validate_only)
+
+        return await self._decided(change)
+
+    async def replace_topic_configs(
+        self, name: str, configs: dict[str, str | None], *, validate_only: bool = False
+    ) -> TopicState:
+        """AlterConfigs on a topic: what is not named goes back to the default."""
+
+        async def change() -> TopicState:
+            topic = self._topic(name)
+            overrides = changes.check_overrides(self.effective_config, configs)
+            return await self._store_topic_overrides(topic, overrides, validate_only)
+
+        return await self._decided(change)
+
+    async def alter_broker_configs(
+        self, broker_id: int | None, altered: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """IncrementalAlterConfigs on a node, or on all with None. Raises KafkaError."""
+
+        async def change() -> None:
+            present = self.image.broker_overrides.get(broker_id, {})
+            overrides = changes.changed_broker_overrides(present, altered)
+            await self._store_broker_overrides(broker_id, overrides, validate_only)
+
+        await self._decided(change)
+
+    async def replace_broker_configs(
+        self, broker_id: int | None, configs: dict[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """AlterConfigs on a node: what is not named goes back to what it was started with."""
+
+        async def change() -> None:
+            wanted = [ConfigChange(name, value) for name, value in configs.items()]
+            overrides = changes.changed_broker_overrides({}, wanted)
+            await self._store_broker_overrides(broker_id, overrides, validate_only)
+
+        await self._decided(change)
+
+    async def alter_group_configs(
+        self, group_id: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """IncrementalAlterConfigs on a group. Raises KafkaError."""
+
+        async def change() -> None:
+            present = self.image.group_overrides.get(group_id, {})
+            overrides = changes.changed_group_overrides(self.effective_config, present, altered)
+            await self._store_group_overrides(group_id, overrides, validate_only)
+
+        await self._decided(change)
+
+    async def replace_group_configs(
+        self, group_id: str, configs: dict[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """AlterConfigs on a group: what is not named goes back to the node's."""
+
+        async def change() -> None:
+            wanted = [ConfigChange(name, value) for name, value in configs.items()]
+            overrides = changes.changed_group_overrides(self.effective_config, {}, wanted)
+            await self._store_group_overrides(group_id, overrides, validate_only)
+
+        await self._decided(change)
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of ids that nobody had and nobody else will get."""
+        return await self._decided(self._next_producer_block)
+
+    async def _next_producer_block(self) -> range:
+        try:
+            node = await self._publisher.get(znodes.PRODUCER_IDS)
+        except NoNode:
+            block = range(PRODUCER_ID_BLOCK)
+            data = znodes.encode_producer_block(self._broker_id, block)
+            await self._publisher.write([Create(znodes.PRODUCER_IDS, data)])
+            return block
+        start = znodes.decode_producer_block(node).stop
+        assert start + PRODUCER_ID_BLOCK < _PRODUCER_ID_END, "producer ids are used up"
+        block = range(start, start + PRODUCER_ID_BLOCK)
+        data = znodes.encode_producer_block(self._broker_id, block)
+        await self._publisher.write([Put(znodes.PRODUCER_IDS, data, node.version)])
+        return block
+
+    async def _decided(self, change: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Decide and write; where another node was faster, decide again on what it wrote."""
+        async with self._changing:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return await change()
+                except NotApplied as problem:
+                    log.info("decided again: %s was changed at the same moment", problem.path)
+                    await self._publisher.catch_up()
+        raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, "too much is changed at the same moment")
+
+    def _decide_topics(self, wanted: Sequence[NewTopic]) -> list[TopicResult]:
+        counts: dict[str, int] = {}
+        for new in wanted:
+            counts[new.name] = counts.get(new.name, 0) + 1
+        # Names of this request collide with each other too, so they join a scratch image.
+        scratch = ClusterImage(brokers=self.image.brokers, topics=dict(self.image.topics))
+        results = []
+        for name, count in counts.items():
+            new = next(new for new in wanted if new.name == name)
+            try:
+                if count > 1:
+                    raise KafkaError(KafkaCode.INVALID_REQUEST, f"topic {name} is named twice")
+                topic = self._decide_topic(scratch, new)
+                scratch.add_topic(topic)
+                results.append(TopicResult(name, state=topic))
+            except KafkaError as error:
+                results.append(TopicResult(name, error=error))
+        return results
+
+    def _decide_topic(self, image: ClusterImage, wanted: NewTopic) -> TopicState:
+        changes.check_topic_name(image, wanted.name)
+        overrides = changes.check_overrides(self.effective_config, wanted.configs)
+        assigned = changes.assign_new_topic(image, self.effective_config, wanted)
+        partitions = self._new_partitions(assigned, overrides)
+        return TopicState(wanted.name, self._new_id(), partitions, overrides)
+
+    def _new_partitions(
+        self, assigned: Sequence[tuple[int, ...]], overrides: dict[str, str]
+    ) -> list[PartitionState]:
+        min_isr = topic_config(self.effective_config, overrides).int("min.insync.replicas")
+        return [self._publisher.new_partition(each, min_isr=min_isr) for each in assigned]
+
+    def _decide_deletion(self, name: str) -> TopicResult:
+        if not self.effective_config.boolean("delete.topic.enable"):
+            error = KafkaError(KafkaCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+            return TopicResult(name, error=error)
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return TopicResult(name, error=changes.unknown_topic(name))
+        return TopicResult(name, state=topic)
+
+    async def _store_topic_overrides(
+        self, topic: TopicState, overrides: dict[str, str], validate_only: bool
+    ) -> TopicState:
+        if validate_only:
+            return TopicState(topic.name, topic.topic_id, topic.partitions, overrides)
+        present = topic.overrides
+        await self._publisher.set_topic_options(topic, overrides)
+        log.info("topic %s options=%s", topic.name, overrides)
+        _warn_without_effect(f"topic {topic.name}", TOPIC_OPTIONS, present, overrides)
+        return self.image.topics.get(topic.name, topic)
+
+    async def _store_broker_overrides(
+        self, broker_id: int | None, overrides: dict[str, str], validate_only: bool
+    ) -> None:
+        if validate_only:
+            return
+        present = self.image.broker_overrides.get(broker_id, {})
+        await self._publisher.set_broker_options(broker_id, overrides)
+        whose = "all nodes" if broker_id is None else f"node {broker_id}"
+        log.info("options of %s changed: %s", whose, ", ".join(overrides) or "none set")
+        _warn_without_effect(whose, BROKER_OPTIONS, present, overrides)
+
+    async def _store_group_overrides(
+        self, group_id: str, overrides: dict[str, str], validate_only: bool
+    ) -> None:
+        if validate_only:
+            return
+        present = self.image.group_overrides.get(group_id, {})
+        await self._publisher.set_group_options(group_id, overrides)
+        log.info("options of group %r: %s", group_id, overrides or "none set")
+        _warn_without_effect(f"group {group_id!r}", GROUP_OPTIONS, present, overrides)
+
+    def _topic(self, name: str) -> TopicState:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise changes.unknown_topic(name)
+        return topic
+
+    def _new_id(self) -> UUID:
+        return new_id(self._random_bytes)
+
+
+def _warn_without_effect(
+    whose: str,
+    options: Mapping[str, Option],
+    present: Mapping[str, str],
+    overrides: Mapping[str, str],
+) -> None:
+    for note in set_without_effect(options, present, overrides):
+        log.warning("%s: %s", whose, note)
+
+
+def new_id(random_bytes: Callable[[int], bytes]) -> UUID:
+    """A random id whose 22 characters do not begin with "-", which tools take for a flag."""
+    while True:
+        new = UUID(bytes=random_bytes(16), version=4)
+        if new != NO_TOPIC_ID and not znodes.encode_uuid(new).startswith("-"):
+            return new
+
+
+async def start_alone(
+    store: CoordinationStore,
+    *,
+    broker_id: int,
+    random_bytes: Callable[[int], bytes],
+    cluster_id: str | None = None,
+) -> StandalonePublisher:
+    """Load the image, and raise every leader epoch in one durable transaction.
+
+    A power cut may have taken records that consumers have read. With a new epoch before
+    the first append, they are told that the log was cut, and skip nothing.
+    """
+    missing: list[Operation] = [
+        Create(path) for path in znodes.BASE_PATHS if not await store.exists(path)
+    ]
+    if not await store.exists(znodes.CLUSTER_ID):
+        new_cluster_id = cluster_id or znodes.encode_uuid(new_id(random_bytes))
+        missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_cluster_id)))
+    if not await store.exists(znodes.CONTROLLER_EPOCH):
+        missing.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
+    if missing:
+        await store.commit(missing)
+    alone = StandalonePublisher(store)
+    alone.image = await load_image(store)
+    alone.image.controller_id = broker_id
+    alone.image.brokers[broker_id] = BrokerState(broker_id)
+    alone.controller_epoch = await _raise_epochs(store, alone.image, broker_id)
+    return alone
+
+
+async def _raise_epochs(store: CoordinationStore, image: ClusterImage, broker_id: int) -> int:
+    node = await store.get(znodes.CONTROLLER_EPOCH)
+    epoch = int(node.data) + 1
+    operations: list[Operation] = [Put(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version)]
+    raised = []
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            partition.leader_epoch += 1
+            if broker_id in partition.isr:
+                partition.leader = broker_id
+            path = znodes.partition_state_path(topic.name, number)
+            data = znodes.encode_partition(partition, epoch, topic.topic_id)
+            operations.append(Put(path, data, partition.version))
+            raised.append(partition)
+    versions = await store.commit(operations)
+    for partition, version in zip(raised, versions[1:], strict=True):
+        partition.version = version
+    return epoch
+
+
+async def load_image(store: CoordinationStore) -> ClusterImage:
+    """The image as the store has it; the nodes' base paths must exist."""
+    image = ClusterImage()
+    image.cluster_id = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
+    topics = await store.tree(znodes.TOPICS)
+    configs = await store.tree(znodes.TOPIC_CONFIGS)
+    for topic in znodes.decode_topics(topics, configs):
+        image.add_topic(topic)
+    for path, node in (await store.tree(znodes.BROKERS)).items():
+        broker = znodes.decode_broker(int(path.rpartition("/")[2]), node)
+        image.brokers[broker.id] = broker
+    for path, node in (await store.tree(znodes.BROKER_CONFIGS)).items():
+        name = path.rpartition("/")[2]
+        broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
+        image.broker_overrides[broker_id] = znodes.decode_config(node)
+    for path, node in (await store.tree(znodes.GROUP_CONFIGS)).items():
+        image.group_overrides[znodes.group_of_config_path(path)] = znodes.decode_config(node)
+    return image
