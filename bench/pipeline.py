@@ -25,9 +25,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.ingest.traffic import Site, TrafficLine
-from millstream.pipeline import outputs, queries, run, sessions, windows
+from millstream.pipeline import ended_visits as sessions
+from millstream.pipeline import outputs, queries, run, windows
 from millstream.pipeline.parsing import RECORD_COLUMNS, parse_events
-from millstream.pipeline.session import open_session
+from millstream.pipeline.spark_session import open_session
 from millstream.pipeline.spec import Spec, parse_spec
 from tests.support.spark_connector import connector_jars
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from millstream.cli.failure import CommandFailed
 from millstream.cli.report import chosen_period, report
 from millstream.cli.spark_process import spark_session
-from millstream.pipeline.periods import Kind
+from millstream.pipeline.reporting.periods import Kind
 from millstream.pipeline.spec import Spec, parse_spec
 
 needs_tables = pytest.mark.skipif(

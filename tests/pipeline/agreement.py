@@ -18,6 +18,7 @@ from millstream.ingest.traffic import TrafficLine
 from millstream.pipeline import outputs
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.spec import Spec
+from millstream.warehouse import EVENTS, RAW
 from tests.pipeline.plain_reading import WINDOW_MS, PlainResults, read_plainly
 
 SPEC = """
@@ -180,8 +181,8 @@ def _wrong_visits(rows: list[dict[str, Any]], plain: PlainResults) -> list[str]:
 
 def _wrong_tables(spec: Spec, plain: PlainResults, closed: PlainResults) -> list[str]:
     """Tables and dead letters: every record once, as what it is."""
-    raw = DeltaTable(str(table_path(spec, outputs.RAW))).to_pyarrow_table().to_pylist()
-    events = DeltaTable(str(table_path(spec, outputs.EVENTS))).to_pyarrow_table().to_pylist()
+    raw = DeltaTable(str(table_path(spec, RAW))).to_pyarrow_table().to_pylist()
+    events = DeltaTable(str(table_path(spec, EVENTS))).to_pyarrow_table().to_pylist()
     dead = [dict(each.headers()) for each in read_topic(spec, outputs.DEAD)]
     good = [row for row in events if row["problem"] is None]
     of_dead = Counter((int(each["partition"]), int(each["offset"])) for each in dead)

@@ -37,7 +37,7 @@ def pipeline_spark(shared_spark: "SparkSession") -> "SparkSession":
 @pytest.fixture
 def spark(pipeline_spark: "SparkSession", make_spec: MakeSpec) -> "SparkSession":
     """The session with the settings of a plain spec, whatever a test before changed."""
-    from millstream.pipeline.session import prepare
+    from millstream.pipeline.spark_session import prepare
 
     prepare(pipeline_spark, make_spec())
     return pipeline_spark

@@ -24,7 +24,7 @@ def test_lines_through_spark_become_what_the_parser_makes_of_them(
     spark: "SparkSession", make_spec: MakeSpec, settings: str
 ) -> None:
     from millstream.pipeline.parsing import line_rules, parse_events
-    from millstream.pipeline.session import prepare
+    from millstream.pipeline.spark_session import prepare
 
     spec = make_spec(settings)
     prepare(spark, spec)

@@ -14,14 +14,14 @@ from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site, TrafficLine
 from millstream.pipeline import outputs
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.reports import make_reports_since, reported
+from millstream.pipeline.reporting.reports import make_reports_since, reported
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.table_files import Batch
-from millstream.pipeline.warehouse import commit_files, find_table, open_table
 from millstream.testing import Broker
+from millstream.warehouse.files import Batch
+from millstream.warehouse.tables import commit_files, find_table, open_table
 from tests.pipeline.agreement import read_topic, send
 from tests.pipeline.conftest import MakeSpec
-from tests.pipeline.table_cases import write_table_rows
+from tests.warehouse.table_cases import write_table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def test_what_is_made_again_is_what_real_time_wrote(
     make_spec: MakeSpec,
 ) -> None:
     from millstream.pipeline.rebuild import rebuild
-    from millstream.pipeline.session import prepare
+    from millstream.pipeline.spark_session import prepare
 
     topic = make_topic(partitions=2)
     name = f"again-{time.time_ns()}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from millstream.pipeline.outputs import EVENTS, RAW
 from millstream.pipeline.spec import Spec
+from millstream.warehouse import EVENTS, RAW
 from tests.pipeline.conftest import MakeSpec
 from tests.pipeline.test_parsing import NOW, SCHEMA
 
@@ -40,11 +40,12 @@ def spec_of(make_spec: MakeSpec, table_format: str) -> Spec:
 def test_dead_letters_carry_the_line_and_the_reason(
     records: "DataFrame", make_spec: MakeSpec
 ) -> None:
-    from millstream.pipeline.storing import dead_records, write_batch
+    from millstream.pipeline.dead_letters import records_of
+    from millstream.pipeline.storing import write_batch
 
     spec = spec_of(make_spec, "none")
     bad, ahead = sorted(
-        dead_records(write_batch(records, spec, {}, "batch-0")).collect(), reverse=True
+        records_of(write_batch(records, spec, {}, "batch-0")).collect(), reverse=True
     )
     headers = {header.key: bytes(header.value).decode() for header in bad.headers}
     assert bytes(bad.key) == b"web-1/log"
@@ -93,8 +94,8 @@ def test_a_batch_fits_the_tables_that_were_made_for_it(
     records: "DataFrame", make_spec: MakeSpec, tmp_path: Path, table_format: str
 ) -> None:
     from millstream.pipeline.storing import read_stored, write_batch
-    from millstream.pipeline.table_files import Batch
-    from millstream.pipeline.warehouse import TABLE_SCHEMAS, commit_batch, find_table
+    from millstream.warehouse.files import Batch
+    from millstream.warehouse.tables import TABLE_SCHEMAS, commit_batch, find_table
 
     folders = {RAW: tmp_path / "raw", EVENTS: tmp_path / "events"}
     spec = spec_of(make_spec, table_format)

@@ -52,7 +52,8 @@ def test_windows_and_visits_are_made_from_the_columns_they_say_they_need(
     spark: "SparkSession", make_spec: MakeSpec
 ) -> None:
     """Queries read no others, and no line is parsed twice."""
-    from millstream.pipeline import sessions, windows
+    from millstream.pipeline import ended_visits as sessions
+    from millstream.pipeline import windows
     from millstream.pipeline.parsing import parse_events
 
     spec = make_spec()
@@ -70,8 +71,8 @@ def test_windows_and_visits_are_made_from_the_columns_they_say_they_need(
 def test_a_silence_of_exactly_the_gap_ends_a_visit(
     spark: "SparkSession", make_spec: MakeSpec
 ) -> None:
+    from millstream.pipeline.ended_visits import NEEDED, sessions
     from millstream.pipeline.parsing import parse_events
-    from millstream.pipeline.sessions import NEEDED, sessions
 
     spec = make_spec('[windows]\nsession_gap = "1 minute"')
     views = ["13:50:00", "13:50:12", "13:51:12", "13:52:11"]

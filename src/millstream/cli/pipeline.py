@@ -231,7 +231,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None
         raise click.UsageError(f"--from takes YYYY-MM-DD, not {first_day!r}") from None
     check_installed()
     if output == "reports":
-        from millstream.pipeline.reports import make_reports_since
+        from millstream.pipeline.reporting.reports import make_reports_since
 
         made = make_reports_since(spec, day)
         click.echo(f"made {counted(len(made), 'report')} again", err=True)

@@ -9,7 +9,7 @@ import click
 
 from millstream.cli.failure import CommandFailed
 from millstream.cli.pipeline_file import file_argument, load_file
-from millstream.pipeline.periods import Kind, Period, period_of
+from millstream.pipeline.reporting.periods import Kind, Period, period_of
 from millstream.pipeline.spec import Spec
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def monthly(file: Path, day: str | None) -> None:
 def _report(file: Path, kind: Kind, day: str | None) -> None:
     spec = load_file(file)
     try:
-        from millstream.pipeline.reports import NoTable, make_report
+        from millstream.pipeline.reporting.reports import NoTable, make_report
     except ImportError as missing:
         raise CommandFailed(
             f"{missing.name} is not installed: pip install 'millstream[pipeline]'"

@@ -40,7 +40,7 @@ def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]"
     log_path = spec.home / SPARK_LOG
     with in_plain_words(log_path):
         with stderr_into(log_path), ending_what_began():
-            from millstream.pipeline.session import open_session
+            from millstream.pipeline.spark_session import open_session
 
             session = open_session(spec, master=master)
         try:

@@ -14,9 +14,10 @@ from typing import Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.pipeline import outputs, sessions, windows
+from millstream.pipeline import ended_visits as sessions
+from millstream.pipeline import outputs, windows
 from millstream.pipeline.differences import keep
-from millstream.pipeline.outputs import EVENTS, table_path
+from millstream.pipeline.outputs import table_path
 from millstream.pipeline.queries import (
     QUERIES,
     STORE,
@@ -28,8 +29,9 @@ from millstream.pipeline.queries import (
 )
 from millstream.pipeline.run import PipelineFailed, create_topics, reason
 from millstream.pipeline.spec import Spec, SpecError
-from millstream.pipeline.warehouse import find_table
 from millstream.spark import read_table
+from millstream.warehouse import EVENTS
+from millstream.warehouse.tables import find_table
 
 _ANY_AGE_MS: Final = 1000 * 365 * 24 * 3600 * 1000
 _LIVE: Final = "live"

@@ -40,9 +40,6 @@ DEAD: Final = Output("dead", _LARGE, "lines that do not count, with the reason i
 
 OUTPUTS: Final = (LIVE, FINAL, SESSIONS, VISITS, FUNNELS, ALERTS, DEAD)
 
-RAW: Final = "raw"
-EVENTS: Final = "events"
-
 
 def table_path(spec: Spec, table: str) -> Path:
     return spec.home / "tables" / table

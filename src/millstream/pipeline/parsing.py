@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -66,21 +65,3 @@ def _in_utc(records: pa.RecordBatch) -> pa.RecordBatch:
     """Spark names the session's time zone in the type; the instants are the same."""
     index = records.schema.get_field_index("timestamp")
     return records.set_column(index, "timestamp", records.column(index).cast(_UTC))
-
-
-def dead_letter_headers() -> Column:
-    """Of a line that does not count: why, and where it stands."""
-
-    def header(name: str, value: Column) -> Column:
-        text = F.coalesce(value.cast("string"), F.lit(""))
-        return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
-
-    return F.array(
-        header("reason", F.col("problem")),
-        header("detail", F.col("detail")),
-        header("topic", F.col("topic")),
-        header("partition", F.col("partition")),
-        header("offset", F.col("offset")),
-        header("record_time", F.col("record_time")),
-        header("event_time", F.col("event_time")),
-    )

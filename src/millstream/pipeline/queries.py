@@ -19,13 +19,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from millstream.pipeline import outputs, sessions, watching, windows
+from millstream.pipeline import ended_visits as sessions
+from millstream.pipeline import outputs, watching, windows
 from millstream.pipeline.event_source import read_events
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import RECORD_COLUMNS
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.table_files import Batch, TableChanged, WrittenFile
 from millstream.spark import upserts
+from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.files import Batch, TableChanged, WrittenFile
 
 log = logging.getLogger(__name__)
 
@@ -129,29 +131,20 @@ def _store(records: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrit
     """
 
     def write(batch: DataFrame, number: int) -> None:
-        from millstream.pipeline import storing
+        from millstream.pipeline import dead_letters, storing
 
         folders = (
             {}
             if spec.warehouse == "none"
-            else {name: table_path(spec, name) for name in (outputs.RAW, outputs.EVENTS)}
+            else {name: table_path(spec, name) for name in (RAW, EVENTS)}
         )
-        told = storing.write_batch(batch, spec, folders, f"batch-{number}").persist()
+        reported = storing.write_batch(batch, spec, folders, f"batch-{number}").persist()
         try:
-            stored = storing.read_stored(told)
+            stored = storing.read_stored(reported)
             if any(kind != storing.GOOD for kind in stored.counts):
-                (
-                    storing.dead_records(told)
-                    .write.format("millstream")
-                    .options(**write_options(spec, outputs.DEAD))
-                    .option("includeHeaders", "true")
-                    .option("semantics", "exactly-once")
-                    .option("batchId", number)
-                    .mode("append")
-                    .save()
-                )
+                dead_letters.send(reported, number, write_options(spec, outputs.DEAD))
         finally:
-            told.unpersist()
+            reported.unpersist()
         for name, folder in folders.items():
             _commit(spec, name, folder, Batch(stored.query_id, number), stored.files[name])
         counts.add(dict(stored.counts))
@@ -162,7 +155,7 @@ def _store(records: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWrit
 def _commit(spec: Spec, table: str, folder: Path, batch: Batch, files: list[WrittenFile]) -> None:
     from deltalake.exceptions import DeltaError
 
-    from millstream.pipeline import warehouse
+    from millstream.warehouse import tables as warehouse
 
     schema = warehouse.TABLE_SCHEMAS[table]
     is_new = warehouse.commit_batch(folder, schema, spec.warehouse, batch, files)

@@ -15,8 +15,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.pipeline import outputs, sessions, windows
-from millstream.pipeline.outputs import EVENTS, RAW, table_path
+from millstream.pipeline import ended_visits as sessions
+from millstream.pipeline import outputs, windows
+from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import parse_events
 from millstream.pipeline.periods import Kind, period_of
 from millstream.pipeline.queries import STORE, as_records, checkpoint, write_options
@@ -24,6 +25,7 @@ from millstream.pipeline.spec import Spec
 from millstream.pipeline.table_files import Table, TableChanged
 from millstream.pipeline.warehouse import event_rows, find_table, write_rows
 from millstream.spark import read_table
+from millstream.warehouse import EVENTS, RAW
 
 _DAY_MS: Final = 24 * 3600 * 1000
 

@@ -18,29 +18,26 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from millstream.pipeline.local_time import local_days, local_text
-from millstream.pipeline.outputs import EVENTS, RAW
+from millstream.pipeline import dead_letters
+from millstream.pipeline.local_time import local_days
 from millstream.pipeline.parsing import (
     EVENT_COLUMNS,
     RECORD_COLUMNS,
     Parsing,
-    dead_letter_headers,
     line_rules,
 )
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.table_files import PARTITION, DayFiles, WrittenFile
-from millstream.pipeline.warehouse import BY_HAND, DELTA, QUERY_ID, TABLE_SCHEMAS
+from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.files import PARTITION, DayFiles, WrittenFile
+from millstream.warehouse.tables import BY_HAND, DELTA, QUERY_ID, TABLE_SCHEMAS
 
 GOOD: Final = "good"
 _UNPARSABLE: Final = "unparsable"
-_TIMES: Final = ("record_time", "event_time")
 # Gauges are for windows; a table has them among the fields.
 _WRITTEN: Final = tuple(name for name in EVENT_COLUMNS if name != "gauges")
-# What a dead letter is made of.
-_LETTER: Final = ("source", "value", "problem", "detail", "topic", "partition", "offset")
 
-_FILE, _COUNT, _DEAD = "file", "count", "dead"
-_TOLD: Final = (
+_FILE, _COUNT = "file", "count"
+_REPORT: Final = (
     "kind string, query_id string, table string, path string, size_bytes long, date string, "
     "rows long, source string, value binary, problem string, detail string, topic string, "
     "partition int, offset long, record_time string, event_time string"
@@ -60,7 +57,7 @@ class Stored:
 def write_batch(
     records: DataFrame, spec: Spec, folders: Mapping[str, Path], name: str
 ) -> DataFrame:
-    """Rows of `_TOLD`; reading them once writes the files. `folders`: of the tables wanted."""
+    """Rows of `_REPORT`; reading them once writes the files. `folders`: of the tables wanted."""
     writer = _Writer(
         Parsing(line_rules(spec), _WRITTEN),
         {table: str(folder.absolute()) for table, folder in folders.items()},
@@ -68,11 +65,11 @@ def write_batch(
         spec.warehouse,
         spec.timezone,
     )
-    return records.select(*RECORD_COLUMNS).mapInArrow(writer.write, _TOLD)
+    return records.select(*RECORD_COLUMNS).mapInArrow(writer.write, _REPORT)
 
 
-def read_stored(told: DataFrame) -> Stored:
-    return _stored(told.where(F.col("kind") != _DEAD).drop("value").collect())
+def read_stored(reported: DataFrame) -> Stored:
+    return _stored(reported.where(F.col("kind") != dead_letters.KIND).drop("value").collect())
 
 
 def _stored(rows: list[Row]) -> Stored:
@@ -87,14 +84,6 @@ def _stored(rows: list[Row]) -> Stored:
     return Stored(rows[0].query_id if rows else BY_HAND, files, +counts)
 
 
-def dead_records(told: DataFrame) -> DataFrame:
-    return told.where(F.col("kind") == _DEAD).select(
-        F.col("source").cast("binary").alias("key"),
-        "value",
-        dead_letter_headers().alias("headers"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Writer:
     """Runs in a task; everything in it is sent there."""
@@ -106,7 +95,7 @@ class _Writer:
     timezone: str
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = _told_schema()
+        schema = _report_schema()
         counts: Counter[str] = Counter()
         with ExitStack() as stack:
             files = {
@@ -119,8 +108,8 @@ class _Writer:
                     written.write(self._rows(events, table))
                 dead = events.filter(pc.is_valid(events.column("problem")))
                 if dead.num_rows:
-                    yield self._dead(dead, schema)
-        yield pa.RecordBatch.from_pylist(self._told(files, counts), schema=schema)
+                    yield dead_letters.letters(dead, schema, self.timezone)
+        yield pa.RecordBatch.from_pylist(self._report(files, counts), schema=schema)
 
     def _files(self, folder: str) -> DayFiles:
         has_day_inside = self.table_format != DELTA
@@ -140,30 +129,17 @@ class _Writer:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _dead(self, events: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        count = events.num_rows
-        given = {
-            "kind": pa.array([_DEAD] * count, pa.string()),
-            **{name: events.column(name) for name in _LETTER},
-            **{name: local_text(events.column(name), self.timezone) for name in _TIMES},
-        }
-        columns = [
-            given[field.name] if field.name in given else pa.nulls(count, field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _told(
+    def _report(
         self, files: Mapping[str, DayFiles], counts: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         context = TaskContext.get()
         query_id = (context.getLocalProperty(QUERY_ID) if context else None) or BY_HAND
-        # A task without rows tells its query, too.
-        told = [{"kind": _COUNT, "problem": GOOD, "rows": 0}]
-        told += [{"kind": _COUNT, "problem": each, "rows": n} for each, n in counts.items()]
+        # A task without rows names its query, too.
+        rows = [{"kind": _COUNT, "problem": GOOD, "rows": 0}]
+        rows += [{"kind": _COUNT, "problem": each, "rows": n} for each, n in counts.items()]
         for table, written in files.items():
-            told += [{"kind": _FILE, "table": table, **asdict(f)} for f in written.written()]
-        return [{"query_id": query_id, **row} for row in told]
+            rows += [{"kind": _FILE, "table": table, **asdict(f)} for f in written.written()]
+        return [{"query_id": query_id, **row} for row in rows]
 
 
 def _counts(events: pa.RecordBatch) -> dict[str, int]:
@@ -178,7 +154,7 @@ def event_day_times(events: pa.RecordBatch) -> pa.Array:
     return pc.if_else(is_good, events.column("event_time"), events.column("record_time"))
 
 
-def _told_schema() -> pa.Schema:
+def _report_schema() -> pa.Schema:
     text, number = pa.string(), pa.int64()
     return pa.schema(
         [

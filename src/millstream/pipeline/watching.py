@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millstream.pipeline.sessions import funnel_step
+from millstream.pipeline.ended_visits import funnel_step
+from millstream.pipeline.open_visits import View, Visit, count_steps, follow
 from millstream.pipeline.silence import HostAlert, HostWatch
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.visits import View, Visit, count_steps, follow
 from millstream.pipeline.windows import JUDGED, is_error, is_page_view
 
 if TYPE_CHECKING:

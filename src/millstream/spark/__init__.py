@@ -7,7 +7,7 @@ a pipeline without a jar.
 """
 
 from millstream.spark.progress import Lag, lag
-from millstream.spark.tables import read_table, table_dataset
 from millstream.spark.upserts import upserts
+from millstream.warehouse.reading import read_table, table_dataset
 
 __all__ = ["Lag", "lag", "read_table", "table_dataset", "upserts"]

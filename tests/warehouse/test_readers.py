@@ -9,10 +9,10 @@ import polars
 import pyarrow as pa
 import pytest
 
-from millstream.pipeline.table_files import Batch
-from millstream.pipeline.warehouse import commit_files, open_table, tidy
 from millstream.spark import read_table, table_dataset
-from tests.pipeline.table_cases import SCHEMA, append, write, write_table_rows
+from millstream.warehouse.files import Batch
+from millstream.warehouse.tables import commit_files, open_table, tidy
+from tests.warehouse.table_cases import SCHEMA, append, write, write_table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,9 @@ def test_duckdb_reads_it_through_an_arrow_dataset(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_reads_it(spark: "SparkSession", path: Path) -> None:
+def test_spark_reads_it(shared_spark: "SparkSession", path: Path) -> None:
+    spark = shared_spark.newSession()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     found = read_table(spark, path).toArrow().to_pylist()
     assert in_order(found) == EXPECTED
     assert read_table(spark, path).where("date = '2026-09-22'").count() == 1

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.spark.iceberg import (
+from millstream.warehouse.iceberg_catalog import (
     iceberg_files,
     is_iceberg_table,
     load_iceberg,
     local_path,
     spark_schema,
 )
-from millstream.spark.snapshots import current_snapshot, is_snapshot_table
+from millstream.warehouse.snapshots import current_snapshot, is_snapshot_table
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset

@@ -20,10 +20,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millstream.lines.parser import EVENT_SCHEMA
-from millstream.pipeline.delta_table import is_delta, load_delta, open_delta
-from millstream.pipeline.outputs import EVENTS, RAW
-from millstream.pipeline.parquet_table import load_parquet, open_parquet
-from millstream.pipeline.table_files import (
+from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.delta import is_delta, load_delta, open_delta
+from millstream.warehouse.files import (
     PARTITION,
     Batch,
     Table,
@@ -31,8 +30,9 @@ from millstream.pipeline.table_files import (
     WrittenFile,
     write_files,
 )
-from millstream.spark.iceberg import is_iceberg_table
-from millstream.spark.snapshots import is_snapshot_table
+from millstream.warehouse.iceberg_catalog import is_iceberg_table
+from millstream.warehouse.parquet import load_parquet, open_parquet
+from millstream.warehouse.snapshots import is_snapshot_table
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def find_table(path: Path) -> Table | None:
         return load_parquet(path)
     if is_iceberg_table(path):
         # Installed only where it is wanted.
-        from millstream.pipeline.iceberg_table import find_iceberg_table
+        from millstream.warehouse.iceberg import find_iceberg_table
 
         return find_iceberg_table(path)
     return load_delta(path) if is_delta(path) else None
@@ -99,7 +99,7 @@ def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
     if table_format == PARQUET:
         return open_parquet(path, schema)
     if table_format == ICEBERG:
-        from millstream.pipeline.iceberg_table import open_iceberg
+        from millstream.warehouse.iceberg import open_iceberg
 
         return open_iceberg(path, schema)
     return open_delta(path, schema)

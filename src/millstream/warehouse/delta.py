@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from millstream.pipeline.table_files import PARTITION, Batch, TableChanged, WrittenFile
+from millstream.warehouse.files import PARTITION, Batch, TableChanged, WrittenFile
 
 log = logging.getLogger(__name__)
 

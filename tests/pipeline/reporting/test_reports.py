@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millstream.pipeline import reports
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.periods import Kind, Period, period_of
-from millstream.pipeline.report_sections import make_sections
-from millstream.pipeline.report_text import cell, heading
-from millstream.pipeline.reports import (
+from millstream.pipeline.reporting import reports
+from millstream.pipeline.reporting.periods import Kind, Period, period_of
+from millstream.pipeline.reporting.reports import (
     NoTable,
     complete_until,
     first_day,
@@ -28,11 +26,13 @@ from millstream.pipeline.reports import (
     report_on,
     reported,
 )
+from millstream.pipeline.reporting.sections import make_sections
+from millstream.pipeline.reporting.text import cell, heading
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.table_files import Batch
-from millstream.pipeline.warehouse import commit_files, find_table, open_table
+from millstream.warehouse.files import Batch
+from millstream.warehouse.tables import commit_files, find_table, open_table
 from tests.pipeline.conftest import MakeSpec
-from tests.pipeline.table_cases import write_table_rows
+from tests.warehouse.table_cases import write_table_rows
 
 SCHEMA = pa.schema(
     [

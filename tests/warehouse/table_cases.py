@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.pipeline.table_files import Batch, WrittenFile, write_files
-from millstream.pipeline.warehouse import DELTA, commit_files, find_table, open_table
+from millstream.warehouse.files import Batch, WrittenFile, write_files
+from millstream.warehouse.tables import DELTA, commit_files, find_table, open_table
 
 SCHEMA = pa.schema(
     [("line", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("date", pa.string())]

@@ -22,7 +22,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table import Table as PyIcebergTable
 
-from millstream.pipeline.table_files import (
+from millstream.warehouse.files import (
     JOINED_BYTES,
     PARTITION,
     Batch,
@@ -30,7 +30,7 @@ from millstream.pipeline.table_files import (
     WrittenFile,
     write_files,
 )
-from millstream.spark.iceberg import (
+from millstream.warehouse.iceberg_catalog import (
     NAMESPACE,
     iceberg_files,
     is_iceberg_table,
@@ -39,7 +39,7 @@ from millstream.spark.iceberg import (
     open_catalog,
     spark_schema,
 )
-from millstream.spark.tables import Version, files_dataset
+from millstream.warehouse.reading import Version, files_dataset
 
 _KEEP_VERSIONS: Final = timedelta(days=7)
 _KEEP_FILES_SECONDS: Final = 24 * 3600

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from pyarrow.compute import Expression
 
 from millstream.pipeline.funnel import funnel_counts
-from millstream.pipeline.periods import Kind, Period, period_of
-from millstream.pipeline.report_events import (
+from millstream.pipeline.reporting.events import (
     IS_ERROR,
     IS_VIEW,
     LATENCY_DIGITS,
@@ -27,7 +26,8 @@ from millstream.pipeline.report_events import (
     field_number,
     percentiles,
 )
-from millstream.pipeline.report_text import Section
+from millstream.pipeline.reporting.periods import Kind, Period, period_of
+from millstream.pipeline.reporting.text import Section
 from millstream.pipeline.spec import Spec
 
 _TOP: Final = 10

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from millstream.pipeline.periods import Kind, due_periods, period_of
+from millstream.pipeline.reporting.periods import Kind, due_periods, period_of
 
 BERLIN = "Europe/Berlin"
 

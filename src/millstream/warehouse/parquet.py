@@ -1,4 +1,4 @@
-"""A table of plain Parquet files; `millstream.spark.snapshots` says which of them are the table."""
+"""A table of plain Parquet files; `snapshots` says which of them are the table."""
 
 import time
 from collections import defaultdict
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from millstream.pipeline.table_files import (
+from millstream.warehouse.files import (
     JOINED_BYTES,
     PARTITION,
     Batch,
@@ -20,7 +20,8 @@ from millstream.pipeline.table_files import (
     WrittenFile,
     write_files,
 )
-from millstream.spark.snapshots import (
+from millstream.warehouse.reading import Version, files_dataset
+from millstream.warehouse.snapshots import (
     Snapshot,
     SnapshotFile,
     SnapshotTaken,
@@ -29,7 +30,6 @@ from millstream.spark.snapshots import (
     snapshot_paths,
     write_snapshot,
 )
-from millstream.spark.tables import Version, files_dataset
 
 # Whoever reads an older version has this long to end.
 _KEEP_SNAPSHOTS_SECONDS: Final = 3600

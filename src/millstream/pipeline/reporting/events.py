@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.compute import Expression
 
-from millstream.pipeline.periods import Period
+from millstream.pipeline.reporting.periods import Period
 
 # Latencies are counted by their value to so many digits, so that a month of them is a short
 # list; a percentile is at most half of the last digit off.

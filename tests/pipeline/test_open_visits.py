@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.pipeline.funnel import funnel_counts
-from millstream.pipeline.visits import (
+from millstream.pipeline.open_visits import (
     NOT_BEGUN,
     Change,
     View,

@@ -15,13 +15,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from millstream.pipeline.outputs import EVENTS, table_path
-from millstream.pipeline.periods import Kind, Period, due_periods, period_of
-from millstream.pipeline.report_sections import make_sections
-from millstream.pipeline.report_text import as_html, as_markdown
+from millstream.pipeline.outputs import table_path
+from millstream.pipeline.reporting.periods import Kind, Period, due_periods, period_of
+from millstream.pipeline.reporting.sections import make_sections
+from millstream.pipeline.reporting.text import as_html, as_markdown
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.warehouse import find_table
 from millstream.spark import lag
+from millstream.warehouse import EVENTS
+from millstream.warehouse.tables import find_table
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

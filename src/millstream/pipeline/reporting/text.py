@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millstream.pipeline.report_charts import bar, column_chart
+from millstream.pipeline.reporting.charts import bar, column_chart
 
 _UNITS: Final = (("_percent", " (%)"), ("_ms", " (ms)"))
 _SIZES: Final = ("bytes", "kB", "MB", "GB", "TB")

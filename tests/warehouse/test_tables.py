@@ -11,18 +11,19 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from millstream.pipeline import iceberg_table, parquet_table
-from millstream.pipeline.parquet_table import load_parquet
-from millstream.pipeline.table_files import Batch, Table, TableChanged, WrittenFile
-from millstream.pipeline.warehouse import (
+from millstream.warehouse import iceberg as iceberg_table
+from millstream.warehouse import parquet as parquet_table
+from millstream.warehouse.files import Batch, Table, TableChanged, WrittenFile
+from millstream.warehouse.parquet import load_parquet
+from millstream.warehouse.snapshots import current_snapshot, snapshot_paths
+from millstream.warehouse.tables import (
     commit_batch,
     commit_files,
     find_table,
     open_table,
     tidy,
 )
-from millstream.spark.snapshots import current_snapshot, snapshot_paths
-from tests.pipeline.table_cases import SCHEMA, append, lines_of, write, write_table_rows
+from tests.warehouse.table_cases import SCHEMA, append, lines_of, write, write_table_rows
 
 FORMATS = ("delta", "parquet", "iceberg")
 
