@@ -60,7 +60,7 @@ def write_log(directory: Path, *, size_bytes: int, keys: int) -> None:
     chance = random.Random(1)
     log = open_log(directory)
     count = max(1, min(keys * 4 // RECORDS_PER_BATCH, size_bytes // 16_000))
-    while log.size_bytes < size_bytes:
+    while log.segments.size_bytes < size_bytes:
         for _ in range(count):
             batch = build_batch(
                 [
@@ -74,8 +74,8 @@ def write_log(directory: Path, *, size_bytes: int, keys: int) -> None:
                 ],
                 base_offset=0,
             )
-            log.append_as_coordinator(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
-            if log.size_bytes >= size_bytes:
+            log.append_unchecked(BatchView(memoryview(batch)), leader_epoch=0, now_ms=NOW_MS)
+            if log.segments.size_bytes >= size_bytes:
                 break
     log.roll(NOW_MS)
     log.finish()

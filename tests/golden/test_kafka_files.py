@@ -76,7 +76,7 @@ def test_a_directory_of_kafkas_opens_in_place(adopted: LogStore) -> None:
     log = adopted.logs[PARTITION]
     assert (log.log_start_offset, log.next_offset, log.synced_offset) == (0, 69, 69)
     assert log.epochs.entries == [(0, 0)]
-    assert len(log.producers) == 6
+    assert len(log.producers.states) == 6
 
 
 def test_every_record_of_every_codec_is_read(adopted: LogStore) -> None:
@@ -101,7 +101,7 @@ def test_the_state_of_producers_is_the_same_from_the_log_as_from_the_snapshot(
         assert saved.encode() == path.read_bytes()
         path.unlink()
     assert (
-        log.producers.encode()
+        log.producers.states.encode()
         == (GOLDEN / "mixed-0" / "00000000000000000069.snapshot").read_bytes()
     )
 

@@ -150,7 +150,7 @@ def result_from(
     )
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
-        result.records = leader.log.read_bytes(result.records)
+        result.records = result.records.read()
     return result
 
 

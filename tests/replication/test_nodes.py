@@ -273,7 +273,7 @@ def test_a_node_whose_disk_fails_gives_its_leaderships_away_and_is_suspect(tmp_p
             again = await cluster.start(first.node_id)
             assert again.image.incarnations[first.node_id].is_suspect
             await cluster.in_sync(1, 2, 3)
-            assert not again.store.last_run.may_have_lost_data()
+            assert not again.store.last_shutdown.may_have_lost_data()
 
     asyncio.run(scenario())
 

@@ -95,7 +95,7 @@ def test_a_flush_is_due_after_flush_ms_and_not_when_synced() -> None:
     assert not partition.is_flush_due(NOW_MS)
     assert not partition.is_flush_due(NOW_MS + 999)
     assert partition.is_flush_due(NOW_MS + 1000)
-    partition.log.forget_dirty()
+    partition.log.unsynced.forget()
     assert not partition.is_flush_due(NOW_MS + 5000)
 
 

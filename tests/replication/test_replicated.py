@@ -113,7 +113,7 @@ def ask(
         result.code = error.code
     records = b""
     if isinstance(result.records, FileRange):
-        records = leader.log.read_bytes(result.records)
+        records = result.records.read()
     diverging = None
     if result.diverging_epoch >= 0:
         diverging = Divergence(result.diverging_epoch, result.diverging_offset)
@@ -150,7 +150,7 @@ def test_logs_are_equal_byte_for_byte() -> None:
     copy = follower.log.read_for_replica(0, max_bytes=1 << 20)
     assert whole is not None
     assert copy is not None
-    assert leader.log.read_bytes(whole) == follower.log.read_bytes(copy)
+    assert whole.read() == copy.read()
     assert leader.log.epochs.entries == follower.log.epochs.entries
 
 
@@ -365,9 +365,9 @@ def test_where_every_replica_syncs_first_the_disk_counts() -> None:
     leader.apply(role(isr=(1,), min_isr=1), now_ms=0)
     produce(leader)
     assert leader.high_watermark == 0
-    ticket = leader.log.begin_sync()
+    ticket = leader.log.unsynced.begin_sync()
     assert ticket is not None
-    leader.log.end_sync(ticket)
+    leader.log.unsynced.end_sync(ticket)
     leader.advance()
     assert leader.high_watermark == 1
 
@@ -387,10 +387,10 @@ def test_batches_without_records_are_replicated_too() -> None:
     """Compaction leaves them for the producers' sake; a consumer's read passes over them."""
     leader, follower = leading(), following()
     empty = emptied(BatchView(memoryview(batch(1))))
-    leader.log.append_as_coordinator(memoryview(empty), leader_epoch=1, now_ms=NOW_MS)
+    leader.log.append_unchecked(BatchView(memoryview(empty)), leader_epoch=1, now_ms=NOW_MS)
     produce(leader)
     ask(leader, follower)
-    assert follower.log.size_bytes == leader.log.size_bytes
+    assert follower.log.segments.size_bytes == leader.log.segments.size_bytes
 
 
 def test_a_follower_does_not_take_records_whose_checksum_is_wrong() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from millstream.model import Codec
-from millstream.records.batch import split_batches
+from millstream.records.batch import BatchView, split_batches
 from millstream.records.builder import build_batch
 from millstream.records.columns import IMPLEMENTATION, Implementation
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
@@ -112,7 +112,7 @@ def end(log: Log, producer_id: int, kind: ControlType) -> None:
         producer_epoch=0,
         timestamp_ms=NOW_MS,
     )
-    log.append_as_coordinator(memoryview(marker), leader_epoch=0, now_ms=NOW_MS)
+    log.append_unchecked(BatchView(memoryview(marker)), leader_epoch=0, now_ms=NOW_MS)
 
 
 class Died(BaseException):

@@ -12,7 +12,9 @@ from millstream.records.validation import BatchRules, produced_batch
 from millstream.storage.files import DescriptorCache
 from millstream.storage.incoming import batch_rules
 from millstream.storage.log import Appended, Log, LogConfig
+from millstream.storage.lookup import find_timestamp
 from millstream.storage.recovery import Circumstances, recover_log
+from millstream.storage.values import TimestampOffset
 from tests.storage.memory_files import MemoryFileSystem
 
 DIRECTORY = "/t-0"
@@ -95,6 +97,14 @@ def append_as_leader(log: Log, data: memoryview, *, leader_epoch: int, now_ms: i
     return log.append(produced_batch(data), rules, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
+def offset_for_timestamp(
+    log: Log, timestamp_ms: int, *, upto_offset: int
+) -> TimestampOffset | None:
+    return find_timestamp(
+        log.segments, timestamp_ms, from_offset=log.log_start_offset, upto_offset=upto_offset
+    )
+
+
 def read_all(log: Log) -> bytes:
     """Every byte from the log start to the high watermark."""
     parts = []
@@ -105,7 +115,7 @@ def read_all(log: Log) -> bytes:
         )
         if found is None:
             break
-        data = log.read_bytes(found)
+        data = found.read()
         parts.append(data)
         offset = last_offset_in(data) + 1
     return b"".join(parts)

@@ -6,6 +6,7 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.records.builder import build_batch
 from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.records.records import Record
+from millstream.storage.aborted import aborted_in_range
 from millstream.storage.log import Log, LogConfig
 from tests.storage.logs import CRASHED, DIRECTORY, NOW_MS, append, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
@@ -46,7 +47,9 @@ def aborted(log: Log, offset: int, *, max_bytes: int = 1 << 20) -> list[tuple[in
     assert found is not None
     return [
         (one.producer_id, one.first_offset)
-        for one in log.aborted_in(offset, found, upto_offset=upto_offset)
+        for one in aborted_in_range(
+            log.segments, log.segments.number_of(offset), offset, found, upto_offset=upto_offset
+        )
     ]
 
 
@@ -118,7 +121,7 @@ def test_a_crash_loses_neither_open_nor_aborted_transactions(config: LogConfig) 
     again = open_log(files, config, CRASHED)
     assert again.last_stable_offset == stable < again.high_watermark
     assert aborted(again, 0, max_bytes=1) == told
-    assert dict(again.producers) == dict(log.producers)
+    assert dict(again.producers.states) == dict(log.producers.states)
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "overwritten"])
@@ -143,7 +146,7 @@ def test_an_index_that_is_lost_after_a_clean_stop_is_made_again(damage: str) -> 
     log = open_store(files, config=SMALL_SEGMENTS, reports=reports).logs[FIRST]
     assert (aborted(log, 0, max_bytes=1), aborted(log, 15)) == told
     assert any("txnindex" in report for report in reports)
-    assert log.begin_sync() is not None
+    assert log.unsynced.begin_sync() is not None
 
 
 def test_damage_below_the_recovery_point_is_found_after_a_crash() -> None:

@@ -46,7 +46,7 @@ def begun(config: LogConfig | None = None, files: MemoryFileSystem | None = None
 def timestamps(log: Log) -> list[int]:
     found = log.read(0, max_bytes=1 << 20, upto_offset=log.next_offset, at_least_one=True)
     assert found is not None
-    return [view.max_timestamp_ms for view in split_batches(memoryview(log.read_bytes(found)))]
+    return [view.max_timestamp_ms for view in split_batches(memoryview(found.read()))]
 
 
 shapes = st.lists(
@@ -70,8 +70,9 @@ def test_a_group_leaves_what_single_appends_leave(
             append_one(single, one)
         assert append(together, *batches) == base_offset
     assert files.data(LOG_PATH) == other_files.data(LOG_PATH)
-    for name in ("next_offset", "high_watermark", "size_bytes", "synced_offset"):
+    for name in ("next_offset", "high_watermark", "synced_offset"):
         assert getattr(together, name) == getattr(single, name)
+    assert together.segments.size_bytes == single.segments.size_bytes
     segment, other = together.segments[-1], single.segments[-1]
     assert segment.max_timestamp_ms == other.max_timestamp_ms
     assert segment.max_timestamp_offset == other.max_timestamp_offset
@@ -99,9 +100,9 @@ def test_a_group_gets_one_entry_in_the_offset_index() -> None:
 def test_a_sync_takes_a_group_along() -> None:
     log = begun()
     append(log, batch(), batch())
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     assert log.synced_offset == 3
 
 
@@ -152,7 +153,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
         append(log, *[batch()] * 4)
     files.free_bytes = None
     assert files.data(LOG_PATH) == before
-    assert (log.next_offset, log.size_bytes) == (1, len(before))
+    assert (log.next_offset, log.segments.size_bytes) == (1, len(before))
     assert append(log, batch(timestamp_ms=NOW_MS + 1)) == 1
     assert timestamps(log) == [NOW_MS, NOW_MS + 1]
 
@@ -162,7 +163,7 @@ def test_every_batch_says_where_it_is() -> None:
     append(log, batch(2), batch(3))
     found = log.read(1, max_bytes=1 << 20, upto_offset=6, at_least_one=True)
     assert found is not None
-    data = memoryview(log.read_bytes(found))
+    data = memoryview(found.read())
     stamps = [(v.base_offset, v.partition_leader_epoch) for v in split_batches(data)]
     assert stamps == [(1, EPOCH), (3, EPOCH)]
     assert all(view.crc_is_valid() for view in split_batches(data))

@@ -23,7 +23,7 @@ from tests.storage.cleaning_logs import (
     records_in,
     run_round,
 )
-from tests.storage.logs import CRASHED, NOW_MS, append, open_log
+from tests.storage.logs import CRASHED, NOW_MS, append, offset_for_timestamp, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 BOTH = [pytest.param(PURE, id="pure"), pytest.param(COMPILED, id="compiled")]
@@ -80,7 +80,7 @@ def test_small_neighbours_become_one_segment() -> None:
     assert len(log.segments) < count
     assert any(len(cleaned.replaced_offsets) > 1 for cleaned in done)
     assert all(segment.size_bytes <= CONFIG.segment_bytes for segment in log.segments)
-    assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
+    assert log.segments.size_bytes == sum(segment.size_bytes for segment in log.segments)
 
 
 def test_reads_by_offset_and_time_agree_with_the_batches_after_compaction() -> None:
@@ -93,12 +93,12 @@ def test_reads_by_offset_and_time_agree_with_the_batches_after_compaction() -> N
         expected = next(record.offset for record in records if record.offset >= offset)
         found = log.read(offset, max_bytes=1, upto_offset=log.next_offset, at_least_one=True)
         assert found is not None
-        assert BatchView(memoryview(log.read_bytes(found))).last_offset >= offset
+        assert BatchView(memoryview(found.read())).last_offset >= offset
         first = read_first(log, offset)
         assert first == expected
     for number in range(60):
         wanted = NOW_MS + number * 10
-        answer = log.offset_for_timestamp(wanted, upto_offset=log.next_offset)
+        answer = offset_for_timestamp(log, wanted, upto_offset=log.next_offset)
         assert answer is not None
         assert answer.offset == next(r.offset for r in records if r.timestamp_ms >= wanted)
 
@@ -110,7 +110,7 @@ def read_first(log: Log, offset: int) -> int:
     while True:
         found = log.read(offset, max_bytes=1 << 20, upto_offset=log.next_offset, at_least_one=True)
         assert found is not None
-        for batch in split_batches(memoryview(log.read_bytes(found))):
+        for batch in split_batches(memoryview(found.read())):
             for record in read_records(batch, limit_bytes=1 << 20):
                 if record.offset >= offset:
                     return record.offset
@@ -127,13 +127,13 @@ def test_a_read_never_answers_with_empty_batches_only_but_at_the_end() -> None:
     for offset in range(end):
         found = log.read(offset, max_bytes=1 << 20, upto_offset=end, at_least_one=True)
         assert found is not None
-        assert BatchView(memoryview(log.read_bytes(found))).record_count > 0
+        assert BatchView(memoryview(found.read())).record_count > 0
     # Where nothing but empty batches may be read, they take the reader on.
     base = next(base for base, size in sizes.items() if size == 61)
     following = next(s.base_offset for s in log.segments if s.base_offset > base)
     found = log.read(base, max_bytes=1 << 20, upto_offset=following, at_least_one=True)
     assert found is not None
-    last = BatchView(memoryview(log.read_bytes(found)))
+    last = BatchView(memoryview(found.read()))
     assert (last.record_count, last.next_offset) == (0, following)
 
 
@@ -208,7 +208,7 @@ def test_a_producer_can_go_on_after_compaction_and_a_restart() -> None:
     for path in [path for path in disk.paths() if path.endswith(".snapshot")]:
         disk.remove(path)
     again = reopened(disk)
-    producer = again.producers.get(9)
+    producer = again.producers.states.get(9)
     assert producer is not None
     assert producer.last_sequence == 1
     append(again, keyed([(b"k0", b"next")], producer_id=9, sequence=2))
@@ -275,7 +275,7 @@ class TestTransactions:
             cleaned_offset = log.segments[-1].base_offset
             # Newer batches of both producers, so that nothing is kept for their sequence.
             for producer_id in (1, 2):
-                producer = log.producers.get(producer_id)
+                producer = log.producers.states.get(producer_id)
                 assert producer is not None
                 sequence = producer.last_sequence + 1
                 append(log, keyed([(b"x", b"")], producer_id=producer_id, sequence=sequence))
@@ -288,12 +288,14 @@ class TestTransactions:
 
     def test_the_state_of_producers_survives_a_restart_without_snapshots(self) -> None:
         disk, log = self.log()
-        before = {producer_id: each.last_sequence for producer_id, each in log.producers}
+        before = {producer_id: each.last_sequence for producer_id, each in log.producers.states}
         run_round(log, disk)
         for path in [path for path in disk.paths() if path.endswith(".snapshot")]:
             disk.remove(path)
         again = reopened(disk)
-        assert {producer_id: each.last_sequence for producer_id, each in again.producers} == before
+        assert {
+            producer_id: each.last_sequence for producer_id, each in again.producers.states
+        } == before
         assert again.last_stable_offset == again.next_offset
 
 

@@ -99,7 +99,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.log.remove_deleted(self.now_ms)
+        self.log.segments.sweep(self.now_ms)
 
     @rule()
     def restart(self) -> None:
@@ -169,7 +169,7 @@ class CompactedLog(RuleBasedStateMachine):
     @precondition(lambda self: self.sequence > 0)
     @invariant()
     def the_producer_is_known(self) -> None:
-        producer = self.log.producers.get(7)
+        producer = self.log.producers.states.get(7)
         assert producer is not None
         assert producer.last_sequence == self.sequence - 1
 

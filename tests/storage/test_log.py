@@ -11,6 +11,7 @@ from millstream.model import Codec, TimestampType
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.records import read_records
 from millstream.storage.log import Log
+from millstream.storage.lookup import find_max_timestamp
 from millstream.storage.recovery import Circumstances
 from millstream.storage.syncing import sync
 from tests.storage.logs import (
@@ -23,6 +24,7 @@ from tests.storage.logs import (
     batch,
     last_offset_in,
     make_log_config,
+    offset_for_timestamp,
     open_log,
     read_all,
 )
@@ -80,12 +82,12 @@ def test_a_retry_gets_the_first_answer_and_writes_nothing(disk: MemoryFileSystem
     log = open_log(disk)
     for number in range(6):
         append(log, batch(1, producer_id=9, sequence=number))
-    size = log.size_bytes
+    size = log.segments.size_bytes
     again = append_as_leader(
         log, memoryview(batch(1, producer_id=9, sequence=1)), leader_epoch=0, now_ms=NOW_MS
     )
     assert (again.base_offset, again.next_offset, again.is_duplicate) == (1, 2, True)
-    assert log.size_bytes == size
+    assert log.segments.size_bytes == size
     with pytest.raises(KafkaError) as refused:
         append(log, batch(1, producer_id=9, sequence=0))
     assert refused.value.code is KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -130,13 +132,21 @@ def test_a_full_disk_leaves_nothing_visible_and_service_resumes(
 ) -> None:
     log = open_log(disk)
     append(log, batch(2, producer_id=9, sequence=0))
-    before = (bytes(disk.data(LOG_PATH)), log.next_offset, log.size_bytes, log.high_watermark)
+    before = (
+        bytes(disk.data(LOG_PATH)),
+        log.next_offset,
+        log.segments.size_bytes,
+        log.high_watermark,
+    )
     disk.free_bytes = free_bytes
     with pytest.raises(NoSpace):
         append(log, batch(2, producer_id=9, sequence=2, value=b"v" * 200))
-    assert (bytes(disk.data(LOG_PATH)), log.next_offset, log.size_bytes, log.high_watermark) == (
-        before
-    )
+    assert (
+        bytes(disk.data(LOG_PATH)),
+        log.next_offset,
+        log.segments.size_bytes,
+        log.high_watermark,
+    ) == (before)
     disk.free_bytes = None
     assert append(log, batch(2, producer_id=9, sequence=2, value=b"v" * 200)) == 2
 
@@ -181,7 +191,7 @@ def test_a_read_inside_a_batch_returns_the_whole_batch(disk: MemoryFileSystem) -
     append(log, batch(10))
     found = log.read(7, max_bytes=1, upto_offset=10, at_least_one=True)
     assert found is not None
-    assert (found.position, found.length) == (0, log.size_bytes)
+    assert (found.position, found.length) == (0, log.segments.size_bytes)
     assert log.read(7, max_bytes=1, upto_offset=10, at_least_one=False) is None
 
 
@@ -209,7 +219,7 @@ def test_a_read_starts_with_its_offset_and_never_crosses_upto_offset(
     if found is None:
         assert offset >= upto
         return
-    content = memoryview(log.read_bytes(found))
+    content = memoryview(found.read())
     first = BatchView(content)
     assert first.base_offset <= offset <= first.last_offset
     assert len(content) <= max(max_bytes, first.size_bytes)
@@ -229,10 +239,10 @@ def test_records_are_found_by_time_even_when_timestamps_jump(disk: MemoryFileSys
         expected = next(
             ((stamp, offset) for offset, stamp in enumerate(stamps) if stamp >= target), None
         )
-        found = log.offset_for_timestamp(target, upto_offset=log.next_offset)
+        found = offset_for_timestamp(log, target, upto_offset=log.next_offset)
         assert (found and (found.timestamp_ms, found.offset)) == expected
-    assert log.offset_for_timestamp(85, upto_offset=9) is None
-    newest = log.offset_of_max_timestamp()
+    assert offset_for_timestamp(log, 85, upto_offset=9) is None
+    newest = find_max_timestamp(log.segments)
     assert newest is not None
     assert (newest.timestamp_ms, newest.offset) == (90, 9)
 
@@ -246,11 +256,11 @@ def test_the_first_record_inside_a_compressed_batch_is_found_by_time(
     log = open_log(disk)
     records = [Record(index, 100 + 10 * index, None, b"v") for index in range(5)]
     append(log, build_batch(records, base_offset=0, codec=Codec.ZSTD))
-    found = log.offset_for_timestamp(115, upto_offset=5)
+    found = offset_for_timestamp(log, 115, upto_offset=5)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (120, 2)
     log.delete_records_before(4)
-    found = log.offset_for_timestamp(115, upto_offset=5)
+    found = offset_for_timestamp(log, 115, upto_offset=5)
     assert found is not None
     assert found.offset == 4
 
@@ -282,7 +292,7 @@ def test_a_follower_rolls_before_a_relative_offset_would_overflow(disk: MemoryFi
     assert log.next_offset == 2**33 + 1
     found = log.read(2**31 + 5, max_bytes=1, upto_offset=2**34, at_least_one=True)
     assert found is not None
-    assert BatchView(memoryview(log.read_bytes(found))).base_offset == 2**31 + 5
+    assert BatchView(memoryview(found.read())).base_offset == 2**31 + 5
 
 
 def test_a_follower_refuses_offsets_that_go_back(disk: MemoryFileSystem) -> None:
@@ -297,41 +307,41 @@ def test_a_follower_refuses_offsets_that_go_back(disk: MemoryFileSystem) -> None
 def test_a_sync_covers_what_was_written_before_it_began(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     append(log, batch(2))
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     append(log, batch(3))
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     assert log.synced_offset == 2
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     assert log.synced_offset == 5
-    assert log.begin_sync() is None
+    assert log.unsynced.begin_sync() is None
 
 
 def test_a_sync_that_overlaps_a_truncation_proves_nothing(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     append(log, batch(5))
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     log.truncate_to(0)
     append(log, batch(2))
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     assert log.synced_offset == 0
-    assert log.begin_sync() is not None
+    assert log.unsynced.begin_sync() is not None
 
 
 def test_what_was_synced_survives_a_power_cut(disk: MemoryFileSystem) -> None:
     log = open_log(disk, make_log_config(segment_bytes=300))
     for _ in range(7):
         append(log, batch(1), leader_epoch=2)
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     append(log, batch(1), leader_epoch=2)
     disk.cut_power()
     log = open_log(disk, make_log_config(segment_bytes=300), CRASHED)
@@ -347,7 +357,7 @@ def test_truncate_inside_a_batch_drops_the_whole_batch(disk: MemoryFileSystem) -
     assert (log.next_offset, log.high_watermark) == (15, 15)
     assert log.epochs.latest == 4
     assert last_offset_in(read_all(log)) == 14
-    producer = log.producers.get(1)
+    producer = log.producers.states.get(1)
     assert producer is not None
     assert producer.last_sequence == 14
     assert append(log, batch(3, producer_id=1, sequence=15, producer_epoch=0)) == 15
@@ -357,7 +367,7 @@ def test_truncating_fully_starts_again_at_the_given_offset(disk: MemoryFileSyste
     log = open_log(disk)
     append(log, batch(3))
     log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.next_offset, log.size_bytes) == (100, 100, 0)
+    assert (log.log_start_offset, log.next_offset, log.segments.size_bytes) == (100, 100, 0)
     assert append(log, batch(2)) == 100
 
 
@@ -374,7 +384,7 @@ def test_deleted_records_are_out_of_range_and_their_segments_go(disk: MemoryFile
     removed = log.apply_retention(NOW_MS)
     assert [segment.base_offset for segment in removed] == [0, 2]
     assert log.segments[0].base_offset == 4
-    assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
+    assert log.segments.size_bytes == sum(segment.size_bytes for segment in log.segments)
 
 
 def test_expired_segments_wait_for_their_delay_and_for_readers(disk: MemoryFileSystem) -> None:
@@ -390,11 +400,11 @@ def test_expired_segments_wait_for_their_delay_and_for_readers(disk: MemoryFileS
     assert len(log.apply_retention(now_ms)) == 2
     assert (log.log_start_offset, log.next_offset) == (3, 3)
     assert LOG_PATH not in disk.paths()
-    log.remove_deleted(now_ms + 49)
+    log.segments.sweep(now_ms + 49)
     assert f"{LOG_PATH}.deleted" in disk.paths()
-    log.remove_deleted(now_ms + 50)
+    log.segments.sweep(now_ms + 50)
     assert f"{LOG_PATH}.deleted" in disk.paths()
-    assert BatchView(memoryview(log.read_bytes(found))).base_offset == 0
+    assert BatchView(memoryview(found.read())).base_offset == 0
     found.file.unpin()
     assert not [path for path in disk.paths() if path.endswith(".deleted")]
     assert append(log, batch(1, timestamp_ms=now_ms)) == 3
@@ -413,10 +423,10 @@ def test_files_are_opened_as_needed_within_the_limit(disk: MemoryFileSystem) -> 
     log = open_log(disk, make_log_config(segment_bytes=200), descriptor_limit=3)
     for _ in range(40):
         append(log, batch(1))
-        ticket = log.begin_sync()
+        ticket = log.unsynced.begin_sync()
         assert ticket is not None
         sync([ticket])
-        log.end_sync(ticket)
+        log.unsynced.end_sync(ticket)
     disk.descriptors_max = disk.open_count
     for _ in range(3):
         assert last_offset_in(read_all(log)) == 39
@@ -445,7 +455,7 @@ def test_a_clean_reopening_finds_the_same_log(disk: MemoryFileSystem) -> None:
     assert again.next_offset == again.synced_offset == 40
     assert again.epochs.entries == [(3, 0)]
     assert again.segments[-1].max_timestamp_ms == NOW_MS + 19
-    assert again.begin_sync() is None
+    assert again.unsynced.begin_sync() is None
 
 
 def test_a_follower_takes_more_than_a_segment_at_once(disk: MemoryFileSystem) -> None:
@@ -465,14 +475,14 @@ def test_a_snapshot_of_batches_that_were_cut_is_never_used(disk: MemoryFileSyste
     for number in range(4):
         append(log, batch(1, producer_id=9, sequence=number))
     log.finish()
-    size = log.size_bytes // 4
+    size = log.segments.size_bytes // 4
     disk.data(LOG_PATH)[size + 70] ^= 1
     circumstances = Circumstances(was_stopped_cleanly=False, power_was_cut=True, now_ms=NOW_MS)
     log = open_log(disk, circumstances=circumstances)
     assert log.next_offset == 1
     for _ in range(5):
         append(log, batch(1))
-    producer = log.producers.get(9)
+    producer = log.producers.states.get(9)
     assert producer is not None
     assert producer.last_sequence == 0
 

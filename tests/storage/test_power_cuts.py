@@ -42,10 +42,10 @@ def content(log: Log) -> bytes:
 
 
 def sync_log(log: Log) -> None:
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     if ticket is not None:
         sync([ticket])
-        log.end_sync(ticket)
+        log.unsynced.end_sync(ticket)
 
 
 def live(store: LogStore, log: Log, epoch: int, chance: random.Random) -> None:
@@ -55,7 +55,7 @@ def live(store: LogStore, log: Log, epoch: int, chance: random.Random) -> None:
             value = bytes([chance.randint(1, 255)]) * chance.randint(0, 200)
             append(log, batch(chance.randint(1, 3), value=value), leader_epoch=epoch)
         elif action == "produce":
-            producer = log.producers.get(7)
+            producer = log.producers.states.get(7)
             sequence = 0 if producer is None else producer.last_sequence + 1
             append(log, batch(1, producer_id=7, sequence=sequence), leader_epoch=epoch)
         elif action == "sync":
@@ -79,7 +79,7 @@ def check_whole(log: Log) -> None:
     # An epoch that has written nothing yet may be known, too.
     assert [entry for entry in log.epochs.entries if entry[1] < next_offset] == epochs
     sequences = [one.last_sequence for one in batches if one.producer_id == 7]
-    producer = log.producers.get(7)
+    producer = log.producers.states.get(7)
     assert (producer.last_sequence if producer else None) == (sequences[-1] if sequences else None)
 
 

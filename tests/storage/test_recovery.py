@@ -21,6 +21,7 @@ from tests.storage.logs import (
     append_as_leader,
     batch,
     make_log_config,
+    offset_for_timestamp,
     open_log,
     read_all,
 )
@@ -104,7 +105,7 @@ def test_every_prefix_of_a_segment_recovers_to_its_whole_batches(
     for length in range(len(FULL) + 1):
         log = open_log(disk_with(FULL[:length]), CONFIG, circumstances)
         whole = max(end for end in ENDS if end <= length)
-        assert log.size_bytes == whole
+        assert log.segments.size_bytes == whole
         assert log.next_offset == next_offset_of(FULL[:whole])
         assert read_all(log) == FULL[:whole]
 
@@ -234,7 +235,7 @@ def test_after_a_crash_what_was_not_synced_is_still_to_be_synced() -> None:
     disk, _ = written([1, 2])
     log = open_log(disk, CONFIG, after_crash(recovery_point=1))
     assert (log.synced_offset, log.next_offset) == (1, 3)
-    assert log.begin_sync() is not None
+    assert log.unsynced.begin_sync() is not None
 
 
 @pytest.mark.parametrize("path", [INDEX_PATH, TIMES_PATH, EPOCHS_PATH])
@@ -258,8 +259,8 @@ def test_lost_and_wrong_side_files_are_rebuilt(
     for offset in range(12):
         found = again.read(offset, max_bytes=1, upto_offset=12, at_least_one=True)
         assert found is not None
-        assert BatchView(memoryview(again.read_bytes(found))).base_offset == offset
-        timed = again.offset_for_timestamp(NOW_MS + offset, upto_offset=12)
+        assert BatchView(memoryview(found.read())).base_offset == offset
+        timed = offset_for_timestamp(again, NOW_MS + offset, upto_offset=12)
         assert timed is not None
         assert timed.offset == offset
 
@@ -282,7 +283,7 @@ def test_an_epoch_whose_first_batches_were_compacted_away_begins_where_the_file_
     left = BatchView(memoryview(batch(1)))
     left.stamped(8, 2)
     log.append_as_follower(left.bytes)
-    log.save_epochs()
+    log.epochs.save()
     again = open_log(disk, circumstances=after_crash(recovery_point=0))
     assert again.epochs.entries == [(1, 0), (2, 5)]
 
@@ -326,5 +327,5 @@ def test_files_on_their_way_out_are_removed() -> None:
     for name in ("00000000000000000000.log.deleted", "00000000000000000000.index.cleaned"):
         disk.close(disk.open(f"{DIRECTORY}/{name}", create=True))
     log = open_log(disk, CONFIG)
-    log.remove_deleted(NOW_MS)
+    log.segments.sweep(NOW_MS)
     assert not [path for path in disk.paths() if path.endswith((".deleted", ".cleaned"))]

@@ -164,10 +164,10 @@ def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
     store = open_store(disk)
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(2))
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     append(log, batch(5))
     disk.cut_power()
     again = open_store(disk)
@@ -228,10 +228,10 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
     log = store.create(where, TOPIC_ID, make_log_config())
     for _ in range(5):
         append(log, batch(2))
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     assert store.may_cut(where, 4)
     store.write_checkpoints()
     assert not store.may_cut(where, 4)
@@ -260,17 +260,17 @@ def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
     disk = MemoryFileSystem()
     # Nothing is there: a node that had something before has lost it.
     store = claim_store(disk)
-    assert store.last_run.may_have_lost_data()
+    assert store.last_shutdown.may_have_lost_data()
     store.keep_meta()
     store.load(lambda topic: make_log_config())
     store.name_boot()
     store.close(clean=False)
     killed = claim_store(disk)
-    assert not killed.last_run.may_have_lost_data()
+    assert not killed.last_shutdown.may_have_lost_data()
     killed.close(clean=False)
     disk.boot = "another"
     cut = claim_store(disk)
-    assert cut.last_run.may_have_lost_data()
+    assert cut.last_shutdown.may_have_lost_data()
 
 
 def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:
@@ -303,17 +303,17 @@ def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
     log = store.create(FIRST, TOPIC_ID, make_log_config())
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     store.delete(FIRST)
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
 
 
 def test_a_partition_that_somebody_else_takes_away_is_not_called_synced() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    ticket = store.create(FIRST, TOPIC_ID, make_log_config()).begin_sync()
+    ticket = store.create(FIRST, TOPIC_ID, make_log_config()).unsynced.begin_sync()
     assert ticket is not None
     disk.rename("/data/orders-0", "/data/elsewhere")
     with pytest.raises(FileNotFoundError):
@@ -349,10 +349,10 @@ def test_a_partition_created_again_does_not_inherit_offsets() -> None:
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(50))
     log.delete_records_before(40)
-    ticket = log.begin_sync()
+    ticket = log.unsynced.begin_sync()
     assert ticket is not None
     sync([ticket])
-    log.end_sync(ticket)
+    log.unsynced.end_sync(ticket)
     store.write_checkpoints()
     store.delete(FIRST)
     log = store.create(FIRST, uuid.UUID(int=78), make_log_config())

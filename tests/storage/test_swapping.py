@@ -52,7 +52,7 @@ def prepared() -> tuple[DyingFileSystem, Log]:
 
 def compacted(disk: DyingFileSystem, log: Log) -> None:
     run_round(log, disk)
-    log.remove_deleted(NOW_MS + CONFIG.file_delete_delay_ms)
+    log.segments.sweep(NOW_MS + CONFIG.file_delete_delay_ms)
 
 
 def states() -> tuple[list[Content], int]:
@@ -62,7 +62,7 @@ def states() -> tuple[list[Content], int]:
     calls = disk.calls
     run_round(log, disk, between=lambda: legal.append(content(log)))
     legal = [legal[0], *legal[2:], content(log)]
-    log.remove_deleted(NOW_MS + CONFIG.file_delete_delay_ms)
+    log.segments.sweep(NOW_MS + CONFIG.file_delete_delay_ms)
     return legal, disk.calls - calls
 
 
@@ -88,7 +88,7 @@ def crash_at(call: int) -> DyingFileSystem:
 def check(disk: MemoryFileSystem, circumstances: Circumstances) -> int:
     """Open what the crash left: which of the legal contents it is."""
     log = open_log(disk, CONFIG, circumstances)
-    log.remove_deleted(NOW_MS)
+    log.segments.sweep(NOW_MS)
     left = [path for path in disk.paths() if path.endswith((".cleaned", ".swap", ".deleted"))]
     assert left == []
     found = content(log)
@@ -149,10 +149,10 @@ class TestReaders:
         fill(log, 20)
         found = log.read(0, max_bytes=1 << 20, upto_offset=log.next_offset, at_least_one=True)
         assert found is not None
-        expected = log.read_bytes(found)
+        expected = found.read()
         found.file.pin()
         run_round(log, disk)
-        log.remove_deleted(NOW_MS + CONFIG.file_delete_delay_ms)
+        log.segments.sweep(NOW_MS + CONFIG.file_delete_delay_ms)
         assert found.file.read_at(found.position, found.length) == expected
         found.file.unpin()
         assert [path for path in disk.paths() if path.endswith(".deleted")] == []
@@ -162,10 +162,10 @@ class TestReaders:
         fill(log, 20)
         found = log.read(0, max_bytes=1 << 20, upto_offset=log.next_offset, at_least_one=True)
         assert found is not None
-        expected = log.read_bytes(found)
+        expected = found.read()
         found.file.close()
         run_round(log, disk)
-        assert log.read_bytes(found) == expected
+        assert found.read() == expected
 
 
 class TestChangedLogs:

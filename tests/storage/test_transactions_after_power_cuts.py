@@ -22,7 +22,7 @@ PRODUCERS = (1, 2, 3)
 
 
 def write(log: Log, producer_id: int, epoch: int) -> None:
-    producer = log.producers.get(producer_id)
+    producer = log.producers.states.get(producer_id)
     data = build_batch(
         [Record(0, NOW_MS, None, b"x" * 30)],
         base_offset=0,
@@ -98,5 +98,5 @@ def test_transactions_are_what_the_batches_say_after_any_lives(seed: int) -> Non
         assert [one for segment in log.segments for one in segment.aborted] == aborted
         first_open = states.first_open_offset()
         assert log.last_stable_offset == (log.next_offset if first_open is None else first_open)
-        open_now = {number: one.transaction_first_offset for number, one in log.producers}
+        open_now = {number: one.transaction_first_offset for number, one in log.producers.states}
         assert open_now == {number: one.transaction_first_offset for number, one in states}

@@ -91,7 +91,7 @@ class GroupCommit:
         dirty, self._dirty = self._dirty, set()
         for partition in dirty:
             try:
-                ticket = partition.log.begin_sync()
+                ticket = partition.log.unsynced.begin_sync()
             except OSError as error:
                 self.fail(f"sync failed: {error}")
                 return
@@ -134,7 +134,7 @@ class GroupCommit:
         elif self._failure is None and (taken := done.result()):
             self.rounds += 1
             for partition, ticket in taken:
-                partition.log.end_sync(ticket)
+                partition.log.unsynced.end_sync(ticket)
             for partition in dict.fromkeys(partition for partition, _ in taken):
                 self._release(partition)
             if self._rounds_ahead == 0 and not self._tickets and self._waiting:

@@ -11,9 +11,12 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
+from millstream.records.batch import BatchView
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.admission import Generation, Refusal, Standing, WriteTerms
 from millstream.replication.waiting import FetchWait
+from millstream.storage import lookup
+from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import (
     Appended,
@@ -22,8 +25,8 @@ from millstream.storage.log import (
     FileRange,
     Log,
     LogConfig,
-    TimestampOffset,
 )
+from millstream.storage.values import TimestampOffset
 
 log = logging.getLogger(__name__)
 
@@ -166,8 +169,8 @@ class Partition:
         """Write a batch that this node made itself, and may: see `require_committed_writes`.
         `data` is restamped in place."""
         try:
-            appended = self.log.append_as_coordinator(
-                data, leader_epoch=self.leader_epoch, now_ms=now_ms
+            appended = self.log.append_unchecked(
+                BatchView(data), leader_epoch=self.leader_epoch, now_ms=now_ms
             )
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
@@ -225,7 +228,11 @@ class Partition:
             )
             if found is None:
                 return None, []
-            return found, self.log.aborted_in(offset, found, upto_offset=upto_offset)
+            number = self.log.segments.number_of(offset)
+            aborted = aborted_in_range(
+                self.log.segments.all, number, offset, found, upto_offset=upto_offset
+            )
+            return found, aborted
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
@@ -234,13 +241,18 @@ class Partition:
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms` that is below `upto_offset`."""
         try:
-            return self.log.offset_for_timestamp(timestamp_ms, upto_offset=upto_offset)
+            return lookup.find_timestamp(
+                self.log.segments.all,
+                timestamp_ms,
+                from_offset=self.log.log_start_offset,
+                upto_offset=min(upto_offset, self.log.next_offset),
+            )
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         try:
-            return self.log.offset_of_max_timestamp()
+            return lookup.find_max_timestamp(self.log.segments.all)
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 

@@ -49,8 +49,7 @@ def _cut_back(partition_log: Log, offset: int) -> None:
     partition_log.truncate_to(offset)
     # Even when the log did not get shorter: an epoch of ours may have written nothing.
     partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))
-    if partition_log.epochs.is_changed:
-        partition_log.save_epochs()
+    partition_log.epochs.save_if_changed()
 
 
 def whole_batches(records: memoryview) -> memoryview:

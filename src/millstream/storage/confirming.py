@@ -24,7 +24,7 @@ class Confirmation:
         """`descriptor` is of any file on the file system of all the logs."""
         self._file_system = file_system
         self._descriptor = descriptor
-        found = ((log, log.unsynced_state()) for log in logs)
+        found = ((log, log.unsynced.state()) for log in logs)
         self._unsynced = [(log, state) for log, state in found if state is not None]
         files = (file for _, (_, changes, _, _) in self._unsynced for file, _ in changes)
         self._large = [(f.path, f.size_bytes) for f in files if f.size_bytes >= _LARGE_BYTES]
@@ -38,5 +38,5 @@ class Confirmation:
     def settle(self) -> None:
         """Where nothing was written meanwhile, nothing is left to sync."""
         for log, state in self._unsynced:
-            if log.unsynced_state() == state:
-                log.forget_dirty()
+            if log.unsynced.state() == state:
+                log.unsynced.forget()

@@ -10,18 +10,27 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from millstream.model import NO_LEADER_EPOCH
+from millstream.storage.checkpoints import format_epochs
 
 NO_OFFSET = -1
 
 
 class EpochCache:
-    def __init__(self, entries: Iterable[tuple[int, int]], next_offset: Callable[[], int]) -> None:
+    """`write` replaces the file; one that is in memory only has none."""
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[int, int]],
+        next_offset: Callable[[], int],
+        write: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, start_offset in entries:
             self._epochs.append(epoch)
             self._starts.append(start_offset)
         self._next_offset = next_offset
+        self._write = write
         # True when the file does not have what this has.
         self.is_changed = False
 
@@ -32,6 +41,16 @@ class EpochCache:
     @property
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
+
+    def save(self) -> None:
+        """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
+        if self._write is not None:
+            self._write(format_epochs(self.entries))
+        self.is_changed = False
+
+    def save_if_changed(self) -> None:
+        if self.is_changed:
+            self.save()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """From `start_offset` on, `epoch` writes. Epochs that wrote nothing disappear."""

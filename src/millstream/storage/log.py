@@ -1,14 +1,15 @@
-"""One partition's log: an ordered run of segments, appended to at the end.
+"""One partition's log: segments in order, appended to at the end.
 
-Owns the offsets. A leader gives each batch the next ones, a follower takes them as they
-are. Nothing becomes visible before it is wholly written: an append that fails leaves the
-log as it was. What is on the disk for sure lies below `synced_offset`; whoever promises
-durability runs `begin_sync`, `syncing.sync` and `end_sync`.
+Owns the offsets, and lets its parts own the rest: `segments` their files, `producers` what is
+known of each producer, `epochs` which leader wrote what, `unsynced` what is not on the disk.
+A leader gives each batch the next offsets, a follower takes them as they are. Nothing becomes
+visible before it is wholly written: an append that fails leaves the log as it was.
 
 Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, NoSpace
@@ -22,33 +23,30 @@ from millstream.records.validation import (
     check_produced,
 )
 from millstream.storage import layout, lookup, retention
-from millstream.storage.aborted import aborted_in_range
-from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.checkpoints import format_epochs, format_partition_metadata
+from millstream.storage.checkpoints import format_partition_metadata
 from millstream.storage.epochs import EpochCache
-from millstream.storage.files import DescriptorCache, LogFile
+from millstream.storage.files import DescriptorCache
 from millstream.storage.incoming import (
     answered_again,
     recompressed,
     replicated_batches,
 )
-from millstream.storage.producers import ProducerStates
+from millstream.storage.log_producers import LogProducers
 from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
-from millstream.storage.segment_run import SegmentRun
+from millstream.storage.segments import Segments
 from millstream.storage.snapshots import Snapshots
-from millstream.storage.syncing import SyncTicket, Unsynced, UnsyncedState
+from millstream.storage.syncing import Unsynced
 from millstream.storage.values import (
     Appended,
     BatchGroup,
     CorruptLog,
     FileRange,
     LogConfig,
-    TimestampOffset,
     storage_failure,
 )
 
-__all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig", "TimestampOffset"]
+__all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig"]
 
 # A single batch, or several that are written with one write.
 Batches = BatchView | BatchGroup
@@ -76,25 +74,26 @@ class Log:
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
-        self.segments = segments
+        # 0 <= log_start_offset <= high_watermark <= next_offset. Records lie in
+        # [log_start_offset, next_offset); consumers see those below the high watermark.
         self.next_offset = next_offset
         self.log_start_offset = log_start_offset
-        self.synced_offset = next_offset
+        self.high_watermark = next_offset
         # With one replica, written is committed. A leader with followers turns this off and
         # moves the high watermark itself.
         self.is_sole_replica = True
-        self.high_watermark = next_offset
-        self.size_bytes = sum(segment.size_bytes for segment in segments)
-        self.epochs = EpochCache(epochs, lambda: self.next_offset)
         self.cache = cache
-        self._snapshots = snapshots
-        # An empty log has no producers; of others they are read when first needed.
-        self._producers: ProducerStates | None = ProducerStates() if next_offset == 0 else None
-        self._unsynced = Unsynced(cache.file_system, device)
-        self._run = SegmentRun(
-            directory, segments, cache=cache, snapshots=snapshots, unsynced=self._unsynced
+        self.unsynced = Unsynced(cache.file_system, device, self._end)
+        write_epochs = partial(self.unsynced.write_small, directory, layout.EPOCHS_FILE)
+        self.epochs = EpochCache(epochs, self._end, write_epochs)
+        self.segments = Segments(
+            directory, segments, cache=cache, snapshots=snapshots, unsynced=self.unsynced
         )
+        self.producers = LogProducers(self.segments, snapshots, self._end)
         self.update_config(config)
+
+    def _end(self) -> int:
+        return self.next_offset
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -106,25 +105,14 @@ class Log:
             segment.index_interval_bytes = config.index_interval_bytes
 
     @property
-    def producers(self) -> ProducerStates:
-        """Read from the newest snapshot and the log after it, when first needed."""
-        return self.load_producers() if self._producers is None else self._producers
-
-    def load_producers(self, *, quiet_from: int | None = None) -> ProducerStates:
-        """Recovery says from where on it has seen no producer's batch, and saves a pass."""
-        states = self._snapshots.load(self.segments, self.next_offset, quiet_from=quiet_from)
-        self._producers = states
-        return states
-
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have been silent for `producer_expiration_ms`."""
-        if self._producers is not None:
-            self._producers.expire(now_ms, self.config.producer_expiration_ms)
+    def synced_offset(self) -> int:
+        """Records below it are on the disk for sure."""
+        return self.unsynced.synced_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided; readers of committed records stop here."""
-        first_open = self.producers.first_open_offset()
+        first_open = self.producers.states.first_open_offset()
         if first_open is None:
             return self.high_watermark
         # The beginning of a transaction may be deleted before it ends.
@@ -147,18 +135,12 @@ class Log:
         else:
             check_produced(batches, rules, now_ms)
             if batches.producer_id >= 0:
-                known = self.producers.check(batches)
+                known = self.producers.states.check(batches)
                 if known is not None:
                     return answered_again(known, self.config, self.log_start_offset)
             if self._rewrites_batches:
-                return self._append_rewritten(batches, leader_epoch, now_ms)
+                return self.append_unchecked(batches, leader_epoch=leader_epoch, now_ms=now_ms)
         return self._write(batches, leader_epoch, now_ms)
-
-    def append_as_coordinator(
-        self, data: memoryview, *, leader_epoch: int, now_ms: int
-    ) -> Appended:
-        """Write a batch of the broker's own, control batches included, unchecked."""
-        return self._append_rewritten(BatchView(data), leader_epoch, now_ms)
 
     def append_marker(
         self,
@@ -170,7 +152,7 @@ class Log:
         now_ms: int,
     ) -> Appended | None:
         """End a producer's transaction here; None when this marker has come before."""
-        if not self.producers.check_marker(marker, producer_id, producer_epoch):
+        if not self.producers.states.check_marker(marker, producer_id, producer_epoch):
             return None
         data = build_end_marker(
             marker,
@@ -179,11 +161,12 @@ class Log:
             producer_epoch=producer_epoch,
             timestamp_ms=now_ms,
         )
-        return self._append_rewritten(BatchView(memoryview(data)), leader_epoch, now_ms)
+        batch = BatchView(memoryview(data))
+        return self.append_unchecked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def _check_fits(self, group: BatchGroup, now_ms: int) -> None:
         """A group is written as it is, into the active segment. Raises AppendOneByOne."""
-        segment = self._run.active
+        segment = self.segments.active
         if (
             self._rewrites_batches
             or not segment.size_bytes
@@ -198,8 +181,9 @@ class Log:
         ):
             raise AppendOneByOne
 
-    def _append_rewritten(self, batch: BatchView, leader_epoch: int, now_ms: int) -> Appended:
-        """Write a batch with the codec and the timestamps that the topic asks for."""
+    def append_unchecked(self, batch: BatchView, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Write a batch, perhaps a control batch, with the codec and the timestamps that the
+        topic asks for."""
         config = self.config
         codec = config.compression_type
         if codec is not None and batch.attributes & CODEC_MASK != codec and not batch.is_control:
@@ -216,7 +200,7 @@ class Log:
         next_offset = base_offset + batches.last_offset_delta + 1
         if leader_epoch != self.epochs.latest or self.epochs.is_changed:
             self.epochs.assign(leader_epoch, base_offset)
-            self.save_epochs()
+            self.epochs.save()
         size_bytes = batches.size_bytes
         # A marker has to be written in any case: without it a transaction would never end.
         if size_bytes > self.config.segment_bytes and not batches.attributes & CONTROL_MASK:
@@ -236,14 +220,13 @@ class Log:
         else:
             segment.note_group(batches, base_offset, position)
         segment.modified_ms = now_ms
-        self._unsynced.files[segment.file] = None
+        self.unsynced.files[segment.file] = None
         self.next_offset = next_offset
-        self.size_bytes += size_bytes
         if self.is_sole_replica:
             self.high_watermark = next_offset
         if batches.producer_id >= 0:
             assert isinstance(batches, BatchView), "a group has no producer"
-            self._note_produced(batches)
+            self.producers.take_in(batches)
         return Appended(base_offset, next_offset, -1, self.log_start_offset, False)
 
     def append_as_follower(self, data: memoryview) -> Appended:
@@ -270,24 +253,11 @@ class Log:
             segment.note_appended(batch, position)
             position += batch.size_bytes
             if batch.producer_id >= 0:
-                self._note_produced(batch)
+                self.producers.take_in(batch)
             self.next_offset = batch.next_offset
-        self._unsynced.files[segment.file] = None
-        self.size_bytes += len(data)
-        if self.epochs.is_changed:
-            self.save_epochs()
+        self.unsynced.files[segment.file] = None
+        self.epochs.save_if_changed()
         return Appended(first, next_offset, -1, self.log_start_offset, False)
-
-    def _note_produced(self, batch: BatchView) -> None:
-        aborted = self.producers.update(batch)
-        if aborted is not None:
-            self._run.note_aborted(aborted)
-
-    def save_epochs(self) -> None:
-        """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
-        data = format_epochs(self.epochs.entries)
-        self._unsynced.write_small(self.directory, layout.EPOCHS_FILE, data)
-        self.epochs.is_changed = False
 
     # Segments
 
@@ -295,7 +265,7 @@ class Log:
         self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
     ) -> Segment:
         """The active segment, or a new one when this append does not belong into it."""
-        active = self._run.active
+        active = self.segments.active
         if has_room(
             active,
             self.config,
@@ -309,15 +279,13 @@ class Log:
 
     def roll(self, now_ms: int = 0) -> None:
         """Start a new segment; the one before stays as it is from now on."""
-        if self._run.active.size_bytes:
+        if self.segments.active.size_bytes:
             self._roll_at(self.next_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
         try:
-            producers = self.producers
-            producers.next_offset = self.next_offset
-            self._snapshots.take(producers, keep=self._run.base_offsets())
-            return self._run.begin(base_offset, self.config, now_ms)
+            self.producers.snapshot()
+            return self.segments.begin(base_offset, self.config, now_ms)
         except OSError as error:
             raise storage_failure(error, self.directory) from error
 
@@ -336,8 +304,8 @@ class Log:
             return None
         try:
             return lookup.find_range(
-                self.segments,
-                self._run.number_of(offset),
+                self.segments.all,
+                self.segments.number_of(offset),
                 offset,
                 max_bytes=max_bytes,
                 upto_offset=upto_offset,
@@ -352,10 +320,10 @@ class Log:
         self._check_inside(offset)
         if offset == self.next_offset:
             return None
-        number = self._run.number_of(offset)
+        number = self.segments.number_of(offset)
         try:
             return lookup.find_all_batches(
-                self.segments, number, offset, max_bytes=max_bytes, next_offset=self.next_offset
+                self.segments.all, number, offset, max_bytes=max_bytes, next_offset=self.next_offset
             )
         except OSError as error:
             raise storage_failure(error, self.directory) from error
@@ -367,30 +335,6 @@ class Log:
                 f"offset {offset} is outside [{self.log_start_offset}, {self.next_offset}]",
             )
 
-    def aborted_in(
-        self, offset: int, found: FileRange, *, upto_offset: int
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions in a range that was read from `offset` on."""
-        number = self._run.number_of(offset)
-        return aborted_in_range(self.segments, number, offset, found, upto_offset=upto_offset)
-
-    def read_bytes(self, file_range: FileRange) -> bytes:
-        return file_range.file.read_at(file_range.position, file_range.length)
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, upto_offset: int
-    ) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms` that is below `upto_offset`."""
-        return lookup.find_timestamp(
-            self.segments,
-            timestamp_ms,
-            from_offset=self.log_start_offset,
-            upto_offset=min(upto_offset, self.next_offset),
-        )
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        return lookup.find_max_timestamp(self.segments)
-
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
@@ -400,11 +344,11 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._end_at(self._run.cut_at(offset, self.config))
+        self._end_at(self.segments.cut_at(offset, self.config))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets `offset`."""
-        self._run.start_again_at(offset, self.config)
+        self.segments.start_again_at(offset, self.config)
         self.log_start_offset = offset
         self._end_at(offset)
 
@@ -412,13 +356,10 @@ class Log:
         self.next_offset = next_offset
         self.log_start_offset = min(self.log_start_offset, next_offset)
         self.high_watermark = min(self.high_watermark, next_offset)
-        self.synced_offset = min(self.synced_offset, next_offset)
-        self.size_bytes = self._run.size_bytes
+        self.unsynced.cut(next_offset)
         self.epochs.truncate_end(next_offset)
-        self._snapshots.remove_after(next_offset)
-        self._producers = None
-        if self.epochs.is_changed:
-            self.save_epochs()
+        self.producers.cut(next_offset)
+        self.epochs.save_if_changed()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset`; the log start that then holds."""
@@ -452,74 +393,26 @@ class Log:
                 if expired == 0:
                     raise
         removed = self.segments[:expired]
-        self._run.remove(removed, self.config, now_ms)
-        self.size_bytes = self._run.size_bytes
+        self.segments.remove(removed, self.config, now_ms)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_start(self.log_start_offset)
         return removed
 
-    def replace_segments(self, old: list[Segment], new: Segment, now_ms: int) -> None:
-        """Put a compacted segment in the place of those that it was made from."""
-        self._run.replace(old, new, self.config, now_ms)
-        self.size_bytes = self._run.size_bytes
-
-    def schedule_removal(self, file: LogFile) -> None:
-        self._run.schedule_removal(file)
-
-    def remove_deleted(self, now_ms: int) -> None:
-        """Delete the files that were renamed long enough ago."""
-        self._run.sweep(now_ms)
-
-    # Durability
-
-    def begin_sync(self) -> SyncTicket | None:
-        """What is not on the disk yet, pinned; None when nothing is."""
-        if not self._unsynced:
-            self.synced_offset = self.next_offset
-            return None
-        return self._unsynced.take_ticket(self.next_offset)
-
-    def end_sync(self, ticket: SyncTicket) -> None:
-        """The ticket's bytes are on the disk."""
-        self._unsynced.settle(ticket)
-        if ticket.truncations == self._unsynced.truncations:
-            self.synced_offset = max(self.synced_offset, ticket.next_offset)
-
-    def mark_dirty_from(self, synced_offset: int) -> None:
-        """After a crash: what lies above may be in the page cache only."""
-        self.synced_offset = min(synced_offset, self.next_offset)
-        self._run.mark_dirty_from(synced_offset)
-
     def give_topic_id(self, topic_id: TopicId) -> None:
         """Write down whose log this is, where the directory does not say."""
         data = format_partition_metadata(topic_id)
-        self._unsynced.write_small(self.directory, layout.PARTITION_METADATA_FILE, data)
+        self.unsynced.write_small(self.directory, layout.PARTITION_METADATA_FILE, data)
         self.topic_id = topic_id
-
-    def mark_created(self, parent: str) -> None:
-        """The directory is new: it and its name in `parent` have to be synced."""
-        self._unsynced.note_created(self.directory, parent, self._run.active.file)
-
-    def unsynced_state(self) -> UnsyncedState | None:
-        """What a sync of the whole file system, begun now, would bring to the disk."""
-        return self._unsynced.state() if self._unsynced else None
-
-    def forget_dirty(self) -> None:
-        """Everything was synced by other means: the whole file system was."""
-        self._unsynced.clear()
-        self.synced_offset = self.next_offset
 
     def finish(self) -> None:
         """Write what is only in memory, so that the next start can trust the files."""
         try:
-            self._run.active.finish()
-            if self._producers is not None and self.next_offset:
-                self._producers.next_offset = self.next_offset
-                self._snapshots.take(self._producers, keep=self._run.base_offsets())
+            self.segments.active.finish()
+            self.producers.snapshot_if_read()
         except OSError as error:
             raise storage_failure(error, self.directory) from error
 
     def close(self) -> None:
         """Give back the descriptors. Nothing is written or synced: see `finish`."""
-        self._unsynced.abandon()
-        self._run.close()
+        self.unsynced.abandon()
+        self.segments.close()

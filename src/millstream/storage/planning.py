@@ -40,7 +40,7 @@ def plan_round(
         return None
     config = log.config
     kept_offsets, kept_markers = [], []
-    for producer_id, producer in log.producers:
+    for producer_id, producer in log.producers.states:
         if producer.batches:
             kept_offsets.append(producer.batches[-1].last_offset)
         else:

@@ -111,13 +111,13 @@ def recover_log(
         snapshots=snapshots,
     )
     if end.was_checked:
-        log.mark_dirty_from(circumstances.recovery_point)
+        log.segments.mark_dirty_from(circumstances.recovery_point)
         # Now, and not at the first append: it may have to read the segment again.
-        log.load_producers(quiet_from=end.quiet_from)
+        log.producers.load(quiet_from=end.quiet_from)
     if is_rebuilt:
-        log.mark_dirty_from(segments[0].base_offset)
+        log.segments.mark_dirty_from(segments[0].base_offset)
     if log.epochs.entries != (saved_epochs or []):
-        log.save_epochs()
+        log.epochs.save()
     if log.log_start_offset > log.next_offset:
         # Records were deleted up to a point that a power cut then took away.
         log.truncate_fully_and_start_at(log.log_start_offset)
@@ -390,4 +390,6 @@ def _schedule_leftovers(log: Log, found: dict[str, FileInfo], cache: DescriptorC
     for name, info in found.items():
         if name.endswith((layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX)):
             path = os.path.join(log.directory, name)
-            log.schedule_removal(LogFile(cache, path, size_bytes=info.size_bytes, needs_sync=False))
+            log.segments.schedule_removal(
+                LogFile(cache, path, size_bytes=info.size_bytes, needs_sync=False)
+            )

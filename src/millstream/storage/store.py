@@ -16,7 +16,7 @@ from millstream.storage import layout
 from millstream.storage.confirming import Confirmation
 from millstream.storage.directories import PartitionDirectories, make_with_parents
 from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
-from millstream.storage.last_run import LastRun
+from millstream.storage.last_shutdown import LastShutdown
 from millstream.storage.log import Log
 from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
 from millstream.storage.recovery import Circumstances, recover_log
@@ -48,7 +48,7 @@ class LogStore:
         self.cluster_id = meta.cluster_id
         self.directory_id = meta.directory_id
         self._meta = meta
-        self.last_run = LastRun(file_system, directory)
+        self.last_shutdown = LastShutdown(file_system, directory)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         # How the last run ended; after a power cut acknowledged means synced.
@@ -287,13 +287,13 @@ class LogStore:
     def _sync_everything(self) -> None:
         if self._file_system.sync_everything(self._lock):
             for log in self.logs.values():
-                log.forget_dirty()
+                log.unsynced.forget()
             return
         for log in self.logs.values():
-            ticket = log.begin_sync()
+            ticket = log.unsynced.begin_sync()
             if ticket is not None:
                 sync([ticket])
-                log.end_sync(ticket)
+                log.unsynced.end_sync(ticket)
 
     # Partitions
 
@@ -334,7 +334,7 @@ class LogStore:
             epochs=[],
             snapshots=Snapshots(self._file_system, path, []),
         )
-        log.mark_created(self.directory)
+        log.unsynced.note_created(path, self.directory, segment.file)
         self.logs[partition] = log
         return log
 
@@ -388,7 +388,7 @@ class LogStore:
     def sweep(self, now_ms: int) -> None:
         """Remove the files and directories that were deleted long enough ago."""
         for log in self.logs.values():
-            log.remove_deleted(now_ms)
+            log.segments.sweep(now_ms)
         self._directories.sweep(now_ms)
 
     # Checkpoints and stopping

@@ -64,7 +64,7 @@ def finish_swap(log: Log, cleaned: CleanedSegment, old: list[Segment], *, now_ms
     """
     new = _new_segment(log, cleaned, now_ms)
     new.modified_ms = old[-1].modified_ms
-    log.replace_segments(old, new, now_ms)
+    log.segments.replace(old, new, log.config, now_ms)
     _rename(log.cache.file_system, log.directory, cleaned, layout.SWAP_SUFFIX, "")
     return new
 

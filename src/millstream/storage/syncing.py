@@ -5,7 +5,7 @@ descriptors and paths that the tickets hold, and the logs learn of the result af
 on the loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +31,7 @@ class PinnedFile:
 
 @dataclass(slots=True)
 class SyncTicket:
-    """What was dirty in one log at one moment. The log waits for it with `end_sync`."""
+    """What was dirty in one log at one moment. `end_sync` takes it back."""
 
     file_system: FileSystem
     device: int
@@ -46,21 +46,29 @@ class SyncTicket:
 
 
 class Unsynced:
-    """What one log has written and not synced yet."""
+    """What one log has written and not synced yet. Callers that promise durability run
+    `begin_sync`, `sync` and `end_sync`."""
 
     __slots__ = (
         "_device",
         "_file_system",
+        "_next_offset",
         "_tickets",
         "directories",
         "files",
         "paths",
+        "synced_offset",
         "truncations",
     )
 
-    def __init__(self, file_system: FileSystem, device: int) -> None:
+    def __init__(
+        self, file_system: FileSystem, device: int, next_offset: Callable[[], int]
+    ) -> None:
         self._file_system = file_system
         self._device = device
+        self._next_offset = next_offset
+        # Records below it are on the disk for sure. At most the end of the log.
+        self.synced_offset = next_offset()
         # Those that are not settled yet.
         self._tickets: list[SyncTicket] = []
         self.files: dict[LogFile, None] = {}
@@ -89,12 +97,20 @@ class Unsynced:
         self.paths[path] = None
         self.directories[directory] = None
 
-    def state(self) -> UnsyncedState:
-        """Equal to an earlier one if nothing was written since."""
+    def state(self) -> UnsyncedState | None:
+        """What a sync of the whole file system, begun now, would bring to the disk; None when
+        nothing. Equal to an earlier one if nothing was written since."""
+        if not self:
+            return None
         changes = tuple((file, file.changes) for file in self.files)
         return self.truncations, changes, tuple(self.paths), tuple(self.directories)
 
-    def take_ticket(self, next_offset: int) -> SyncTicket:
+    def begin_sync(self) -> SyncTicket | None:
+        """What is not on the disk yet, pinned; None when nothing is."""
+        next_offset = self._next_offset()
+        if not self:
+            self.synced_offset = next_offset
+            return None
         ticket = SyncTicket(self._file_system, self._device, next_offset, self.truncations)
         for file in self.files:
             ticket.files.append(PinnedFile(file, file.pin(), file.changes))
@@ -105,7 +121,7 @@ class Unsynced:
         self._tickets.append(ticket)
         return ticket
 
-    def settle(self, ticket: SyncTicket) -> None:
+    def end_sync(self, ticket: SyncTicket) -> None:
         """The ticket's bytes are on the disk; what was written since stays unsynced."""
         self._tickets = [other for other in self._tickets if other is not ticket]
         for pinned in ticket.files:
@@ -114,8 +130,19 @@ class Unsynced:
             if file.changes == pinned.changes:
                 file.is_dirty = False
                 self.files.pop(file, None)
+        if ticket.truncations == self.truncations:
+            self.synced_offset = max(self.synced_offset, ticket.next_offset)
 
-    def clear(self) -> None:
+    def cut(self, next_offset: int) -> None:
+        """The log ends at `next_offset` now, earlier than before."""
+        self.synced_offset = min(self.synced_offset, next_offset)
+
+    def forget(self) -> None:
+        """Everything was synced by other means: the whole file system was."""
+        self._clear()
+        self.synced_offset = self._next_offset()
+
+    def _clear(self) -> None:
         for file in self.files:
             file.is_dirty = False
         self.files.clear()
@@ -127,7 +154,7 @@ class Unsynced:
         for ticket in self._tickets:
             ticket.is_abandoned = True
         self._tickets.clear()
-        self.clear()
+        self._clear()
 
 
 def sync(tickets: Sequence[SyncTicket]) -> None:

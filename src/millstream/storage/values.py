@@ -94,6 +94,9 @@ class FileRange:
     position: int
     length: int
 
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.length)
+
 
 @dataclass(frozen=True, slots=True)
 class TimestampOffset:

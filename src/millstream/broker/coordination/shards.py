@@ -90,7 +90,7 @@ class PartitionPort:
         if len(batch) > self._partition.log.config.max_message_bytes:
             raise KafkaError(KafkaCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
         if transaction is not None:
-            self._partition.log.producers.check_epoch(producer.producer_id, producer.epoch)
+            self._partition.log.producers.states.check_epoch(producer.producer_id, producer.epoch)
         appended = self._partition.append_as_coordinator(memoryview(batch), now_ms=now_ms)
         return appended.next_offset
 
@@ -113,7 +113,7 @@ class PartitionPort:
         found = self._partition.read(offset, max_bytes=REPLAY_BYTES, at_least_one=True)
         if found is None:
             return None
-        data = memoryview(self._partition.log.read_bytes(found))
+        data = memoryview(found.read())
         batches: list[LoggedBatch] = []
         while len(data) >= HEADER_BYTES:
             batch = BatchView(data)

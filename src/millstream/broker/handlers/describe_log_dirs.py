@@ -22,7 +22,7 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         by_topic.setdefault(where.topic, []).append(
             Struct(
                 partition_index=where.partition,
-                partition_size=partition.log.size_bytes,
+                partition_size=partition.log.segments.size_bytes,
                 offset_lag=0,
                 is_future_key=False,
             )

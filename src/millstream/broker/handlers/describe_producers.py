@@ -46,6 +46,6 @@ def _one(broker: "Broker", topic: str, index: int) -> Struct:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.transaction_first_offset,
             )
-            for producer_id, producer in partition.log.producers
+            for producer_id, producer in partition.log.producers.states
         ],
     )

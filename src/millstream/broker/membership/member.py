@@ -82,11 +82,11 @@ def new_membership(
 
 async def join(membership: Membership, disk: DataDirectory) -> None:
     """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
-    last_run = disk.store.last_run
-    await membership.join(is_suspect=last_run.may_have_lost_data())
+    last_shutdown = disk.store.last_shutdown
+    await membership.join(is_suspect=last_shutdown.may_have_lost_data())
     disk.store.keep_meta(membership.image.cluster_id)
     # The controller has taken this node out of every in-sync set.
-    last_run.forget_failed_disk()
+    last_shutdown.forget_failed_disk()
 
 
 class Member:
@@ -257,7 +257,7 @@ class Member:
 
     def disk_failed(self) -> None:
         """Others lead from now on, and the next start says that data may be lost."""
-        self._node.disk.store.last_run.note_failed_disk()
+        self._node.disk.store.last_shutdown.note_failed_disk()
         self.roles.fenced("the disk failed")
         self._leaving = asyncio.get_running_loop().create_task(self.membership.leave())
 

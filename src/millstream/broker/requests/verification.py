@@ -68,7 +68,7 @@ def _first_writes(
             if partition is None or not data or len(data) < HEADER_BYTES:
                 continue
             batch = BatchView(data)
-            producers = partition.log.producers
+            producers = partition.log.producers.states
             producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
             if not batch.is_transactional or producers.has_open_transaction(
                 producer.producer_id, producer.epoch

@@ -103,7 +103,7 @@ class Cleaner:
         return known[1] if known is not None and known[0] is partition.log else Progress()
 
     def _begin(self, partition: Partition, state: State) -> Progress:
-        size_bytes = partition.log.size_bytes
+        size_bytes = partition.log.segments.size_bytes
         progress = Progress(state, bytes_before=size_bytes, bytes_after=size_bytes)
         self._progress[partition.topic_partition] = (partition.log, progress)
         return progress

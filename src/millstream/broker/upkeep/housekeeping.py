@@ -84,7 +84,7 @@ async def expire_producers(node: NodeState) -> None:
     """Forget producers that have been silent for `producer.id.expiration.ms`."""
     now_ms = node.clock.now_ms()
     for count, partition in enumerate(list(node.partitions), start=1):
-        partition.log.expire_producers(now_ms)
+        partition.log.producers.expire(now_ms, partition.log.config.producer_expiration_ms)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)
 

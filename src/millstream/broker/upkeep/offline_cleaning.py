@@ -116,7 +116,7 @@ def _compact(
     where = log.partition
     log.roll(clock.now_ms())
     found = measure(log, cleaned_offset=offsets.get(where), now_ms=clock.now_ms())
-    outcome = Outcome(where, found.ratio, log.size_bytes, log.size_bytes)
+    outcome = Outcome(where, found.ratio, log.segments.size_bytes, log.segments.size_bytes)
     limits = CleaningLimits(
         keys_bytes=config.int("log.cleaner.dedupe.buffer.size"),
         load_factor=config.float("log.cleaner.io.buffer.load.factor"),
@@ -137,8 +137,8 @@ def _compact(
             outcome.keys = max(outcome.keys, cleaned.keys)
             offsets[where] = cleaned.end_offset
     # Nobody reads the old files, and nobody waits for them.
-    log.remove_deleted(clock.now_ms() + log.config.file_delete_delay_ms)
-    outcome.bytes_after = log.size_bytes
+    log.segments.sweep(clock.now_ms() + log.config.file_delete_delay_ms)
+    outcome.bytes_after = log.segments.size_bytes
     outcome.elapsed_ms = round((clock.monotonic() - began) * 1000)
     return outcome
 

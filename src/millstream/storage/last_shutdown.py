@@ -1,12 +1,12 @@
-"""How a data directory's last run ended, as far as others have to know: may data be lost?"""
+"""How a data directory was shut down last: may data be lost?"""
 
 from millstream.errors import StartError
 from millstream.storage import layout
 from millstream.storage.files import FileSystem, read_file, write_file
 
 
-class LastRun:
-    """To be asked before the logs are loaded: that begins a new run."""
+class LastShutdown:
+    """To be asked before the logs are loaded: from then on the directory is in use again."""
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         self._file_system = file_system

@@ -6,7 +6,8 @@ log's own affair.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import overload
 
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.files import DescriptorCache, LogFile
@@ -17,7 +18,10 @@ from millstream.storage.syncing import Unsynced
 from millstream.storage.values import LogConfig, storage_failure
 
 
-class SegmentRun:
+class Segments(Sequence[Segment]):
+    """Never empty. Base offsets grow, and every offset of the log lies in the last segment that
+    begins at or before it."""
+
     __slots__ = ("_cache", "_deleted", "_directory", "_snapshots", "_unsynced", "active", "all")
 
     def __init__(
@@ -30,12 +34,26 @@ class SegmentRun:
         unsynced: Unsynced,
     ) -> None:
         self.all = segments
+        # The last one: the only one that grows.
         self.active = segments[-1]
         self._directory = directory
         self._cache = cache
         self._snapshots = snapshots
         self._unsynced = unsynced
         self._deleted = DeletedFiles()
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.all)
+
+    @overload
+    def __getitem__(self, number: int) -> Segment: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Segment]: ...
+    def __getitem__(self, number: int | slice) -> Segment | list[Segment]:
+        return self.all[number]
 
     @property
     def size_bytes(self) -> int:
@@ -126,6 +144,7 @@ class SegmentRun:
         self._snapshots.remove_all()
 
     def schedule_removal(self, file: LogFile) -> None:
+        """A file that no segment has goes with the next sweep."""
         self._deleted.add([file], due_ms=0)
 
     def sweep(self, now_ms: int) -> None:
@@ -135,6 +154,8 @@ class SegmentRun:
     # Durability
 
     def mark_dirty_from(self, offset: int) -> None:
+        """After a crash: what lies from `offset` on may be in the page cache only."""
+        self._unsynced.synced_offset = min(offset, self._unsynced.synced_offset)
         for segment in self.all[self.number_of(offset) :]:
             segment.file.is_dirty = True
             self._unsynced.files[segment.file] = None
