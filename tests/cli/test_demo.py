@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from millstream.cli.demo import first_window_deadline, prepare_file
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.results import Results
+from millstream.cli.pipeline_results import Results
 from millstream.pipeline import outputs
 from millstream.pipeline.spec import Spec, parse_spec
 from millstream.pipeline.status import PipelineStatus, QueryStatus

@@ -1,144 +1,135 @@
-"""Talking to a broker from a command: options, connection, and errors in plain words.
+"""`millstream cluster`: several nodes as one, on this machine."""
 
-confluent-kafka is imported inside the functions, because it costs more time than all of
-`millstream --help` may take.
-"""
-
-import socket
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Final
 
 import click
 
-from millstream import __version__
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.child_processes import Watch
+from millstream.cli.cluster_adopt import adopt
+from millstream.cli.cluster_advise import advise_command
+from millstream.cli.cluster_describe import describe_cluster
+from millstream.cli.node_process import NodeProcess
+from millstream.cli.zookeeper import ZooKeeperServer, class_path
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient, TopicDescription
-
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
-
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-DEFAULT_PORT = 9092
-CONNECT_SECONDS_MAX = 5.0
-REQUEST_SECONDS_MAX = 20.0
+_REPLICAS_MAX: Final = 3
+_MIN_ISR_MAX: Final = 2
 
 
-def bootstrap_option(command: F) -> F:
-    """Add `-b/--bootstrap` to a command."""
-    return click.option(
-        "-b",
-        "--bootstrap",
-        metavar="HOST:PORT",
-        envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
-        default=DEFAULT_BOOTSTRAP,
-        show_default=True,
-        help="The broker to ask first; also from KAFKA_BOOTSTRAP_SERVERS.",
-    )(command)
+@click.group()
+def cluster() -> None:
+    """Start, look at and size a cluster of several nodes."""
 
 
-def json_option(command: F) -> F:
-    """Add `--json` to a command."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+cluster.add_command(adopt)
+cluster.add_command(advise_command)
+cluster.add_command(describe_cluster)
 
 
-def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
-    """Settings every client of a command shares, after a check that someone listens."""
-    check_reachable(bootstrap)
-    return {
-        "bootstrap.servers": bootstrap,
-        "client.id": f"millstream/{__version__}",
-        # librdkafka writes to stderr on its own; failures are reported in our words.
-        "log_level": 0,
-    }
+@cluster.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 20))
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="A folder for each node."
+)
+@click.option("--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper instead of a new one.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option of all.")
+@click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
+@click.option("--no-restart", is_flag=True, help="Leave away what ends by itself or is killed.")
+def start(
+    nodes: int,
+    data_dir: Path,
+    zookeeper: str | None,
+    sets: tuple[str, ...],
+    dev: bool,
+    no_restart: bool,
+) -> None:
+    """Run ZooKeeper and some nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
+    Prints `bootstrap HOST:PORT,...` when clients can connect. One that ends is named on stderr,
+    with its exit code and its log, and started again after five seconds. New topics get three
+    replicas, or one for each node where there are fewer; so do those of groups and
+    transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
+    Debian's package zookeeper.
+    """
+    stopped = threading.Event()
 
-def check_reachable(bootstrap: str) -> tuple[str, int]:
-    """The first address where someone listens; fails at once, and with the reason, where a
-    client would retry in silence."""
-    problems = []
-    for address in bootstrap.split(","):
-        host, port = parse_address(address.strip())
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX).close()
-            return host, port
-        except ConnectionRefusedError:
-            problems.append(f"{host}:{port} refused the connection")
-        except OSError as failed:
-            problems.append(f"{host}:{port} is not reachable ({failed.strerror or failed})")
-    raise CommandFailed(
-        f"{'; '.join(problems)}. Is a broker running there? "
-        "Start one with: millstream broker --data-dir ./data",
-        exit_code=ExitCode.UNREACHABLE,
-    )
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stopped.set()
 
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
-        raise CommandFailed(f"{address!r} is not HOST:PORT", exit_code=ExitCode.USAGE)
-    return host.strip("[]"), int(port)
-
-
-def connect_admin(bootstrap: str) -> "AdminClient":
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient(client_settings(bootstrap))
-
-
-def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
-    """The topic as the cluster sees it; never creates it, unlike a plain Metadata request."""
-    from confluent_kafka import TopicCollection
-
-    if not topic:
-        raise CommandFailed("the name of the topic is empty", exit_code=ExitCode.USAGE)
-    answers: Mapping[str, Future[TopicDescription]] = admin.describe_topics(
-        TopicCollection([topic]), request_timeout=REQUEST_SECONDS_MAX
-    )
-    return wait_for(answers[topic], f"topic {topic}")
-
-
-def wait_for(future: "Future[T]", subject: str) -> T:
-    """The result of an admin call, or a failure in plain words about `subject`."""
-    from confluent_kafka import KafkaException
-
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    watch = Watch(restarts=not no_restart)
+    started: list[NodeProcess] = []
+    server: _ZooKeeper | None = None
     try:
-        return future.result(REQUEST_SECONDS_MAX + 5)
-    except TimeoutError:
-        raise CommandFailed(
-            f"{subject}: no answer in {REQUEST_SECONDS_MAX:.0f} s", exit_code=ExitCode.TIMEOUT
-        ) from None
-    except KafkaException as failed:
-        raise explain(failed.args[0], subject) from None
+        if zookeeper is None:
+            server = _ZooKeeper(data_dir / "zookeeper")
+            server.start()
+            zookeeper = server.wait_serving()
+            watch.over(server)
+        options = [
+            *("--set", f"zookeeper.connect={zookeeper}"),
+            *_replica_options(nodes),
+            *(word for each in sets for word in ("--set", each)),
+            *(["--dev"] if dev else []),
+        ]
+        started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
+        for node in started:
+            node.start()
+        click.echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
+        for node in started:
+            watch.over(node)
+        stopped.wait()
+    finally:
+        watch.stop()
+        _stop_all(started)
+        if server is not None:
+            server.stop()
 
 
-def explain(error: "KafkaError", subject: str) -> CommandFailed:
-    """One line for a broker's or the client library's error."""
-    from confluent_kafka import KafkaError
+def _replica_options(nodes: int) -> list[str]:
+    replicas = min(nodes, _REPLICAS_MAX)
+    settings = {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(replicas, _MIN_ISR_MAX),
+    }
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
-    code = error.code()
-    if code == KafkaError.UNKNOWN_TOPIC_OR_PART or code == KafkaError._UNKNOWN_TOPIC:
-        return CommandFailed(
-            f"{subject} does not exist. `millstream topic list` shows what does; "
-            "`millstream topic create NAME` makes one"
-        )
-    if code == KafkaError.TOPIC_ALREADY_EXISTS:
-        return CommandFailed(f"{subject} exists already")
-    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
-        return CommandFailed(
-            f"{subject}: no answer in time. Too few replicas may be in sync (`millstream topic "
-            "describe` shows them); or, if the first address answers but others do not, "
-            "the broker's advertised.listeners may be wrong for this machine",
-            exit_code=ExitCode.TIMEOUT,
-        )
-    if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
-        return CommandFailed(
-            f"{subject}: connection lost ({error.str()})", exit_code=ExitCode.UNREACHABLE
-        )
-    return CommandFailed(f"{subject}: {error.str()} ({error.name()})")
+
+class _ZooKeeper:
+    """The server as one of the processes that are watched."""
+
+    name = "ZooKeeper"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = ZooKeeperServer(folder)
+        self._jars = class_path()
+        self._is_launched = False
+        self.log_path = self._server.log_path
+
+    def start(self) -> None:
+        self._server.launch(self._jars)
+        self._is_launched = True
+
+    def wait_serving(self) -> str:
+        self._server.wait_serving()
+        return self._server.address
+
+    def wait_ended(self) -> int:
+        return self._server.process.wait()
+
+    def stop(self) -> None:
+        if self._is_launched:
+            self._server.stop()
+
+
+def _stop_all(nodes: list[NodeProcess]) -> None:
+    for node in nodes:
+        node.ask_to_stop()
+    for node in nodes:
+        node.wait_stopped()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from millstream import __version__
-from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable
+from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.model import TopicPartition

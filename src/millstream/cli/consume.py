@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from millstream.cli.cluster import (
+from millstream.cli.bootstrap import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
     check_reachable,
@@ -24,7 +24,7 @@ from millstream.cli.cluster import (
 )
 from millstream.cli.failure import CommandFailed
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
-from millstream.cli.start import (
+from millstream.cli.start_position import (
     FromBeginning,
     FromEnd,
     FromOffset,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, connect_admin, wait_for
+from millstream.cli.bootstrap import bootstrap_option, connect_admin, wait_for
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.pipeline import run_pipeline
+from millstream.cli.pipeline_results import Results
 from millstream.cli.pipeline_screen import make_screen
-from millstream.cli.results import Results
 from millstream.cli.spark_process import check_installed
 from millstream.pipeline.outputs import OUTPUTS
 from millstream.pipeline.spec import Spec, example_spec, load_spec

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import click
 
-from millstream.cli.cluster import json_option
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import print_json, print_table
 

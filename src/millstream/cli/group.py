@@ -2,10 +2,11 @@
 
 import click
 
-from millstream.cli.asking import ask_before_deleting
-from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.group_reset import reset
 from millstream.cli.group_view import (
     Group,
     GroupMissing,
@@ -18,7 +19,6 @@ from millstream.cli.group_view import (
 )
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, counted, print_json, print_table
-from millstream.cli.resetting import reset
 from millstream.errors import KafkaCode
 from millstream.wire.apis import ApiKey
 

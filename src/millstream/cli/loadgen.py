@@ -8,9 +8,9 @@ from typing import Final
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
 from millstream.cli.output import counted
-from millstream.cli.sending import Progress, Sender
+from millstream.cli.patient_producer import Progress, Sender
 from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site, TrafficLine
 

@@ -29,7 +29,7 @@ _COMMANDS = {
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
     "cluster": LazyCommand(
-        "millstream.cli.clustering", "cluster", "Start, look at and size a cluster of nodes."
+        "millstream.cli.cluster", "cluster", "Start, look at and size a cluster of nodes."
     ),
     "zookeeper": LazyCommand(
         "millstream.cli.zookeeper", "zookeeper", "Run a ZooKeeper for development."

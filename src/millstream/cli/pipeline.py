@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.cluster import check_reachable, json_option
+from millstream.cli.bootstrap import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, print_json, print_table
 from millstream.cli.pipeline_backfill import backfill

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from millstream.cli.cluster import check_reachable
+from millstream.cli.bootstrap import check_reachable
 from millstream.cli.failure import CommandFailed
 from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from millstream.cli.cluster import json_option
+from millstream.cli.bootstrap import json_option
 from millstream.cli.output import counted, print_json, print_table
 from millstream.cli.pipeline_file import check_functions, load_file
 from millstream.cli.spark_process import check_installed

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from millstream.cli.results import Results
+from millstream.cli.pipeline_results import Results
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.status import PipelineStatus
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.cluster import (
+from millstream.cli.bootstrap import (
     bootstrap_option,
     client_settings,
     connect_admin,
     describe_topic,
     explain,
 )
-from millstream.cli.delay import Acknowledged, Delay
+from millstream.cli.delayed_acks import Acknowledged, Delay
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line

@@ -16,10 +16,10 @@ from typing import IO, Final
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
-from millstream.cli.sending import Progress, Sender
+from millstream.cli.patient_producer import Progress, Sender
 from millstream.ingest.shipping_state import (
     Acknowledged,
     StateUnreadable,

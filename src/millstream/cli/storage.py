@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
-from millstream.cli.cluster import json_option
-from millstream.cli.compacting import compact
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import counted, print_json, print_table
 from millstream.cli.record_text import TextRecord, to_json_line
+from millstream.cli.storage_compact import compact
 from millstream.storage.inspect import BatchInfo, SegmentInfo, dump, list_segments, verify
 
 _PATH = click.Path(exists=True, path_type=Path)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.asking import ask_before_deleting
-from millstream.cli.cluster import (
+from millstream.cli.bootstrap import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
     connect_admin,
@@ -16,9 +15,10 @@ from millstream.cli.cluster import (
     json_option,
     wait_for,
 )
+from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, joined, print_json, print_table
-from millstream.cli.trimming import trim
+from millstream.cli.topic_trim import trim
 
 if TYPE_CHECKING:
     from collections.abc import ValuesView

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Address, Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import print_json, print_table

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from millstream import __version__
-from millstream.cli.cluster import REQUEST_SECONDS_MAX, check_reachable
+from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import ProtocolError
 from millstream.wire.apis import APIS, ApiKey

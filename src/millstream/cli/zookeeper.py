@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from millstream.cli.cluster import parse_address
+from millstream.cli.bootstrap import parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
 
 _DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")

@@ -19,13 +19,13 @@ from millstream.pipeline import ended_visits as sessions
 from millstream.pipeline import outputs, windows
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import parse_events
-from millstream.pipeline.periods import Kind, period_of
 from millstream.pipeline.queries import STORE, as_records, checkpoint, write_options
+from millstream.pipeline.reporting.periods import Kind, period_of
 from millstream.pipeline.spec import Spec
-from millstream.pipeline.table_files import Table, TableChanged
-from millstream.pipeline.warehouse import event_rows, find_table, write_rows
 from millstream.spark import read_table
 from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.files import Table, TableChanged
+from millstream.warehouse.tables import event_rows, find_table, write_rows
 
 _DAY_MS: Final = 24 * 3600 * 1000
 

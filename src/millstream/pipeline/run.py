@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.outputs import OUTPUTS
 from millstream.pipeline.queries import QUERIES, STORE, LineCounts, Query, start_query
-from millstream.pipeline.reports import report_on
+from millstream.pipeline.reporting.reports import report_on
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
     PipelineStatus,

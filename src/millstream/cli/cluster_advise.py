@@ -9,10 +9,10 @@ from typing import Final
 
 import click
 
-from millstream.cli.cluster import json_option
+from millstream.cli.bootstrap import json_option
 from millstream.cli.connection import Cluster
 from millstream.cli.group_view import describe_group, list_groups
-from millstream.cli.measuring import (
+from millstream.cli.machine_rates import (
     SECONDS,
     Measurement,
     cache_path,

@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from millstream.cli.cluster import client_settings, connect_admin, wait_for
+from millstream.cli.bootstrap import client_settings, connect_admin, wait_for
 from millstream.cli.failure import CommandFailed
 from millstream.cli.node_process import NodeProcess
 from millstream.cluster.sizing import Rates

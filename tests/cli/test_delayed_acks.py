@@ -1,6 +1,6 @@
 """What a person is told who waits for acknowledgements."""
 
-from millstream.cli.delay import Acknowledged, Hindered, Patience, reason
+from millstream.cli.delayed_acks import Acknowledged, Hindered, Patience, reason
 
 
 def partition(leader: int | None, in_sync: tuple[int, ...]) -> Hindered:

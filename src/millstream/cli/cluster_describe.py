@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
 from millstream.cli.output import JsonValue, counted, joined, print_json, print_table
 from millstream.model import INTERNAL_TOPICS

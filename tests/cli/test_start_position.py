@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.cli.start import FromBeginning, FromEnd, FromOffset, FromTime, parse_start
+from millstream.cli.start_position import FromBeginning, FromEnd, FromOffset, FromTime, parse_start
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 NOON_MS = 1_769_860_800_000

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from millstream.cli.cluster import check_reachable, parse_address
+from millstream.cli.bootstrap import check_reachable, parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from millstream.cli.cluster_view import PlacedPartition, placed_partitions, summed_up
+from millstream.cli.cluster_describe import PlacedPartition, placed_partitions, summed_up
 from millstream.wire.messages import Struct
 from tests.support.command_line import run_millstream
 

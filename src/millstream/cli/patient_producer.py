@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from millstream.cli.cluster import client_settings, explain
+from millstream.cli.bootstrap import client_settings, explain
 from millstream.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:

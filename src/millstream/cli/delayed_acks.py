@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from millstream.cli.cluster import REQUEST_SECONDS_MAX, describe_topic, wait_for
+from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, describe_topic, wait_for
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import counted
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli import watching
+from millstream.cli import child_processes as watching
+from millstream.cli.child_processes import Watch, ending
 from millstream.cli.failure import CommandFailed
-from millstream.cli.watching import Watch, ending
 
 
 class Process:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.advise import parse_duration, topic_rates
-from millstream.cli.measuring import (
+from millstream.cli.cluster_advise import parse_duration, topic_rates
+from millstream.cli.machine_rates import (
     Measurement,
     cache_path,
     measure,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.cluster import (
+from millstream.cli.bootstrap import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
     connect_admin,

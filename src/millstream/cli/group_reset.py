@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from millstream.cli.cluster import bootstrap_option, json_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group_view import (
@@ -20,7 +20,14 @@ from millstream.cli.group_view import (
     when_ready,
 )
 from millstream.cli.output import counted, print_json, print_table
-from millstream.cli.start import FromBeginning, FromEnd, FromOffset, FromTime, Start, parse_start
+from millstream.cli.start_position import (
+    FromBeginning,
+    FromEnd,
+    FromOffset,
+    FromTime,
+    Start,
+    parse_start,
+)
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis import ApiKey

@@ -1,0 +1,144 @@
+"""Talking to a broker from a command: options, connection, and errors in plain words.
+
+confluent-kafka is imported inside the functions, because it costs more time than all of
+`millstream --help` may take.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from millstream import __version__
+from millstream.cli.failure import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient, TopicDescription
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_PORT = 9092
+CONNECT_SECONDS_MAX = 5.0
+REQUEST_SECONDS_MAX = 20.0
+
+
+def bootstrap_option(command: F) -> F:
+    """Add `-b/--bootstrap` to a command."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        help="The broker to ask first; also from KAFKA_BOOTSTRAP_SERVERS.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """Add `--json` to a command."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
+    """Settings every client of a command shares, after a check that someone listens."""
+    check_reachable(bootstrap)
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": f"millstream/{__version__}",
+        # librdkafka writes to stderr on its own; failures are reported in our words.
+        "log_level": 0,
+    }
+
+
+def check_reachable(bootstrap: str) -> tuple[str, int]:
+    """The first address where someone listens; fails at once, and with the reason, where a
+    client would retry in silence."""
+    problems = []
+    for address in bootstrap.split(","):
+        host, port = parse_address(address.strip())
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX).close()
+            return host, port
+        except ConnectionRefusedError:
+            problems.append(f"{host}:{port} refused the connection")
+        except OSError as failed:
+            problems.append(f"{host}:{port} is not reachable ({failed.strerror or failed})")
+    raise CommandFailed(
+        f"{'; '.join(problems)}. Is a broker running there? "
+        "Start one with: millstream broker --data-dir ./data",
+        exit_code=ExitCode.UNREACHABLE,
+    )
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`."""
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(DEFAULT_PORT)
+    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
+        raise CommandFailed(f"{address!r} is not HOST:PORT", exit_code=ExitCode.USAGE)
+    return host.strip("[]"), int(port)
+
+
+def connect_admin(bootstrap: str) -> "AdminClient":
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(client_settings(bootstrap))
+
+
+def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
+    """The topic as the cluster sees it; never creates it, unlike a plain Metadata request."""
+    from confluent_kafka import TopicCollection
+
+    if not topic:
+        raise CommandFailed("the name of the topic is empty", exit_code=ExitCode.USAGE)
+    answers: Mapping[str, Future[TopicDescription]] = admin.describe_topics(
+        TopicCollection([topic]), request_timeout=REQUEST_SECONDS_MAX
+    )
+    return wait_for(answers[topic], f"topic {topic}")
+
+
+def wait_for(future: "Future[T]", subject: str) -> T:
+    """The result of an admin call, or a failure in plain words about `subject`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(REQUEST_SECONDS_MAX + 5)
+    except TimeoutError:
+        raise CommandFailed(
+            f"{subject}: no answer in {REQUEST_SECONDS_MAX:.0f} s", exit_code=ExitCode.TIMEOUT
+        ) from None
+    except KafkaException as failed:
+        raise explain(failed.args[0], subject) from None
+
+
+def explain(error: "KafkaError", subject: str) -> CommandFailed:
+    """One line for a broker's or the client library's error."""
+    from confluent_kafka import KafkaError
+
+    code = error.code()
+    if code == KafkaError.UNKNOWN_TOPIC_OR_PART or code == KafkaError._UNKNOWN_TOPIC:
+        return CommandFailed(
+            f"{subject} does not exist. `millstream topic list` shows what does; "
+            "`millstream topic create NAME` makes one"
+        )
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return CommandFailed(f"{subject} exists already")
+    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+        return CommandFailed(
+            f"{subject}: no answer in time. Too few replicas may be in sync (`millstream topic "
+            "describe` shows them); or, if the first address answers but others do not, "
+            "the broker's advertised.listeners may be wrong for this machine",
+            exit_code=ExitCode.TIMEOUT,
+        )
+    if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+        return CommandFailed(
+            f"{subject}: connection lost ({error.str()})", exit_code=ExitCode.UNREACHABLE
+        )
+    return CommandFailed(f"{subject}: {error.str()} ({error.name()})")
