@@ -9,7 +9,6 @@ All records of a step are one batch: a crash leaves all of them or none.
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from millstream.cluster.state import ClusterImage
@@ -35,11 +34,9 @@ from millstream.coordinators.consumer.group import (
     ConsumerMember,
     covers,
 )
-from millstream.coordinators.consumer.pattern import TopicPattern
+from millstream.coordinators.consumer.pattern import compile_pattern
 from millstream.coordinators.consumer.reconcile import reconcile
 from millstream.coordinators.decision import Decision, Env
-
-compile_pattern = lru_cache(maxsize=256)(TopicPattern)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ from millstream.coordinators.consumer.assignors import ASSIGNORS
 from millstream.coordinators.consumer.epochs import (
     News,
     advance,
-    compile_pattern,
     member_tombstones,
     without_member,
 )
@@ -31,6 +30,7 @@ from millstream.coordinators.consumer.group import (
     covers,
     no_assignment,
 )
+from millstream.coordinators.consumer.pattern import compile_pattern
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode, KafkaError
 
