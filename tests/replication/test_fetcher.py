@@ -145,7 +145,7 @@ def result_from(
     leader: ReplicatedPartition, request: FetchRequest, wanted: FetchPartition
 ) -> FetchResult:
     result = FetchResult(wanted.index)
-    leader.answer_replica(
+    leader.require_leader().answer(
         request.replica_id, request.replica_epoch, wanted, result, max_bytes=1 << 20, now_ms=0
     )
     if isinstance(result.records, FileRange):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from millstream.replication.leadership import Divergence, IsrChange, Leadership, find_divergence
+from millstream.replication.isr import IsrChange
+from millstream.replication.leadership import Divergence, Leadership, find_divergence
 from millstream.storage.epochs import EpochCache
 
 ALIVE = {1: 10, 2: 20, 3: 30}

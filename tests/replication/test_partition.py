@@ -61,7 +61,7 @@ def test_a_waiting_fetch_is_woken_when_enough_has_arrived() -> None:
         partition = open_partition()
         size = len(batch(1))
         wait = FetchWait(size + 1)
-        partition.add_fetch_wait(wait)
+        partition.fetch_waits.add(wait)
         produce(partition, batch(1))
         assert not wait.future.done()
         produce(partition, batch(1))
@@ -74,7 +74,7 @@ def test_going_offline_wakes_whoever_waits_and_refuses_the_rest() -> None:
     async def scenario() -> None:
         partition = open_partition()
         wait = FetchWait(1)
-        partition.add_fetch_wait(wait)
+        partition.fetch_waits.add(wait)
         partition.go_offline("the disk is gone")
         assert wait.future.done()
         with pytest.raises(KafkaError) as refused:
@@ -155,7 +155,7 @@ def test_batches_that_are_written_together_wake_a_fetch() -> None:
         partition = open_partition()
         produce(partition, batch(1))
         wait = FetchWait(2 * len(batch(1)))
-        partition.add_fetch_wait(wait)
+        partition.fetch_waits.add(wait)
         appended = produce(partition, GroupOf(batch(1), batch(1)))
         assert (appended.base_offset, appended.next_offset) == (1, 3)
         assert wait.future.done()

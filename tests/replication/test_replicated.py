@@ -10,6 +10,7 @@ from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.batch import BatchView
 from millstream.records.rewriting import emptied
 from millstream.replication.admission import Generation
+from millstream.replication.follower_log import whole_batches
 from millstream.replication.following import (
     BackOff,
     CheckpointFirst,
@@ -23,7 +24,6 @@ from millstream.replication.node import Node
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
-from millstream.replication.taking import whole_batches
 from millstream.replication.waiting import FetchWait
 from millstream.storage.values import FileRange, LogConfig
 from millstream.wire.fetch import FetchPartition, FetchResult
@@ -54,7 +54,7 @@ def replica(
     has_lease: bool = True,
     wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]" = lambda *_: None,
     may_cut: Callable[[TopicPartition, int], bool] = lambda where, offset: True,
-    on_doubt: Callable[[ReplicatedPartition, int], None] = lambda partition, offset: None,
+    on_doubt: Callable[[TopicPartition, int], None] = lambda where, offset: None,
 ) -> ReplicatedPartition:
     return ReplicatedPartition(
         TopicPartition("t", 0),
@@ -106,7 +106,7 @@ def ask(
         0, position.offset, max_bytes, position.leader_epoch, position.last_epoch, 0
     )
     try:
-        leader.answer_replica(
+        leader.require_leader().answer(
             broker_id, BROKER_EPOCH, wanted, result, max_bytes=max_bytes, now_ms=0
         )
     except KafkaError as error:
@@ -165,13 +165,13 @@ def test_acks_all_waits_for_the_high_watermark() -> None:
     async def scenario() -> None:
         leader, follower = leading(), following()
         end = produce(leader)
-        wait = leader.wait_committed(end)
+        wait = leader.require_leader().wait_committed(end)
         assert wait is not None
         ask(leader, follower)
         assert not wait.done()
         ask(leader, follower)
         assert wait.done()
-        assert leader.wait_committed(end) is None
+        assert leader.require_leader().wait_committed(end) is None
 
     asyncio.run(scenario())
 
@@ -179,7 +179,7 @@ def test_acks_all_waits_for_the_high_watermark() -> None:
 def test_whoever_waits_learns_that_the_leadership_is_over() -> None:
     async def scenario() -> None:
         leader = leading()
-        wait = leader.wait_committed(produce(leader))
+        wait = leader.require_leader().wait_committed(produce(leader))
         assert wait is not None
         leader.apply(role(2, epoch=2, version=2), now_ms=0)
         with pytest.raises(KafkaError) as error:
@@ -192,7 +192,7 @@ def test_whoever_waits_learns_that_the_leadership_is_over() -> None:
 def test_whoever_waits_learns_that_too_few_are_left() -> None:
     async def scenario() -> None:
         leader = leading()
-        wait = leader.wait_committed(produce(leader))
+        wait = leader.require_leader().wait_committed(produce(leader))
         assert wait is not None
         leader.apply(role(isr=(1,), version=2), now_ms=0)
         with pytest.raises(KafkaError) as error:
@@ -315,7 +315,7 @@ def test_alone_the_answer_waits_for_the_disk() -> None:
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         leader = replica(1, wait_synced=lambda *_: synced)
         leader.apply(role(isr=(1, 2), min_isr=1), now_ms=0)
-        wait = leader.wait_committed(produce(leader))
+        wait = leader.require_leader().wait_committed(produce(leader))
         assert wait is not None
         leader.apply(role(isr=(1,), min_isr=1, version=2), now_ms=0)
         assert leader.high_watermark == 1
@@ -332,8 +332,8 @@ def test_consumers_wait_for_the_commit_and_followers_for_the_append() -> None:
     async def scenario() -> None:
         leader, follower = leading(), following()
         consumer, replica_wait = FetchWait(1), FetchWait(1, is_replica=True)
-        leader.add_fetch_wait(consumer)
-        leader.add_fetch_wait(replica_wait)
+        leader.fetch_waits.add(consumer)
+        leader.fetch_waits.add(replica_wait)
         produce(leader)
         assert replica_wait.future.done()
         assert not consumer.future.done()

@@ -8,9 +8,11 @@ count only what is there.
 import asyncio
 from collections.abc import Callable
 
+from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.group_commit import GroupCommit
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
+from millstream.replication.waiting import fail
 
 
 class ClusterCommit(GroupCommit):
@@ -31,7 +33,11 @@ class ClusterCommit(GroupCommit):
             return super().wait_if_needed(partition, next_offset, is_acks_all=False)
         if partition.counted_offset < next_offset:
             self.request(partition)
-        return partition.wait_committed(next_offset)
+        if partition.leader is None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            fail(future, KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))
+            return future
+        return partition.leader.wait_committed(next_offset)
 
     def wait_counted(self, partition: ReplicatedPartition) -> "asyncio.Future[None] | None":
         """What a follower does before it asks on, where each replica syncs first."""

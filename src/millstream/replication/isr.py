@@ -1,87 +1,90 @@
-"""Keeping the in-sync replicas of what this node leads as the leader sees them.
+"""Who is in sync: the rules by which a replica leaves the ISR, and joins it.
 
-A follower that has caught up is proposed at once, one that stays behind when it is looked
-at next. One proposal per partition at a time; what becomes of it is the store's answer.
+- It leaves when it is behind the leader's end and was not caught up with it for
+  `replica.lag.time.max.ms`, or when it is no longer assigned (`is_behind`).
+- It joins when it has everything up to the high watermark and up to where this leadership
+  began, and the broker that fetched is the one that is registered now (`may_join`).
+
+Pure: `leadership` knows who follows and how far, `isr_proposer` writes what is wanted here.
 """
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from millstream.clock import Clock
-from millstream.cluster.stores.store import CoordinationFailed
-from millstream.model import TopicPartition
-from millstream.replication.leadership import IsrChange, Leadership
-from millstream.replication.replicated import ReplicatedPartition
-from millstream.replication.role import Role
-
-log = logging.getLogger(__name__)
+from millstream.replication.progress import UNKNOWN_BROKER_EPOCH, Follower
 
 
-class NotWritten(Exception):
-    """The store refused the change: somebody was faster. Nothing was written."""
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A set of in-sync replicas to write, on the state of this version and no other."""
+
+    isr: tuple[int, ...]
+    version: int
+    # The broker epoch in which each joining replica fetched: it must be the registered one.
+    joining: tuple[tuple[int, int], ...] = ()
 
 
-class IsrKeeper:
-    """`write` gives the state as it is then, or raises NotWritten, or CoordinationFailed where
-    nothing is known."""
+def is_behind(follower: Follower | None, *, end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
+    """Must a replica leave the ISR? None is one that is no longer assigned: the controller has
+    not taken it out yet."""
+    if follower is None:
+        return True
+    if follower.next_offset >= end_offset:
+        return False
+    return now_ms - follower.caught_up_ms > lag_ms_max
 
-    def __init__(
-        self,
-        write: Callable[[TopicPartition, IsrChange], Awaitable[Role]],
-        *,
-        alive: Callable[[], Mapping[int, int]],
-        has_lease: Callable[[], bool],
-        lag_ms_max: Callable[[], int],
-        clock: Clock,
-    ) -> None:
-        self._write = write
-        self._alive = alive
-        self._has_lease = has_lease
-        self._lag_ms_max = lag_ms_max
-        self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    def look_at(self, partition: ReplicatedPartition) -> None:
-        """Propose what the leader wants to change, if anything, and if it may."""
-        leadership = partition.leadership
-        if leadership is None or leadership.pending is not None or not self._has_lease():
-            return
-        change = leadership.wanted_change(
-            high_watermark=partition.log.high_watermark,
-            end_offset=partition.log.next_offset,
-            alive=self._alive(),
-            lag_ms_max=self._lag_ms_max(),
-            now_ms=self._now_ms(),
+def may_join(
+    follower: Follower, *, high_watermark: int, start_offset: int, alive_epoch: int
+) -> bool:
+    """`start_offset` is where the leadership began, `alive_epoch` the epoch in which the
+    follower's broker is registered."""
+    return (
+        follower.has_fetched
+        and follower.next_offset >= max(high_watermark, start_offset)
+        and follower.broker_epoch == alive_epoch
+    )
+
+
+def wanted_change(
+    isr: Sequence[int],
+    followers: Mapping[int, Follower],
+    *,
+    broker_id: int,
+    replicas: Sequence[int],
+    version: int,
+    start_offset: int,
+    high_watermark: int,
+    end_offset: int,
+    alive: Mapping[int, int],
+    lag_ms_max: int,
+    now_ms: int,
+) -> IsrChange | None:
+    """What the leader `broker_id` should write next; None while nothing is to change.
+
+    `alive` are the brokers that may hold replicas in sync, by their broker epochs.
+    """
+    behind = {
+        replica
+        for replica in isr
+        if replica != broker_id
+        and is_behind(
+            followers.get(replica), end_offset=end_offset, lag_ms_max=lag_ms_max, now_ms=now_ms
         )
-        if change is None:
-            return
-        leadership.propose(change)
-        task = asyncio.get_running_loop().create_task(self._propose(partition, leadership, change))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _propose(
-        self, partition: ReplicatedPartition, leadership: Leadership, change: IsrChange
-    ) -> None:
-        where = partition.topic_partition
-        log.info("in-sync replicas of %s: %s -> %s", where, leadership.isr, change.isr)
-        try:
-            role = await self._write(where, change)
-        except NotWritten as error:
-            log.info("in-sync replicas of %s stay as they are: %s", where, error)
-            leadership.withdraw(change)
-        except CoordinationFailed as error:
-            # It may have been written: it counts as pending until the state is read again.
-            log.warning("it is not known whether %s was written: %s", where, error)
-        else:
-            if leadership is partition.leadership:
-                partition.apply(role, now_ms=self._now_ms())
-
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    }
+    joining = {
+        replica: follower.broker_epoch
+        for replica, follower in followers.items()
+        if replica not in isr
+        and may_join(
+            follower,
+            high_watermark=high_watermark,
+            start_offset=start_offset,
+            alive_epoch=alive.get(replica, UNKNOWN_BROKER_EPOCH),
+        )
+    }
+    if not behind and not joining:
+        return None
+    wanted = (set(isr) - behind) | joining.keys()
+    in_order = tuple(replica for replica in replicas if replica in wanted)
+    return IsrChange(in_order, version, tuple(joining.items()))

@@ -1,7 +1,7 @@
 """A leader's view of one partition in one leader epoch: who follows, and how far.
 
-From what followers fetch this decides the high watermark, who has to leave the in-sync
-replicas and who may join. Three rules carry the safety:
+From what followers fetch this decides the high watermark; who leaves the in-sync replicas and
+who may join is in `isr`. Three rules carry the safety:
 
 - The high watermark is the smallest end over the *maximal* in-sync set: what the store has
   and what was proposed to it. A proposal counts before it is known to be written, and the
@@ -14,50 +14,13 @@ Pure: times are milliseconds of a clock that never jumps, passed in; the log is 
 its end. Whoever drives this writes the log's high watermark and the store.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from millstream.model import NO_LEADER_EPOCH
+from millstream.replication.isr import IsrChange, wanted_change
+from millstream.replication.progress import NEVER_MS, UNKNOWN_OFFSET, Follower
 from millstream.storage.epochs import EpochCache
-
-UNKNOWN_OFFSET: Final = -1
-UNKNOWN_BROKER_EPOCH: Final = -1
-# Long before any clock began: never caught up.
-_NEVER_MS: Final = -(2**63)
-# A lost connection makes a follower ask twice; more often than this, it is the records.
-_REPEATS_MAX: Final = 3
-
-
-@dataclass(slots=True)
-class Follower:
-    """What one follower has shown by its fetches in this leader epoch."""
-
-    caught_up_ms: int
-    next_offset: int = UNKNOWN_OFFSET
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    log_start_offset: int = UNKNOWN_OFFSET
-    # The last fetch, and the leader's end at that moment: reaching it later means that the
-    # follower was caught up back then.
-    fetched_ms: int = _NEVER_MS
-    fetched_end_offset: int = UNKNOWN_OFFSET
-    # Was it sent records then; and how often has it asked for the same ones again?
-    was_sent_records: bool = False
-    repeats: int = 0
-
-    @property
-    def has_fetched(self) -> bool:
-        return self.next_offset != UNKNOWN_OFFSET
-
-
-@dataclass(frozen=True, slots=True)
-class IsrChange:
-    """A set of in-sync replicas to write, on the state of this version and no other."""
-
-    isr: tuple[int, ...]
-    version: int
-    # The broker epoch in which each joining replica fetched: it must be the registered one.
-    joining: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +68,7 @@ class Leadership:
         self.pending: IsrChange | None = None
         self._followers = {
             # An in-sync follower has its whole time to show itself to the new leader.
-            replica: Follower(now_ms if replica in isr else _NEVER_MS)
+            replica: Follower(now_ms if replica in isr else NEVER_MS)
             for replica in replicas
             if replica != broker_id
         }
@@ -139,23 +102,32 @@ class Leadership:
         if broker_epoch != follower.broker_epoch and follower.has_fetched:
             # Restarted: what the incarnation before had says nothing about this one.
             follower = self._followers[replica] = Follower(follower.caught_up_ms)
-        if offset >= end_offset:
-            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
-        elif follower.has_fetched and offset >= follower.fetched_end_offset:
-            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
-        is_repeated = follower.was_sent_records and offset == follower.next_offset
-        follower.repeats = follower.repeats + 1 if is_repeated else 0
-        follower.was_sent_records = is_sent_records
-        follower.next_offset = offset
-        follower.broker_epoch = broker_epoch
-        follower.log_start_offset = log_start_offset
-        follower.fetched_ms = now_ms
-        follower.fetched_end_offset = end_offset
+        follower.fetched(
+            broker_epoch=broker_epoch,
+            offset=offset,
+            log_start_offset=log_start_offset,
+            end_offset=end_offset,
+            now_ms=now_ms,
+            is_sent_records=is_sent_records,
+        )
 
     def is_stuck(self, replica: int) -> bool:
         """Has a follower shown that it cannot use the records at its offset?"""
         follower = self._followers.get(replica)
-        return follower is not None and follower.repeats >= _REPEATS_MAX
+        return follower is not None and follower.is_stuck
+
+    def nearest_reader(self, candidates: Collection[int], offset: int) -> int | None:
+        """Of these followers, the one in sync that is furthest and has `offset`."""
+        best: tuple[int, int] | None = None
+        for replica in self.isr:
+            follower = self._followers.get(replica)
+            if (
+                replica in candidates
+                and follower is not None
+                and follower.log_start_offset <= offset <= follower.next_offset
+            ):
+                best = max(best or (-1, -1), (follower.next_offset, replica))
+        return None if best is None else best[1]
 
     # -- what is committed ------------------------------------------------------------
 
@@ -209,43 +181,21 @@ class Leadership:
         lag_ms_max: int,
         now_ms: int,
     ) -> IsrChange | None:
-        """What to write next, None while nothing is to change or a write is under way.
-
-        `alive` are the brokers that may hold replicas in sync, by their broker epochs.
-        """
+        """What to write next, None while nothing is to change or a write is under way."""
         if self.pending is not None:
             return None
-        behind = {
-            replica
-            for replica in self.isr
-            if replica != self.broker_id
-            and self._is_behind(replica, end_offset, lag_ms_max=lag_ms_max, now_ms=now_ms)
-        }
-        joining = {
-            replica: follower.broker_epoch
-            for replica, follower in self._followers.items()
-            if replica not in self.isr
-            and self._may_join(follower, high_watermark)
-            and alive.get(replica, UNKNOWN_BROKER_EPOCH) == follower.broker_epoch
-        }
-        if not behind and not joining:
-            return None
-        wanted = (set(self.isr) - behind) | joining.keys()
-        isr = tuple(replica for replica in self.replicas if replica in wanted)
-        return IsrChange(isr, self.version, tuple(joining.items()))
-
-    def _is_behind(self, replica: int, end_offset: int, *, lag_ms_max: int, now_ms: int) -> bool:
-        follower = self._followers.get(replica)
-        if follower is None:
-            # No longer assigned; the controller has not taken it out yet.
-            return True
-        if follower.next_offset >= end_offset:
-            return False
-        return now_ms - follower.caught_up_ms > lag_ms_max
-
-    def _may_join(self, follower: Follower, high_watermark: int) -> bool:
-        return follower.has_fetched and follower.next_offset >= max(
-            high_watermark, self.start_offset
+        return wanted_change(
+            self.isr,
+            self._followers,
+            broker_id=self.broker_id,
+            replicas=self.replicas,
+            version=self.version,
+            start_offset=self.start_offset,
+            high_watermark=high_watermark,
+            end_offset=end_offset,
+            alive=alive,
+            lag_ms_max=lag_ms_max,
+            now_ms=now_ms,
         )
 
     def propose(self, change: IsrChange) -> None:
@@ -271,7 +221,7 @@ class Leadership:
         if replicas != self.replicas:
             self._followers = {
                 # One that was taken away and given back begins anew.
-                replica: self._followers.get(replica, Follower(_NEVER_MS))
+                replica: self._followers.get(replica, Follower(NEVER_MS))
                 for replica in replicas
                 if replica != self.broker_id
             }

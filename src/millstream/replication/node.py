@@ -3,14 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from millstream.model import TopicPartition
 from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millstream.replication.replicated import ReplicatedPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +22,4 @@ class Node:
     may_cut: Callable[[TopicPartition, int], bool]
     was_cut: Callable[[TopicPartition], None]
     # Somebody could not use, or this node not read, what the log has at an offset.
-    on_doubt: "Callable[[ReplicatedPartition, int], None]"
+    on_doubt: Callable[[TopicPartition, int], None]

@@ -11,10 +11,10 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.model import NO_LEADER_EPOCH, TopicId, TopicPartition
-from millstream.records.batch import BatchView
+from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.control import EndTransactionMarker
 from millstream.replication.admission import Generation, Refusal, Standing, WriteTerms
-from millstream.replication.waiting import FetchWait
+from millstream.replication.waiting import FetchWaits
 from millstream.storage import lookup
 from millstream.storage.aborted import aborted_in_range
 from millstream.storage.aborted_index import AbortedTransaction
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 # The default of flush.ms: the kernel writes back when it likes.
 FLUSH_NEVER_MS: Final = 2**63 - 1
+# Each replica syncs before its position counts: the setting for replicas that share power.
+_SYNC_EACH_BATCH: Final = 1
 # Damage found while reading, and a disk that does not give back what it has.
 _UNREADABLE: Final = (CorruptLog, LogDirFailed, OSError)
 
@@ -41,11 +43,11 @@ class Partition:
     is_replicated = False
 
     __slots__ = (
-        "_fetch_waits",
         "_generation",
         "_on_disk_failure",
         "_read_failure",
         "_unsynced_since_ms",
+        "fetch_waits",
         "leader_epoch",
         "leader_id",
         "log",
@@ -71,7 +73,7 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.offline_reason: str | None = None
-        self._fetch_waits: set[FetchWait] | None = None
+        self.fetch_waits = FetchWaits()
         # Bumped with every change that `standing` or the options show.
         self._generation = generation
         self._on_disk_failure = on_disk_failure
@@ -123,6 +125,13 @@ class Partition:
         self._generation.bump()
 
     @property
+    def counted_offset(self) -> int:
+        """Up to where this replica counts as having the records."""
+        if self.log.config.flush_messages <= _SYNC_EACH_BATCH:
+            return self.log.synced_offset
+        return self.log.next_offset
+
+    @property
     def is_leader(self) -> bool:
         return True
 
@@ -161,8 +170,8 @@ class Partition:
         except OSError as error:
             # Writing tells its errors as above: this is producer state that had to be read.
             raise self._read_failed(error) from error
-        if self._fetch_waits and not appended.is_duplicate:
-            self._arrived(batches.size_bytes)
+        if (self.is_replicated or self.fetch_waits.waiting) and not appended.is_duplicate:
+            self._note_appended(appended, batches.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
@@ -175,8 +184,7 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        if self._fetch_waits:
-            self._arrived(len(data))
+        self._note_appended(appended, len(data))
         return appended
 
     def append_marker(
@@ -196,14 +204,16 @@ class Partition:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
         # Readers of committed records may go on, by more than the marker itself.
-        self.wake_fetches()
+        self.fetch_waits.wake()
+        if appended is not None:
+            self._note_appended(appended, HEADER_BYTES)
         return appended
 
-    def _arrived(self, size_bytes: int) -> None:
-        is_undecided = self.last_stable_offset < self.high_watermark
-        for wait in tuple(self._fetch_waits or ()):
-            if not (is_undecided and wait.reads_committed):
-                wait.arrived(size_bytes)
+    def _note_appended(self, appended: Appended, size_bytes: int) -> None:
+        """Let those go who wait for it. With one replica, written is committed."""
+        if self.fetch_waits.waiting:
+            is_undecided = self.last_stable_offset < self.high_watermark
+            self.fetch_waits.committed(size_bytes, is_undecided=is_undecided)
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
         """Whole batches from `offset` on, as far as consumers may see."""
@@ -233,6 +243,13 @@ class Partition:
                 self.log.segments.all, number, offset, found, upto_offset=upto_offset
             )
             return found, aborted
+        except _UNREADABLE as error:
+            raise self._read_failed(error) from error
+
+    def read_for_replica(self, offset: int, *, max_bytes: int) -> FileRange | None:
+        """Every batch from `offset` on, committed or not; the first one whole."""
+        try:
+            return self.log.read_for_replica(offset, max_bytes=max_bytes)
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
@@ -279,32 +296,19 @@ class Partition:
             self._unsynced_since_ms = now_ms
         return now_ms - self._unsynced_since_ms >= self.log.config.flush_ms
 
-    def add_fetch_wait(self, wait: FetchWait) -> None:
-        if self._fetch_waits is None:
-            self._fetch_waits = set()
-        self._fetch_waits.add(wait)
-
-    def remove_fetch_wait(self, wait: FetchWait) -> None:
-        if self._fetch_waits is not None:
-            self._fetch_waits.discard(wait)
-
     def wait_deleted(self, offset: int) -> Future[None] | None:
         """Done when no replica in sync has anything below `offset`; None when it is so."""
         return None
-
-    def wake_fetches(self) -> None:
-        for wait in tuple(self._fetch_waits or ()):
-            wait.wake()
 
     def go_offline(self, reason: str) -> None:
         if self.offline_reason is None:
             log.error("partition %s is offline: %s", self.topic_partition, reason)
         self.offline_reason = reason
         self._generation.bump()
-        self.wake_fetches()
+        self.fetch_waits.wake()
 
     def go_away(self) -> None:
         """The topic is deleted: whoever still holds this partition learns it."""
         self.offline_reason = "the topic is deleted"
         self._generation.bump()
-        self.wake_fetches()
+        self.fetch_waits.wake()

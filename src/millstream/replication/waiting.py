@@ -1,6 +1,9 @@
-"""Requests that wait for a partition: fetches for bytes, deletions for the followers."""
+"""Requests that wait for a partition: fetches for bytes, produces for the high watermark,
+deletions for the followers."""
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
 
 
 class FetchWait:
@@ -29,6 +32,45 @@ class FetchWait:
             self.future.set_result(None)
 
 
+class FetchWaits:
+    """The fetches that wait at one partition. Most partitions have none, ever."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: set[FetchWait] | None = None
+
+    def add(self, wait: FetchWait) -> None:
+        if self.waiting is None:
+            self.waiting = set()
+        self.waiting.add(wait)
+
+    def remove(self, wait: FetchWait) -> None:
+        if self.waiting is not None:
+            self.waiting.discard(wait)
+
+    def wake(self) -> None:
+        for wait in tuple(self.waiting or ()):
+            wait.wake()
+
+    def wake_replicas(self) -> None:
+        for wait in tuple(self.waiting or ()):
+            if wait.is_replica:
+                wait.wake()
+
+    def written(self, size_bytes: int) -> None:
+        """Followers may have it. Consumers wait until it is committed."""
+        for wait in tuple(self.waiting or ()):
+            if wait.is_replica:
+                wait.arrived(size_bytes)
+
+    def committed(self, size_bytes: int, *, is_undecided: bool) -> None:
+        """Consumers may have it; `is_undecided` says that a transaction before it is open."""
+        for wait in tuple(self.waiting or ()):
+            if not wait.is_replica and not (is_undecided and wait.reads_committed):
+                wait.arrived(size_bytes)
+
+
 class OffsetWaits:
     """Requests that wait until something has reached an offset. They are few."""
 
@@ -55,7 +97,41 @@ class OffsetWaits:
     def fail(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
-                # The client may have gone; then nobody asks, and that is no news.
-                future.exception()
+            fail(future, error)
+
+
+class CommitWaits:
+    """Requests that wait for the high watermark, by the offset that it has to reach."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        # In the order of the offsets.
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def add(self, next_offset: int) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiting and self._waiting[-1][0] > next_offset:
+            # A duplicate waits for its original, which is before newer appends.
+            waiting = sorted([*self._waiting, (next_offset, future)], key=lambda one: one[0])
+            self._waiting = deque(waiting)
+        else:
+            self._waiting.append((next_offset, future))
+        return future
+
+    def reached(self, high_watermark: int) -> Iterator[tuple[int, "asyncio.Future[None]"]]:
+        """Those that have waited for this, and wait here no longer."""
+        while self._waiting and self._waiting[0][0] <= high_watermark:
+            yield self._waiting.popleft()
+
+    def fail(self, error: BaseException) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            fail(future, error)
+
+
+def fail(future: "asyncio.Future[None]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # The client may have gone; then nobody asks, and that is no news.
+        future.exception()

@@ -241,10 +241,10 @@ def test_a_fetch_that_waits_is_held_to_a_rule_that_is_newer(tmp_path: Path) -> N
             asyncio.to_thread(fetch, routes.fetching, wait_ms=60_000, offset=end)
         )
         found = routes.node.partitions.get("t", 0)
-        while not found._fetch_waits:  # noqa: ASYNC110
+        while not found.fetch_waits.waiting:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         routes.node.admissions.use(Deny())
-        found.wake_fetches()
+        found.fetch_waits.wake()
         assert await waiting is DENIED
 
     scenario(tmp_path, play)

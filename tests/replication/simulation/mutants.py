@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from millstream.replication import following
 from millstream.replication.following import FetchPosition, Step
-from millstream.replication.leadership import IsrChange, Leadership
+from millstream.replication.isr import IsrChange
+from millstream.replication.leadership import Leadership
 from tests.replication.simulation.log import SimulatedLog
 from tests.replication.simulation.variant import REAL
 

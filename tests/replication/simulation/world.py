@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from millstream.replication.leadership import IsrChange, Leadership
+from millstream.replication.isr import IsrChange
+from millstream.replication.leadership import Leadership
 from tests.replication.simulation.checks import Checks, Violation
 from tests.replication.simulation.replica import Replica
 from tests.replication.simulation.store import NOBODY, REPLICAS, Outdated, Store, decide

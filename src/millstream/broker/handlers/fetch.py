@@ -106,7 +106,7 @@ def _watch(
     )
     watched = [_locate(broker, partition) for partition in partitions]
     for found in watched:
-        found.add_fetch_wait(wait)
+        found.fetch_waits.add(wait)
     return wait, watched
 
 
@@ -125,7 +125,7 @@ async def _answer_later(
         await asyncio.wait([wait.future], timeout=body.max_wait_ms / 1000)
     finally:
         for found in watched:
-            found.remove_fetch_wait(wait)
+            found.fetch_waits.remove(wait)
     reads, _ = _read_all(broker, request, body, partitions)
     return _answer(broker, request, session, reads, is_incremental=is_incremental)
 

@@ -8,8 +8,8 @@ from millstream.broker.membership.nodes import Nodes
 from millstream.broker.node.state import NodeState
 from millstream.cluster.membership import Membership, Outdated
 from millstream.model import TopicPartition
-from millstream.replication.isr import IsrKeeper, NotWritten
-from millstream.replication.leadership import IsrChange
+from millstream.replication.isr import IsrChange
+from millstream.replication.isr_proposer import IsrProposer, NotWritten
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 
@@ -21,7 +21,7 @@ class InSyncReplicas:
     def __init__(self, node: NodeState, membership: Membership, nodes: Nodes) -> None:
         self._node = node
         self._membership = membership
-        self._keeper = IsrKeeper(
+        self._proposer = IsrProposer(
             self._write,
             alive=nodes.alive,
             has_lease=membership.lease.is_valid,
@@ -37,20 +37,20 @@ class InSyncReplicas:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._keeper.stop()
+        await self._proposer.stop()
 
     def fetched_by(self, partition: ReplicatedPartition, replica_id: int) -> None:
         """A follower that is out of sync may have caught up with this."""
         leadership = partition.leadership
         if leadership is not None and replica_id not in leadership.isr:
-            self._keeper.look_at(partition)
+            self._proposer.look_at(partition)
 
     async def _look_at_all(self) -> None:
         while True:
             lag_ms = self._node.config.int("replica.lag.time.max.ms")
             await asyncio.sleep(lag_ms / 1000 / _LOOKS_PER_LAG)
             for partition in list(replicated(self._node)):
-                self._keeper.look_at(partition)
+                self._proposer.look_at(partition)
 
     async def _write(self, where: TopicPartition, change: IsrChange) -> Role:
         state = self._node.image.partition(where.topic, where.partition)

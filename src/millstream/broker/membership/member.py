@@ -136,7 +136,7 @@ class Member:
             on_disk_failure=disk.fail,
             may_cut=disk.store.may_cut,
             was_cut=disk.store.was_cut,
-            on_doubt=lambda partition, offset: self._scrubbing.doubt(partition, offset),
+            on_doubt=lambda where, offset: self._scrubbing.doubt(where, offset),
         )
 
     def _fetcher_surroundings(self, nodes: Nodes) -> Surroundings:

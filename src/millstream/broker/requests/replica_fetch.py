@@ -46,7 +46,7 @@ def read_for_replica(
         budget = NO_ROOM
     if admission.read is not None:
         raise admission.read.error()
-    partition.answer_replica(
+    partition.require_leader().answer(
         body.replica_id,
         body.replica_epoch,
         fetch,
@@ -64,11 +64,11 @@ def preferred_reader(
     broker: "Broker", partition: Partition, rack_id: str, offset: int
 ) -> int | None:
     """Where a consumer in this rack should read; None where it is right."""
-    if not isinstance(partition, ReplicatedPartition) or not partition.is_leader:
+    if not isinstance(partition, ReplicatedPartition) or partition.leadership is None:
         return None
     if broker.config.optional_string("replica.selector.class") != _RACK_AWARE:
         return None
     if broker.config.optional_string("broker.rack") == rack_id:
         return None
     near = {one.id for one in broker.image.brokers.values() if one.rack == rack_id}
-    return partition.nearest_reader(near, offset) if near else None
+    return partition.leadership.nearest_reader(near, offset) if near else None

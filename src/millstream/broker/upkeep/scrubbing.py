@@ -58,9 +58,8 @@ class Scrubbing:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def doubt(self, partition: ReplicatedPartition, offset: int) -> None:
+    def doubt(self, where: TopicPartition, offset: int) -> None:
         """Somebody could not use, or this node not read, what is at `offset`."""
-        where = partition.topic_partition
         if self._node.clock.monotonic() >= self._rests_until.get(where, 0.0):
             self._doubts.setdefault(where, offset)
             self._wake.set()
@@ -133,7 +132,7 @@ class Scrubbing:
         if not await self._on_damage(partition, problem) and len(partition.role.replicas) > 1:
             # Nobody could take its place; that may change long before the next round.
             asyncio.get_running_loop().call_later(
-                _RETRY_SECONDS, self.doubt, partition, segment.base_offset
+                _RETRY_SECONDS, self.doubt, partition.topic_partition, segment.base_offset
             )
         return False
 

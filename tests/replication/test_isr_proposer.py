@@ -9,8 +9,8 @@ import pytest
 from millstream.clock import SystemClock
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.model import TopicPartition
-from millstream.replication.isr import IsrKeeper, NotWritten
-from millstream.replication.leadership import IsrChange
+from millstream.replication.isr import IsrChange
+from millstream.replication.isr_proposer import IsrProposer, NotWritten
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 from tests.replication.test_replicated import BROKER_EPOCH, ask, following, leading, role
@@ -18,8 +18,8 @@ from tests.replication.test_replicated import BROKER_EPOCH, ask, following, lead
 Write = Callable[[TopicPartition, IsrChange], Coroutine[Any, Any, Role]]
 
 
-def keeper(write: Write, *, has_lease: bool = True) -> IsrKeeper:
-    return IsrKeeper(
+def keeper(write: Write, *, has_lease: bool = True) -> IsrProposer:
+    return IsrProposer(
         write,
         alive=lambda: {1: 1, 2: BROKER_EPOCH, 3: BROKER_EPOCH},
         has_lease=lambda: has_lease,
