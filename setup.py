@@ -25,6 +25,7 @@ setup(
     ext_modules=[
         extension("records", "_columns"),
         extension("records", "_rows"),
+        extension("records", "_walk"),
         extension("lines", "_scan"),
         extension("broker.network", "_receiving"),
     ]

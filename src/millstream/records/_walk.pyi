@@ -1,0 +1,14 @@
+"""What the compiled module offers: the same as `_walk_pure`."""
+
+from millstream.records._walk_pure import Found
+
+NAME: str
+
+def walk_records(
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_timestamp: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+) -> Found: ...

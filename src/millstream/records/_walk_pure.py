@@ -1,0 +1,120 @@
+"""Checking the records of a batch in Python: the twin of `_walk.pyx`, value for value."""
+
+from typing import Final
+
+NAME: Final = "pure Python"
+KEPT_MAX: Final = 128
+
+# Problem, index, null keys and their number, bad times and their number.
+Found = tuple[int, int, list[int], int, list[tuple[int, int]], int]
+
+(_NONE, _ENDS_EARLY, _BYTES_LEFT, _BAD_NUMBER, _BAD_SIZE, _BAD_HEADERS, _BAD_OFFSET) = range(7)
+_INT64_SIGN: Final = 1 << 63
+_INT64_MASK: Final = (1 << 64) - 1
+
+
+class _Stopped(Exception):
+    def __init__(self, problem: int) -> None:
+        self.problem = problem
+
+
+class _Walk:
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.at = 0
+        self.end = len(data)
+
+    def number(self, bits: int) -> int:
+        """A zigzag number. Bits above the last are dropped, as Java drops them."""
+        value = shift = 0
+        while True:
+            if self.at >= self.end:
+                raise _Stopped(_ENDS_EARLY)
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                value &= (1 << bits) - 1
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > (28 if bits == 32 else 63):
+                raise _Stopped(_BAD_NUMBER)
+
+    def skip(self, length: int) -> None:
+        """A negative length is a null."""
+        if length > self.end - self.at:
+            raise _Stopped(_BAD_SIZE)
+        self.at += max(length, 0)
+
+    def headers(self) -> None:
+        count = self.number(32)
+        # Every header takes two bytes at least.
+        if not 0 <= count <= self.end - self.at:
+            raise _Stopped(_BAD_HEADERS)
+        for _ in range(count):
+            length = self.number(32)
+            if length < 0:
+                raise _Stopped(_BAD_HEADERS)
+            self.skip(length)
+            self.skip(self.number(32))
+
+    def record(self, index: int, stop: int) -> tuple[int, int]:
+        """The timestamp delta and the length of the key."""
+        self.end = stop
+        size = self.number(32)
+        if not 0 <= size <= stop - self.at:
+            raise _Stopped(_BAD_SIZE)
+        self.end = self.at + size
+        if size < 1:
+            raise _Stopped(_ENDS_EARLY)
+        self.at += 1
+        timestamp = self.number(64)
+        if self.number(32) != index:
+            raise _Stopped(_BAD_OFFSET)
+        key_length = self.number(32)
+        self.skip(key_length)
+        self.skip(self.number(32))
+        self.headers()
+        if self.at != self.end:
+            raise _Stopped(_BAD_SIZE)
+        return timestamp, key_length
+
+
+def walk_records(
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_timestamp: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+) -> Found:
+    walk = _Walk(memoryview(data))
+    stop = len(walk.data)
+    problem = index = null_keys = bad_times = 0
+    key_indexes: list[int] = []
+    times: list[tuple[int, int]] = []
+    try:
+        while index < count:
+            delta, key_length = walk.record(index, stop)
+            if needs_key and key_length < 0:
+                null_keys += 1
+                if null_keys <= KEPT_MAX:
+                    key_indexes.append(index)
+            timestamp = _wrapped(base_timestamp + delta)
+            if timestamp >= 0 and not earliest <= timestamp <= latest:
+                bad_times += 1
+                if bad_times <= KEPT_MAX:
+                    times.append((index, timestamp))
+            index += 1
+        if walk.at != stop:
+            problem = _BYTES_LEFT
+    except _Stopped as stopped:
+        problem = stopped.problem
+    return problem, index, key_indexes, null_keys, times, bad_times
+
+
+def _wrapped(value: int) -> int:
+    """Round the end of 64 bits, as Java's numbers go."""
+    return ((value + _INT64_SIGN) & _INT64_MASK) - _INT64_SIGN

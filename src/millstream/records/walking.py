@@ -1,0 +1,100 @@
+"""Checking the records of a batch without making objects of them.
+
+The loop exists twice, compiled and in Python, with the same result. `IMPLEMENTATION` is the
+one in use; `PURE` is always there.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from millstream.records import _walk_pure
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Problem(IntEnum):
+    """Why records cannot be read; nobody could get past them."""
+
+    NONE = 0
+    ENDS_EARLY = 1
+    BYTES_LEFT = 2
+    BAD_NUMBER = 3
+    BAD_SIZE = 4
+    BAD_HEADERS = 5
+    BAD_OFFSET = 6
+
+
+PROBLEM_TEXTS: Final = {
+    Problem.ENDS_EARLY: "the batch ends inside record {index}",
+    Problem.BYTES_LEFT: "there are bytes behind the last of {index} records",
+    Problem.BAD_NUMBER: "record {index} has a number that is too long",
+    Problem.BAD_SIZE: "record {index} has a wrong size",
+    Problem.BAD_HEADERS: "record {index} has impossible headers",
+    Problem.BAD_OFFSET: "record {index} has a wrong offset delta",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What was found. Of both lists only the first hundred or so are kept."""
+
+    problem: Problem
+    # The record with the problem.
+    index: int
+    null_keys: list[int]
+    null_key_count: int
+    # Index and timestamp.
+    bad_times: list[tuple[int, int]]
+    bad_time_count: int
+
+    @property
+    def text(self) -> str:
+        return PROBLEM_TEXTS[self.problem].format(index=self.index)
+
+
+class Implementation(Protocol):
+    NAME: str
+
+    def walk_records(
+        self,
+        data: Bytes,
+        count: int,
+        base_timestamp: int,
+        earliest: int,
+        latest: int,
+        needs_key: bool,
+    ) -> _walk_pure.Found: ...
+
+
+def _compiled() -> Implementation | None:
+    if not TYPE_CHECKING:
+        try:
+            from millstream.records import _walk
+        except ImportError:
+            return None
+    else:
+        from millstream.records import _walk
+    return cast(Implementation, _walk)
+
+
+PURE: Final = cast(Implementation, _walk_pure)
+COMPILED: Final = _compiled()
+IMPLEMENTATION: Final = COMPILED or PURE
+
+
+def walk(
+    records: Bytes,
+    count: int,
+    *,
+    base_timestamp_ms: int,
+    earliest_ms: int,
+    latest_ms: int,
+    needs_key: bool,
+    implementation: Implementation = IMPLEMENTATION,
+) -> Walked:
+    """Walk over `count` uncompressed records: are they whole, and as a topic wants them?"""
+    problem, index, keys, key_count, times, time_count = implementation.walk_records(
+        records, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
+    )
+    return Walked(Problem(problem), index, keys, key_count, times, time_count)

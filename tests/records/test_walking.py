@@ -1,0 +1,125 @@
+"""Records are walked over alike by the compiled loop and by Python, whatever the bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from millstream.records.batch import HEADER_BYTES
+from millstream.records.builder import build_key_values
+from millstream.records.walking import COMPILED, PURE, Implementation, Problem, Walked, walk
+
+IMPLEMENTATIONS = [PURE, *([COMPILED] if COMPILED is not None else [])]
+NOW_MS = 1_000_000
+FAR = 2**62
+
+
+def walked(data: bytes, count: int, implementation: Implementation, **terms: object) -> Walked:
+    wanted = {"earliest_ms": 0, "latest_ms": FAR, "needs_key": False, **terms}
+    return walk(data, count, base_timestamp_ms=NOW_MS, implementation=implementation, **wanted)  # type: ignore[arg-type]
+
+
+def varint(value: int) -> bytes:
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def record(
+    delta: int,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    time: int = 0,
+    tail: bytes = b"\0",
+) -> bytes:
+    def text(data: bytes | None) -> bytes:
+        return varint(-1) if data is None else varint(len(data)) + data
+
+    body = b"\0" + varint(time) + varint(delta) + text(key) + text(value) + tail
+    return varint(len(body)) + body
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda each: each.NAME)
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    found: Implementation = request.param
+    return found
+
+
+def test_both_are_tried() -> None:
+    assert COMPILED is not None, "the compiled loop is missing: pip install -e . with a compiler"
+
+
+def test_good_records_have_no_problem(implementation: Implementation) -> None:
+    data = (
+        record(0)
+        + record(1, None, None)
+        + record(2, tail=varint(1) + varint(1) + b"h" + varint(-1))
+    )
+    found = walked(data, 3, implementation)
+    assert (found.problem, found.index) == (Problem.NONE, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "problem", "index"),
+    [
+        (b"", 1, Problem.ENDS_EARLY, 0),
+        (record(0), 2, Problem.ENDS_EARLY, 1),
+        (record(0), 2**31 - 1, Problem.ENDS_EARLY, 1),
+        (record(0) + b"x", 1, Problem.BYTES_LEFT, 1),
+        (record(0)[:-1], 1, Problem.BAD_SIZE, 0),
+        (varint(-5) + b"garbage", 1, Problem.BAD_SIZE, 0),
+        (b"\0", 1, Problem.ENDS_EARLY, 0),
+        (b"\xff" * 6, 1, Problem.BAD_NUMBER, 0),
+        (record(1), 1, Problem.BAD_OFFSET, 0),
+        (record(0) + record(0), 2, Problem.BAD_OFFSET, 1),
+        (record(0, tail=varint(-1)), 1, Problem.BAD_HEADERS, 0),
+        (record(0, tail=varint(60_000_000)), 1, Problem.BAD_HEADERS, 0),
+        (record(0, tail=varint(1) + varint(-1) + varint(-1)), 1, Problem.BAD_HEADERS, 0),
+        (record(0, tail=varint(1) + varint(9) + b"h"), 1, Problem.BAD_SIZE, 0),
+        (record(0, tail=b"\0\0"), 1, Problem.BAD_SIZE, 0),
+        (record(0, tail=b""), 1, Problem.ENDS_EARLY, 0),
+    ],
+)
+def test_what_nobody_could_read_is_found(
+    data: bytes, count: int, problem: Problem, index: int, implementation: Implementation
+) -> None:
+    found = walked(data, count, implementation)
+    assert (found.problem, found.index) == (problem, index)
+    assert str(index) in found.text or problem is Problem.NONE
+
+
+def test_keys_and_times_are_counted_and_the_first_are_kept(implementation: Implementation) -> None:
+    data = b"".join(record(number, None, time=number) for number in range(300))
+    found = walked(data, 300, implementation, latest_ms=NOW_MS + 99, needs_key=True)
+    assert (found.null_key_count, found.bad_time_count) == (300, 200)
+    assert found.null_keys == list(range(128))
+    assert found.bad_times[0] == (100, NOW_MS + 100)
+    assert len(found.bad_times) == 128
+
+
+def test_what_the_builder_makes_is_right(implementation: Implementation) -> None:
+    batch = build_key_values([(b"k", b"v"), (b"l", None)], timestamp_ms=NOW_MS)
+    assert walked(batch[HEADER_BYTES:], 2, implementation).problem is Problem.NONE
+
+
+pieces = some.one_of(
+    some.binary(max_size=12),
+    some.builds(
+        record,
+        some.integers(-1, 3),
+        some.none() | some.binary(max_size=4),
+        some.none() | some.binary(max_size=4),
+        some.integers(-(2**63), 2**63 - 1),
+        some.binary(max_size=6) | some.just(b"\0"),
+    ),
+)
+
+
+@given(data=some.lists(pieces, max_size=5).map(b"".join), count=some.integers(-1, 6))
+def test_both_find_the_same_in_any_bytes(data: bytes, count: int) -> None:
+    found = [
+        walked(data, count, each, latest_ms=NOW_MS, needs_key=True) for each in IMPLEMENTATIONS
+    ]
+    assert found[0] == found[-1]
