@@ -71,7 +71,7 @@ def test_the_same_batches_make_the_same_files(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_kafkas_opens_in_place(adopted: LogStore) -> None:
-    assert adopted.was_stopped_cleanly
+    assert adopted.last_shutdown.was_clean
     assert adopted.offline == {}
     log = adopted.logs[PARTITION]
     assert (log.log_start_offset, log.next_offset, log.synced_offset) == (0, 69, 69)

@@ -60,7 +60,7 @@ def test_a_confirmation_settles_what_was_not_written_to_meanwhile() -> None:
     append(store.logs[FIRST], batch(2))
     is_synced = confirmation.sync()
     assert is_synced
-    store.end_confirmation(confirmation, is_synced=is_synced)
+    confirmation.end(is_synced=is_synced)
     # The sync may have begun before the append: what it carried is not known.
     assert store.logs[FIRST].synced_offset == 0
     assert store.logs[FIRST].unsynced.begin_sync() is not None
@@ -73,7 +73,7 @@ def test_a_log_that_lost_its_end_meanwhile_is_not_called_synced() -> None:
     confirmation = store.confirmation()
     assert confirmation is not None
     store.logs[FIRST].truncate_to(0)
-    store.end_confirmation(confirmation, is_synced=confirmation.sync())
+    confirmation.end(is_synced=confirmation.sync())
     assert store.logs[FIRST].unsynced.begin_sync() is not None
 
 
@@ -81,13 +81,13 @@ def test_until_the_boot_is_named_a_power_cut_is_not_forgotten() -> None:
     disk = crashed_disk()
     disk.cut_power(keep=True)
     store = loaded_store(disk)
-    assert store.power_was_cut
+    assert store.last_shutdown.power_was_cut
     disk.kill()
     again = loaded_store(disk)
-    assert again.power_was_cut
+    assert again.last_shutdown.power_was_cut
     again.confirm_recovery()
     disk.kill()
-    assert not loaded_store(disk).power_was_cut
+    assert not loaded_store(disk).last_shutdown.power_was_cut
 
 
 def test_large_files_are_written_before_the_sync_and_small_ones_with_it(

@@ -61,7 +61,7 @@ def live(store: LogStore, log: Log, epoch: int, chance: random.Random) -> None:
         elif action == "sync":
             sync_log(log)
         else:
-            store.write_checkpoints()
+            store.checkpoints.write()
 
 
 def check_whole(log: Log) -> None:

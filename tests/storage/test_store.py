@@ -62,7 +62,7 @@ def test_a_new_directory_gets_its_name_and_a_created_log_comes_back() -> None:
     store = open_store(disk, cluster_id=None)
     meta = parse_properties(bytes(disk.data("/data/meta.properties")))
     assert (meta["version"], meta["node.id"]) == ("1", "1")
-    assert meta["cluster.id"] == store.cluster_id
+    assert meta["cluster.id"] == store.owner.cluster_id
     assert len(meta["directory.id"]) == 22
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(3))
@@ -70,10 +70,10 @@ def test_a_new_directory_gets_its_name_and_a_created_log_comes_back() -> None:
     assert MARKER in disk.paths()
     again = open_store(disk, cluster_id=None)
     assert MARKER not in disk.paths()
-    assert again.was_stopped_cleanly
+    assert again.last_shutdown.was_clean
     assert again.logs[FIRST].next_offset == 3
     assert again.logs[FIRST].topic_id == TOPIC_ID
-    assert again.cluster_id == store.cluster_id
+    assert again.owner.cluster_id == store.owner.cluster_id
 
 
 def test_a_foreign_directory_is_refused_and_left_alone() -> None:
@@ -137,8 +137,8 @@ def test_after_a_kill_in_the_same_boot_damage_takes_one_partition_offline() -> N
     disk.data("/data/orders-0/00000000000000000000.log")[70] ^= 1
     reports: list[str] = []
     again = open_store(disk, reports=reports)
-    assert not again.was_stopped_cleanly
-    assert not again.power_was_cut
+    assert not again.last_shutdown.was_clean
+    assert not again.last_shutdown.power_was_cut
     assert list(again.logs) == [SECOND]
     assert "intact batches follow" in again.offline[FIRST]
     assert len(reports) == 1
@@ -154,7 +154,7 @@ def test_after_a_power_cut_the_same_damage_is_cut() -> None:
     disk.cut_power(keep=True)
     disk.data("/data/orders-0/00000000000000000000.log")[70] ^= 1
     again = open_store(disk)
-    assert again.power_was_cut
+    assert again.last_shutdown.power_was_cut
     assert again.logs[FIRST].next_offset == 0
     assert "/data/orders-0/00000000000000000000.log.torn" in disk.paths()
 
@@ -171,7 +171,7 @@ def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
     append(log, batch(5))
     disk.cut_power()
     again = open_store(disk)
-    assert again.power_was_cut
+    assert again.last_shutdown.power_was_cut
     assert again.logs[FIRST].next_offset == 2
     disk.cut_power()
     third = open_store(disk)
@@ -190,7 +190,7 @@ def test_a_crash_during_recovery_still_knows_of_the_power_cut() -> None:
         open_store(disk)
     disk.sync_error = None
     disk.kill()
-    assert open_store(disk).power_was_cut
+    assert open_store(disk).last_shutdown.power_was_cut
 
 
 def test_the_clean_marker_is_gone_for_good_before_anything_is_loaded() -> None:
@@ -199,8 +199,8 @@ def test_the_clean_marker_is_gone_for_good_before_anything_is_loaded() -> None:
     open_store(disk)
     disk.cut_power()
     again = open_store(disk)
-    assert not again.was_stopped_cleanly
-    assert again.power_was_cut
+    assert not again.last_shutdown.was_clean
+    assert again.last_shutdown.power_was_cut
 
 
 def test_checkpoints_hold_synced_offsets_high_watermarks_and_moved_log_starts() -> None:
@@ -210,7 +210,7 @@ def test_checkpoints_hold_synced_offsets_high_watermarks_and_moved_log_starts() 
     store.create(SECOND, TOPIC_ID, make_log_config())
     append(log, batch(4))
     log.delete_records_before(3)
-    store.write_checkpoints()
+    store.checkpoints.write()
     data = {path: bytes(disk.data(path)) for path in disk.paths() if "checkpoint" in path}
     points = parse_offsets(data["/data/recovery-point-offset-checkpoint"])
     assert points == {FIRST: 0, SECOND: 0}
@@ -232,12 +232,12 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
-    assert store.may_cut(where, 4)
-    store.write_checkpoints()
-    assert not store.may_cut(where, 4)
-    store.write_checkpoints()
-    assert store.may_cut(where, 4)
-    store.was_cut(where)
+    assert store.checkpoints.may_cut(where, 4)
+    store.checkpoints.write()
+    assert not store.checkpoints.may_cut(where, 4)
+    store.checkpoints.write()
+    assert store.checkpoints.may_cut(where, 4)
+    store.checkpoints.was_cut(where)
     log.truncate_to(4)
     disk.kill()
     again = open_store(disk)
@@ -248,12 +248,12 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
 def test_a_directory_is_of_the_cluster_that_it_first_joins() -> None:
     disk = MemoryFileSystem()
     store = claim_store(disk)
-    assert store.is_nobodys
-    store.keep_meta("theirs")
+    assert store.owner.is_new
+    store.owner.keep("theirs")
     store.close(clean=False)
     again = claim_store(disk)
-    assert not again.is_nobodys
-    assert again.cluster_id == "theirs"
+    assert not again.owner.is_new
+    assert again.owner.cluster_id == "theirs"
 
 
 def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
@@ -261,9 +261,9 @@ def test_whether_data_may_be_lost_is_known_before_logs_are_loaded() -> None:
     # Nothing is there: a node that had something before has lost it.
     store = claim_store(disk)
     assert store.last_shutdown.may_have_lost_data()
-    store.keep_meta()
+    store.owner.keep()
     store.load(lambda topic: make_log_config())
-    store.name_boot()
+    store.last_shutdown.name_boot()
     store.close(clean=False)
     killed = claim_store(disk)
     assert not killed.last_shutdown.may_have_lost_data()
@@ -277,9 +277,9 @@ def test_an_older_checkpoint_never_replaces_a_newer_one() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
     log = store.create(FIRST, TOPIC_ID, make_log_config())
-    older = store.checkpoints()
+    older = store.checkpoints.take()
     append(log, batch(4))
-    store.write_checkpoints()
+    store.checkpoints.write()
     older()
     marks = parse_offsets(bytes(disk.data("/data/replication-offset-checkpoint")))
     assert marks == {FIRST: 4}
@@ -353,7 +353,7 @@ def test_a_partition_created_again_does_not_inherit_offsets() -> None:
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
-    store.write_checkpoints()
+    store.checkpoints.write()
     store.delete(FIRST)
     log = store.create(FIRST, uuid.UUID(int=78), make_log_config())
     append(log, batch(2))
@@ -430,9 +430,9 @@ def test_checkpoints_that_find_no_room_are_no_disk_failure() -> None:
     append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1))
     disk.free_bytes = 0
     with pytest.raises(NoSpace):
-        store.write_checkpoints()
+        store.checkpoints.write()
     disk.free_bytes = None
-    store.write_checkpoints()
+    store.checkpoints.write()
 
 
 def test_a_start_that_finds_no_room_is_refused_with_one_line() -> None:

@@ -59,7 +59,7 @@ def live(store: LogStore, log: Log, epoch: int, chance: random.Random) -> None:
             case "sync":
                 sync_log(log)
             case "checkpoint":
-                store.write_checkpoints()
+                store.checkpoints.write()
 
 
 def told_by_the_batches(log: Log) -> tuple[ProducerStates, list[AbortedTransaction]]:

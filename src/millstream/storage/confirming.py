@@ -13,6 +13,7 @@ from typing import Final
 
 from millstream.storage.files import FileSystem
 from millstream.storage.log import Log
+from millstream.storage.syncing import sync
 
 # A sync that has much to write keeps the journal, and appends to other files wait for that,
 # tens of milliseconds. Files of this size are written before, a piece at a time.
@@ -35,8 +36,25 @@ class Confirmation:
             self._file_system.write_out(path, size_bytes)
         return self._file_system.sync_everything(self._descriptor)
 
-    def settle(self) -> None:
-        """Where nothing was written meanwhile, nothing is left to sync."""
+    def end(self, *, is_synced: bool) -> None:
+        """The logs learn what `sync` has done. Where nothing was written meanwhile, nothing is
+        left to sync. Raises OSError."""
+        if not is_synced:
+            sync_all(self._file_system, self._descriptor, [log for log, _ in self._unsynced])
+            return
         for log, state in self._unsynced:
             if log.unsynced.state() == state:
                 log.unsynced.forget()
+
+
+def sync_all(file_system: FileSystem, descriptor: int, logs: Iterable[Log]) -> None:
+    """Bring everything of these logs to the disk, now. Raises OSError."""
+    if file_system.sync_everything(descriptor):
+        for log in logs:
+            log.unsynced.forget()
+        return
+    for log in logs:
+        ticket = log.unsynced.begin_sync()
+        if ticket is not None:
+            sync([ticket])
+            log.unsynced.end_sync(ticket)

@@ -1,4 +1,10 @@
-"""How a data directory was shut down last: may data be lost?"""
+"""How a data directory was shut down last, and the marks that tell the next start.
+
+A clean stop leaves a marker as its last act; a start takes it away as its first. The name of
+the boot says whether what is read is what this boot has written, or a power cut lies between.
+"""
+
+import json
 
 from millstream.errors import StartError
 from millstream.storage import layout
@@ -6,11 +12,12 @@ from millstream.storage.files import FileSystem, read_file, write_file
 
 
 class LastShutdown:
-    """To be asked before the logs are loaded: from then on the directory is in use again."""
-
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         self._file_system = file_system
         self._directory = directory
+        # Known from `begin_use` on. After a power cut only what was synced is there.
+        self.was_clean = True
+        self.power_was_cut = False
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
@@ -18,7 +25,7 @@ class LastShutdown:
     def may_have_lost_data(self) -> bool:
         """Was it ended by a power cut, by anything that looks like one, or by the disk?
 
-        Raises StartError."""
+        To be asked before `begin_use`. Raises StartError."""
         try:
             names = {info.name for info in self._file_system.list(self._directory)}
             if layout.SUSPECT_FILE in names:
@@ -30,6 +37,36 @@ class LastShutdown:
         except OSError as error:
             raise StartError(f"cannot use data directory {self._directory}: {error}") from error
         return identity is None or stored != identity.encode()
+
+    def begin_use(self, names: set[str]) -> None:
+        """Learn how the last use of the directory ended, with these names in it, and take its
+        marker away before anything else. Raises OSError."""
+        identity = self._file_system.identity(self._directory)
+        stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
+        is_same_boot = identity is not None and stored == identity.encode()
+        self.was_clean = layout.CLEAN_STOP_FILE in names
+        self.power_was_cut = not self.was_clean and not is_same_boot
+        if self.was_clean:
+            self._file_system.remove(self._path(layout.CLEAN_STOP_FILE))
+            # Else a power cut could bring it back, and the next start would trust the files.
+            self._file_system.sync_directory(self._directory)
+
+    def name_boot(self) -> None:
+        """Call this boot our own: after this, what is read is what this boot has written.
+
+        A crash before that leaves the old boot's name, so that the next start still knows
+        of the power cut.
+        """
+        identity = self._file_system.identity(self._directory)
+        path = self._path(layout.BOOT_FILE)
+        data = (identity or "unknown").encode()
+        if read_file(self._file_system, path) != data:
+            write_file(self._file_system, path, data, is_synced=True)
+
+    def mark_clean(self) -> None:
+        """Last of all: while the marker exists, everything else is on the disk."""
+        marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+        write_file(self._file_system, self._path(layout.CLEAN_STOP_FILE), marker, is_synced=True)
 
     def note_failed_disk(self) -> None:
         """What was written may be gone, whatever later reads say; the next start has to know."""

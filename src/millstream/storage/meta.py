@@ -68,7 +68,45 @@ def _parse(data: bytes | None, path: str) -> dict[str, str]:
         raise StartError(f"{path} is damaged ({error}); restore it from a backup") from error
 
 
-def write_meta(file_system: FileSystem, directory: str, meta: DirectoryMeta) -> None:
-    if meta.new_content is not None:
-        path = f"{directory}/{layout.META_FILE}"
-        write_file(file_system, path, meta.new_content, is_synced=True)
+class DirectoryOwner:
+    """Whose data directory this is: known from its claim on, on the disk from `keep` on."""
+
+    __slots__ = ("_directory", "_file_system", "_meta")
+
+    def __init__(
+        self, file_system: FileSystem, directory: str, *, cluster_id: str | None, broker_id: int
+    ) -> None:
+        """Raises StartError when it is not ours."""
+        self._file_system = file_system
+        self._directory = directory
+        self._meta = read_or_make_meta(
+            file_system, directory, cluster_id=cluster_id, broker_id=broker_id
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        return self._meta.cluster_id
+
+    @property
+    def is_new(self) -> bool:
+        """Was the directory without an owner when it was claimed?"""
+        return self._meta.new_content is not None
+
+    def keep(self, cluster_id: str | None = None) -> None:
+        """Write it down, where that is new; of the cluster named, where the directory had no
+        owner. Raises StartError."""
+        if self._meta.new_content is None:
+            return
+        try:
+            if cluster_id is not None:
+                self._meta = read_or_make_meta(
+                    self._file_system,
+                    self._directory,
+                    cluster_id=cluster_id,
+                    broker_id=self._meta.broker_id,
+                )
+            assert self._meta.new_content is not None, "somebody else has written it"
+            path = f"{self._directory}/{layout.META_FILE}"
+            write_file(self._file_system, path, self._meta.new_content, is_synced=True)
+        except OSError as error:
+            raise StartError(f"cannot use data directory {self._directory}: {error}") from error

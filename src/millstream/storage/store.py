@@ -1,11 +1,10 @@
 """All logs of one data directory, and the directory itself.
 
-Opening takes the lock, checks whose directory this is, finds out how the last run ended and
+Opening takes the lock, checks who owns the directory, finds out how it was shut down and
 loads every partition. What cannot be opened is `offline` with a reason and harms nobody
 else. Until the lock is held and the directory is known to be ours, nothing is changed.
 """
 
-import json
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,18 +12,17 @@ from pathlib import Path
 from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
-from millstream.storage.confirming import Confirmation
+from millstream.storage.confirming import Confirmation, sync_all
 from millstream.storage.directories import PartitionDirectories, make_with_parents
-from millstream.storage.files import DescriptorCache, FileSystem, read_file, write_file
+from millstream.storage.files import DescriptorCache, FileSystem
 from millstream.storage.last_shutdown import LastShutdown
 from millstream.storage.log import Log
-from millstream.storage.meta import DirectoryMeta, read_or_make_meta, write_meta
+from millstream.storage.meta import DirectoryOwner
 from millstream.storage.recovery import Circumstances, recover_log
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.store_checkpoints import StoreCheckpoints
-from millstream.storage.strays import Stray, find_strays, note_stray
-from millstream.storage.syncing import sync
+from millstream.storage.strays import Strays, note_stray
 from millstream.storage.values import LogConfig, storage_failure
 
 DESCRIPTOR_LIMIT = 8192
@@ -37,7 +35,7 @@ class LogStore:
         self,
         directory: str,
         file_system: FileSystem,
-        meta: DirectoryMeta,
+        owner: DirectoryOwner,
         *,
         lock: int,
         descriptor_limit: int,
@@ -45,15 +43,10 @@ class LogStore:
         report: Callable[[str], None],
     ) -> None:
         self.directory = directory
-        self.cluster_id = meta.cluster_id
-        self.directory_id = meta.directory_id
-        self._meta = meta
+        self.owner = owner
         self.last_shutdown = LastShutdown(file_system, directory)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
-        # How the last run ended; after a power cut acknowledged means synced.
-        self.was_stopped_cleanly = True
-        self.power_was_cut = False
         self._file_system = file_system
         self._cache = DescriptorCache(file_system, descriptor_limit)
         self._device = file_system.device(directory)
@@ -61,7 +54,8 @@ class LogStore:
         self._clock_now_ms = clock_now_ms
         self._report = report
         self._directories = PartitionDirectories(file_system)
-        self._checkpoints = StoreCheckpoints(file_system, directory, self.logs, self.offline)
+        self.strays = Strays(file_system, directory, self._directories, clock_now_ms)
+        self.checkpoints = StoreCheckpoints(file_system, directory, self.logs, self.offline)
 
     @classmethod
     def open(
@@ -87,7 +81,7 @@ class LogStore:
             descriptor_limit=descriptor_limit,
         )
         try:
-            store.keep_meta()
+            store.owner.keep()
             store.load(configs)
             store.confirm_recovery()
         except StartError:
@@ -118,16 +112,16 @@ class LogStore:
         try:
             make_with_parents(file_system, path)
             # Looked at before the lock file is made, too: a foreign directory stays as it is.
-            read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
+            DirectoryOwner(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
             lock = _take_lock(file_system, path)
         except OSError as error:
             raise StartError(f"cannot use data directory {path}: {error.strerror}") from error
         try:
-            meta = read_or_make_meta(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
+            owner = DirectoryOwner(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
             store = cls(
                 path,
                 file_system,
-                meta,
+                owner,
                 lock=lock,
                 descriptor_limit=descriptor_limit,
                 clock_now_ms=clock_now_ms,
@@ -141,29 +135,6 @@ class LogStore:
             raise
         return store
 
-    def keep_meta(self, cluster_id: str | None = None) -> None:
-        """Write down whose directory this is, where that is new; of the cluster named, where
-        the directory was nobody's. Raises StartError."""
-        if self._meta.new_content is None:
-            return
-        try:
-            if cluster_id is not None:
-                self._meta = read_or_make_meta(
-                    self._file_system,
-                    self.directory,
-                    cluster_id=cluster_id,
-                    broker_id=self._meta.broker_id,
-                )
-                self.cluster_id = cluster_id
-            write_meta(self._file_system, self.directory, self._meta)
-        except OSError as error:
-            raise StartError(f"cannot use data directory {self.directory}: {error}") from error
-
-    @property
-    def is_nobodys(self) -> bool:
-        """Was the directory without a cluster when it was claimed?"""
-        return self._meta.new_content is not None
-
     def load(self, configs: Callable[[str], LogConfig]) -> None:
         """Open every log, recovering what the last run left. Raises StartError.
 
@@ -171,12 +142,12 @@ class LogStore:
         """
         try:
             found = self._file_system.list(self.directory)
-            self._begin_run({info.name for info in found})
+            self.last_shutdown.begin_use({info.name for info in found})
             self._load([info.name for info in found if info.is_directory], configs)
-            if not self.was_stopped_cleanly and not self.logs:
-                self.write_checkpoints()
+            if not self.last_shutdown.was_clean and not self.logs:
+                self.checkpoints.write()
             if self._is_on_disk:
-                self.name_boot()
+                self.last_shutdown.name_boot()
         except (OSError, LogDirFailed, NoSpace) as error:
             raise StartError(f"cannot load data directory {self.directory}: {error}") from error
 
@@ -189,25 +160,13 @@ class LogStore:
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
-    def _begin_run(self, names: set[str]) -> None:
-        """Learn how the last run ended, and take its marker away before anything else."""
-        identity = self._file_system.identity(self.directory)
-        stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
-        is_same_boot = identity is not None and stored == identity.encode()
-        self.was_stopped_cleanly = layout.CLEAN_STOP_FILE in names
-        self.power_was_cut = not self.was_stopped_cleanly and not is_same_boot
-        if self.was_stopped_cleanly:
-            self._file_system.remove(self._path(layout.CLEAN_STOP_FILE))
-            # Else a power cut could bring it back, and the next start would trust the files.
-            self._file_system.sync_directory(self.directory)
-
     def _load(self, names: list[str], configs: Callable[[str], LogConfig]) -> None:
-        recovery_points = self._checkpoints.read(layout.RECOVERY_POINTS_FILE)
-        log_starts = self._checkpoints.read(layout.LOG_STARTS_FILE)
+        recovery_points = self.checkpoints.read(layout.RECOVERY_POINTS_FILE)
+        log_starts = self.checkpoints.read(layout.LOG_STARTS_FILE)
         # After a crash they may be of another time.
-        is_counted = self.was_stopped_cleanly
-        aborted = self._checkpoints.read(layout.ABORTED_COUNTS_FILE) if is_counted else {}
-        self._checkpoints.found(recovery_points, log_starts)
+        is_counted = self.last_shutdown.was_clean
+        aborted = self.checkpoints.read(layout.ABORTED_COUNTS_FILE) if is_counted else {}
+        self.checkpoints.found(recovery_points, log_starts)
         now_ms = self._clock_now_ms()
         for name in sorted(names):
             if layout.is_deleted_directory(name):
@@ -216,8 +175,8 @@ class LogStore:
             if partition is None:
                 continue
             circumstances = Circumstances(
-                was_stopped_cleanly=self.was_stopped_cleanly,
-                power_was_cut=self.power_was_cut,
+                was_stopped_cleanly=self.last_shutdown.was_clean,
+                power_was_cut=self.last_shutdown.power_was_cut,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 aborted_count=aborted.get(partition, 0),
@@ -251,49 +210,19 @@ class LogStore:
         """All steps of a `Confirmation`, one after the other."""
         confirmation = self.confirmation()
         if confirmation is not None:
-            self.end_confirmation(confirmation, is_synced=confirmation.sync())
-            self.write_checkpoints()
-            self.name_boot()
+            confirmation.end(is_synced=confirmation.sync())
+            self.checkpoints.write()
+            self.last_shutdown.name_boot()
 
     @property
     def _is_on_disk(self) -> bool:
-        return self.was_stopped_cleanly or not self.logs
+        return self.last_shutdown.was_clean or not self.logs
 
     def confirmation(self) -> Confirmation | None:
         """What recovery found and only the page cache is sure to have; None if there is none."""
         if self._is_on_disk:
             return None
         return Confirmation(self._file_system, self._lock, self.logs.values())
-
-    def end_confirmation(self, confirmation: Confirmation, *, is_synced: bool) -> None:
-        """The logs learn what is on the disk. Raises LogDirFailed."""
-        if is_synced:
-            confirmation.settle()
-        else:
-            self._sync_everything()
-
-    def name_boot(self) -> None:
-        """Call this boot our own: after this, what is read is what this boot has written.
-
-        A crash before that leaves the old boot's name, so that the next start still knows
-        of the power cut.
-        """
-        identity = self._file_system.identity(self.directory)
-        path = self._path(layout.BOOT_FILE)
-        data = (identity or "unknown").encode()
-        if read_file(self._file_system, path) != data:
-            write_file(self._file_system, path, data, is_synced=True)
-
-    def _sync_everything(self) -> None:
-        if self._file_system.sync_everything(self._lock):
-            for log in self.logs.values():
-                log.unsynced.forget()
-            return
-        for log in self.logs.values():
-            ticket = log.unsynced.begin_sync()
-            if ticket is not None:
-                sync([ticket])
-                log.unsynced.end_sync(ticket)
 
     # Partitions
 
@@ -309,7 +238,7 @@ class LogStore:
 
         `sibling` is a log of the same topic that was created before.
         """
-        self._checkpoints.forget(partition)
+        self.checkpoints.forget(partition)
         path = self._path(layout.directory_name(partition))
         now_ms = self._clock_now_ms()
         self._directories.make(path)
@@ -362,14 +291,6 @@ class LogStore:
             note_stray(self._file_system, self._path(name), now_ms=self._clock_now_ms())
             self._report(f"{partition} belongs to no topic; its files are in {self._path(name)}")
 
-    def strays(self) -> list[Stray]:
-        """What was put aside, in this run or an earlier one."""
-        return find_strays(self._file_system, self.directory, now_ms=self._clock_now_ms())
-
-    def delete_stray(self, stray: Stray) -> None:
-        """`sweep` removes it."""
-        self._directories.remove_later(stray.path, due_ms=0)
-
     def _take_away(self, partition: TopicPartition, name: str) -> bool:
         """Close the log and rename its directory; False when there is none."""
         log = self.logs.pop(partition, None)
@@ -393,25 +314,6 @@ class LogStore:
 
     # Checkpoints and stopping
 
-    def may_cut(self, partition: TopicPartition, offset: int) -> bool:
-        """Does no file on the disk say that the log goes beyond `offset`?"""
-        return self._checkpoints.may_cut(partition, offset)
-
-    def was_cut(self, partition: TopicPartition) -> None:
-        self._checkpoints.was_cut(partition)
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """As they were last written down: hints, they may be older than the logs."""
-        return self._checkpoints.read(layout.HIGH_WATERMARKS_FILE)
-
-    def write_checkpoints(self) -> None:
-        """Recovery points, high watermarks and log starts. Raises LogDirFailed or NoSpace."""
-        self.checkpoints()()
-
-    def checkpoints(self) -> Callable[[], None]:
-        """The state of this moment, and what writes it: that may run in a thread."""
-        return self._checkpoints.take()
-
     def close(self, *, clean: bool) -> None:
         """Give the directory back; `clean` also leaves it so that the next start trusts it."""
         try:
@@ -426,13 +328,10 @@ class LogStore:
         for log in self.logs.values():
             log.finish()
         try:
-            self._sync_everything()
-            self.write_checkpoints()
-            self._checkpoints.write_aborted_counts()
-            # Last: while this file exists, everything else is on the disk.
-            marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
-            path = self._path(layout.CLEAN_STOP_FILE)
-            write_file(self._file_system, path, marker, is_synced=True)
+            sync_all(self._file_system, self._lock, self.logs.values())
+            self.checkpoints.write()
+            self.checkpoints.write_aborted_counts()
+            self.last_shutdown.mark_clean()
         except OSError as error:
             raise LogDirFailed(f"cannot sync {self.directory}: {error}") from error
 

@@ -28,7 +28,8 @@ class StoreCheckpoints:
         self._directory = directory
         self._logs = logs
         self._offline = offline
-        # Recovery points as the file on the disk has them, and limits for the next ones.
+        # Recovery points as the file on the disk has them, and limits for the next ones. None
+        # is ever beyond the end of its log.
         self._recovery_points: dict[TopicPartition, int] = {}
         self._recovery_limits: dict[TopicPartition, int] = {}
         # Partitions that the files on the disk speak of.
@@ -52,7 +53,7 @@ class StoreCheckpoints:
         """A new log gets this name. What the files say of an older one must not be taken for
         what they say of it. Raises LogDirFailed or NoSpace."""
         if partition in self._named:
-            self.take()()
+            self.write()
             self._named.discard(partition)
 
     def may_cut(self, partition: TopicPartition, offset: int) -> bool:
@@ -68,6 +69,14 @@ class StoreCheckpoints:
 
     def was_cut(self, partition: TopicPartition) -> None:
         self._recovery_limits.pop(partition, None)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """As they were last written down: hints, they may be older than the logs."""
+        return self.read(layout.HIGH_WATERMARKS_FILE)
+
+    def write(self) -> None:
+        """Raises LogDirFailed or NoSpace."""
+        self.take()()
 
     def take(self) -> Callable[[], None]:
         """The state of this moment, and what writes it: that may run in a thread.

@@ -4,12 +4,14 @@ The name says that they are not to be loaded; a small file inside says when that
 nothing else on a disk does reliably. Nothing here decides that one is to go.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.storage import layout
 from millstream.storage.checkpoints import parse_partition_metadata
+from millstream.storage.directories import PartitionDirectories
 from millstream.storage.files import FileSystem, read_file, write_file
 
 _SINCE_FILE: Final = "millstream-stray"
@@ -49,3 +51,26 @@ def _look_at(file_system: FileSystem, path: str, now_ms: int) -> Stray:
     except ValueError:
         topic_id = NO_TOPIC_ID
     return Stray(path, topic_id, since_ms)
+
+
+class Strays:
+    """Those of one data directory, from this start or an earlier one."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        directories: PartitionDirectories,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._directories = directories
+        self._now_ms = now_ms
+
+    def find(self) -> list[Stray]:
+        return find_strays(self._file_system, self._directory, now_ms=self._now_ms())
+
+    def delete(self, stray: Stray) -> None:
+        """The store's next `sweep` removes it."""
+        self._directories.remove_later(stray.path, due_ms=0)

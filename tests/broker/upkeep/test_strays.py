@@ -69,14 +69,14 @@ def test_what_was_deleted_while_a_node_was_away_goes_there_too(tmp_path: Path) -
             await cluster.nodes.pop(away).stop()
             await delete_topic(cluster, "t")
             node = await cluster.start(away)
-            [stray] = node.store.strays()
+            [stray] = node.store.strays.find()
             await delete_strays(node.node)
             node.store.sweep(node.clock.now_ms())
-            assert node.store.strays() == [stray]
+            assert node.store.strays.find() == [stray]
             again = await restarted(cluster, away, millstream_stray_retention_ms="0")
             await delete_strays(again.node)
             again.store.sweep(again.clock.now_ms())
-            assert again.store.strays() == []
+            assert again.store.strays.find() == []
 
     asyncio.run(scenario())
 
@@ -101,6 +101,6 @@ def test_a_topic_of_the_same_name_does_not_get_the_files_of_the_old_one(tmp_path
             await until(lambda: cluster.leader("t") is None, "nobody leads it")
             await cluster.create("t", replicas=2)
             node = await cluster.start(away)
-            assert len(node.store.strays()) == 1
+            assert len(node.store.strays.find()) == 1
 
     asyncio.run(scenario())

@@ -70,9 +70,9 @@ def new_membership(
         broker_id=broker_id,
         clock=clock,
         new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
-        new_cluster_id=lambda: store.cluster_id,
+        new_cluster_id=lambda: store.owner.cluster_id,
         policy=policy_of(lambda: metadata.effective_config),
-        cluster_id=None if store.is_nobodys else store.cluster_id,
+        cluster_id=None if store.owner.is_new else store.owner.cluster_id,
     )
     metadata = ClusterMetadata(
         MemberPublisher(membership), config, broker_id=broker_id, random_bytes=os.urandom
@@ -84,7 +84,7 @@ async def join(membership: Membership, disk: DataDirectory) -> None:
     """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
     last_shutdown = disk.store.last_shutdown
     await membership.join(is_suspect=last_shutdown.may_have_lost_data())
-    disk.store.keep_meta(membership.image.cluster_id)
+    disk.store.owner.keep(membership.image.cluster_id)
     # The controller has taken this node out of every in-sync set.
     last_shutdown.forget_failed_disk()
 
@@ -110,7 +110,7 @@ class Member:
         self.in_sync = InSyncReplicas(node, membership, nodes)
         self._fetchers = Fetchers(self._fetcher_surroundings(nodes))
         self._replica_node = self._new_replica_node()
-        self._high_watermarks = node.disk.store.high_watermarks()
+        self._high_watermarks = node.disk.store.checkpoints.high_watermarks()
         self._leaving: asyncio.Task[None] | None = None
         self._healing_offline: asyncio.Task[None] | None = None
         # Set by `attach`, before any partition is opened.
@@ -134,8 +134,8 @@ class Member:
             has_lease=self.membership.lease.is_valid,
             wait_synced=self._durability.wait_if_alone,
             on_disk_failure=disk.fail,
-            may_cut=disk.store.may_cut,
-            was_cut=disk.store.was_cut,
+            may_cut=disk.store.checkpoints.may_cut,
+            was_cut=disk.store.checkpoints.was_cut,
             on_doubt=lambda where, offset: self._scrubbing.doubt(where, offset),
         )
 

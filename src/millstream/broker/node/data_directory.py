@@ -103,7 +103,7 @@ class DataDirectory:
         async with self._checkpointing:
             if self.failure is not None:
                 return
-            write = self.store.checkpoints()
+            write = self.store.checkpoints.take()
             try:
                 await asyncio.get_running_loop().run_in_executor(None, write)
             except LogDirFailed as error:
@@ -118,10 +118,10 @@ class DataDirectory:
         loop = asyncio.get_running_loop()
         try:
             is_synced = await loop.run_in_executor(None, confirmation.sync)
-            self.store.end_confirmation(confirmation, is_synced=is_synced)
+            confirmation.end(is_synced=is_synced)
             await self.checkpoint()
             if self.failure is None:
-                await loop.run_in_executor(None, self.store.name_boot)
+                await loop.run_in_executor(None, self.store.last_shutdown.name_boot)
         except NoSpace as error:
             log.warning("a crash from here on will count as a power cut: %s", error)
         except (OSError, LogDirFailed) as error:

@@ -27,7 +27,7 @@ async def open_own_store(
 ) -> EmbeddedStore:
     """The database in the data directory that holds the topics; with a plan, Kafka's topics
     are adopted into it first."""
-    disk.store.keep_meta()
+    disk.store.owner.keep()
     if plan is not None:
         mark_begun(disk.path)
     store = await open_embedded_store(disk.path)
@@ -43,7 +43,7 @@ async def begin_alone(
         store,
         broker_id=broker_id,
         random_bytes=os.urandom,
-        cluster_id=disk.store.cluster_id,
+        cluster_id=disk.store.owner.cluster_id,
     )
     return ClusterMetadata(alone, config, broker_id=broker_id, random_bytes=os.urandom)
 

@@ -31,11 +31,11 @@ async def delete_strays(node: NodeState) -> None:
         return
     now_ms = node.clock.now_ms()
     # Beside the loop: the directory may have tens of thousands of names.
-    found = await asyncio.get_running_loop().run_in_executor(None, node.disk.store.strays)
+    found = await asyncio.get_running_loop().run_in_executor(None, node.disk.store.strays.find)
     for stray in found:
         if is_due(stray, node.image, retention_ms=retention_ms, now_ms=now_ms):
             log.info("deletes %s: its topic, id %s, is gone", stray.path, stray.topic_id)
-            node.disk.store.delete_stray(stray)
+            node.disk.store.strays.delete(stray)
 
 
 def is_due(stray: Stray, image: ClusterImage, *, retention_ms: int, now_ms: int) -> bool:
