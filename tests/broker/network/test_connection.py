@@ -197,7 +197,7 @@ def test_large_frames_are_received_where_they_begin(chunk: int, lends_buffers: b
         await feeding
         assert host.seen == bodies
         assert host.lent == []
-        assert host.memory.reserved_bytes == 0
+        assert host.memory.held_bytes == 0
 
     run(test)
 
@@ -397,7 +397,7 @@ def test_large_frames_wait_for_memory_and_all_get_through() -> None:
         for client in clients:
             assert await client.receive(len(body) + 4) == frame(body)
         await asyncio.gather(*sending)
-        assert host.memory.reserved_bytes == 0
+        assert host.memory.held_bytes == 0
 
     run(test)
 

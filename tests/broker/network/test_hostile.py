@@ -116,6 +116,18 @@ def test_claimed_sizes_and_counts_take_no_memory(tmp_path: Path) -> None:
             client.sock.close()
 
 
+def test_large_frames_that_are_only_announced_keep_nobody_waiting() -> None:
+    with Broker(topics={"t": 1}) as running:
+        held = [RawClient(running.bootstrap) for _ in range(5)]
+        for client in held:
+            client.sock.sendall(struct.pack(">i", 100_000_000) + bytes(200_000))
+        with RawClient(running.bootstrap) as client:
+            for _ in range(20):
+                assert produce(client, "t", batch(b"x" * 300_000)).error_code == 0
+        for client in held:
+            client.sock.close()
+
+
 def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
     with RawClient(broker.bootstrap) as client:
         frames = b""

@@ -209,13 +209,13 @@ class Connection:
         self._resume()
 
     def _begin_partial(self, rest: memoryview) -> None:
-        self._partial = PartialFrame(self._host, rest)
+        self._partial = PartialFrame(self._host, rest, self.address)
         self.stalled_since = self.received_at
         self._read_if_allowed()
 
     def _receive_partial(self, partial_frame: PartialFrame) -> None:
         """Go on with a frame that did not come whole, straight into its own memory."""
-        if not partial_frame.reserve(self._memory_is_free):
+        if not partial_frame.grow(self._memory_is_free):
             self._read_if_allowed()
         elif not partial_frame.receive(self.sock):
             self.close()
@@ -246,6 +246,11 @@ class Connection:
         if self._partial is not None:
             partial_frame, self._partial = self._partial, None
             partial_frame.drop()
+
+    @property
+    def address(self) -> str:
+        """The peer's, without the port."""
+        return self.peer.rpartition(":")[0]
 
     @property
     def partial_bytes(self) -> int:

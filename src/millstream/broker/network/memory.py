@@ -1,38 +1,79 @@
-"""A bound on the memory that large incoming requests may take together.
+"""A bound on the memory that incoming requests may take together.
 
-A frame that does not fit the shared receive buffer reserves its whole size before it is
-received, so that every admitted frame can be completed; one that finds no room waits, and
-TCP tells its client to. Small frames pay nothing.
+What counts is what has arrived, not what frames announce: a frame's account grows with its
+buffer. One address may hold half of the memory, so that another one always gets some. A frame
+that finds no room waits, and TCP makes its client wait. The first that would have to wait may
+go on all the same: with many half-received frames and no room, one of them is always completed.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+# A frame up to this size never waits.
 FREE_BYTES_MAX: Final = 1 << 16
+
+
+class FrameAccount:
+    """What one incomplete frame holds."""
+
+    __slots__ = ("address", "held_bytes")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.held_bytes = 0
 
 
 class RequestMemory:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._reserved_bytes = 0
+        self.held_bytes = 0
+        self._by_address: dict[str, int] = {}
+        # May go over the limit; at most one at a time.
+        self._first: FrameAccount | None = None
         self._waiting: deque[Callable[[], None]] = deque()
 
     @property
-    def reserved_bytes(self) -> int:
-        return self._reserved_bytes
+    def is_short(self) -> bool:
+        """Is there so little room that slow frames have to go?"""
+        return self.held_bytes > self._limit_bytes // 2
 
-    def reserve(self, size_bytes: int, call_when_free: Callable[[], None]) -> bool:
-        """True if the memory is yours; else try again when called."""
-        # One frame alone is always let in, however small the limit.
-        if self._reserved_bytes and self._reserved_bytes + size_bytes > self._limit_bytes:
-            self._waiting.append(call_when_free)
-            return False
-        self._reserved_bytes += size_bytes
+    def grow(
+        self, account: FrameAccount, size_bytes: int, call_when_free: Callable[[], None]
+    ) -> bool:
+        """True if the frame may now hold `size_bytes`; else try again when called."""
+        more = size_bytes - account.held_bytes
+        if more <= 0:
+            return True
+        if size_bytes > FREE_BYTES_MAX and not self._has_room(account, more):
+            if self._first is None:
+                self._first = account
+            if self._first is not account:
+                self._waiting.append(call_when_free)
+                return False
+        account.held_bytes = size_bytes
+        self.held_bytes += more
+        self._by_address[account.address] = self._by_address.get(account.address, 0) + more
         return True
 
-    def release(self, size_bytes: int) -> None:
-        self._reserved_bytes -= size_bytes
+    def _has_room(self, account: FrameAccount, more: int) -> bool:
+        of_address = self._by_address.get(account.address, 0)
+        return (
+            self.held_bytes + more <= self._limit_bytes
+            and of_address + more <= self._limit_bytes // 2
+        )
+
+    def release(self, account: FrameAccount) -> None:
+        """The frame is dispatched or given up."""
+        if self._first is account:
+            self._first = None
+        left = self._by_address.get(account.address, 0) - account.held_bytes
+        if left > 0:
+            self._by_address[account.address] = left
+        else:
+            self._by_address.pop(account.address, None)
+        self.held_bytes -= account.held_bytes
+        account.held_bytes = 0
         # Each tries for itself and queues again if there is still no room.
         for _ in range(len(self._waiting)):
             self._waiting.popleft()()

@@ -1,9 +1,8 @@
 """A frame that did not come whole, and the memory it grows in.
 
-A small one gets memory that grows with what has arrived, not with what the frame claims. A
-large one stays where its beginning came: that buffer is lent to it, and the other
-connections share another one. Either way a large frame reserves its size first, so that
-every frame that is admitted can be completed.
+Its memory grows with what has arrived, not with what the frame announces, and counts against
+what all of them may take together (`memory`). A frame that fits the shared buffer stays where
+its beginning came: that buffer is lent to it, and the other connections share another one.
 """
 
 import socket
@@ -11,11 +10,11 @@ import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from millstream.broker.network.memory import FREE_BYTES_MAX, RequestMemory
+from millstream.broker.network.memory import FREE_BYTES_MAX, FrameAccount, RequestMemory
 from millstream.errors import ProtocolError
 from millstream.wire.headers import SIZE_BYTES
 
-# A frame gets memory for this much, and then for four times what it has.
+# A frame gets memory for this much, and then for twice what it has.
 _GROWTH_BYTES_MIN: Final = 1 << 17
 _FRAME_BYTES_MIN: Final = 8
 
@@ -53,15 +52,15 @@ def frame_size(data: memoryview | bytearray, position: int, frame_bytes_max: int
 
 
 class PartialFrame:
-    __slots__ = ("_buffers", "_data", "_reserved_bytes", "have", "waits_for_memory")
+    __slots__ = ("_account", "_buffers", "_data", "have", "waits_for_memory")
 
-    def __init__(self, buffers: Buffers, rest: memoryview) -> None:
+    def __init__(self, buffers: Buffers, rest: memoryview, address: str) -> None:
         self._buffers = buffers
+        self._account = FrameAccount(address)
         # Lent by `buffers` if it is a memoryview.
         self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
         # Of `_data`, so many bytes have arrived.
         self.have = len(rest)
-        self._reserved_bytes = 0
         # Nothing is received until the memory is there.
         self.waits_for_memory = False
 
@@ -93,36 +92,33 @@ class PartialFrame:
     def is_whole(self) -> bool:
         return self.have >= SIZE_BYTES and self.have >= self._wanted
 
-    def reserve(self, when_free: Callable[[], None]) -> bool:
-        """False when the memory is not there yet; then `when_free` is called."""
-        wanted = self._wanted
-        if wanted <= FREE_BYTES_MAX or self._reserved_bytes:
+    def grow(self, when_free: Callable[[], None]) -> bool:
+        """Room for what may arrive next. False when there is none; then `when_free` is called."""
+        data = self._data
+        if isinstance(data, memoryview):
             return True
-        if self._buffers.memory.reserve(wanted, when_free):
-            self._reserved_bytes = wanted
+        room = min(self._wanted, max(2 * self.have, _GROWTH_BYTES_MIN))
+        if len(data) >= room:
             return True
-        self.waits_for_memory = True
-        return False
+        if not self._buffers.memory.grow(self._account, room, when_free):
+            self.waits_for_memory = True
+            return False
+        data.extend(bytes(room - len(data)))
+        return True
 
     def receive(self, sock: socket.socket) -> bool:
-        """False at the end of the stream."""
+        """Into the room that `grow` made. False at the end of the stream."""
         have, wanted = self.have, self._wanted
         if have >= wanted:
             return True
-        room = wanted
-        data = self._data
-        if isinstance(data, bytearray):
-            room = min(wanted, max(4 * have, _GROWTH_BYTES_MIN))
-            if len(data) < room:
-                data.extend(bytes(room - len(data)))
-        with memoryview(data) as view:
-            count = sock.recv_into(view[have:room])
+        with memoryview(self._data) as view:
+            count = sock.recv_into(view[have:wanted])
         self.have = have + count
         return count > 0
 
     def cut(self, consumed: int) -> None:
         """The beginning was dispatched; another frame begins behind it."""
-        self._release_memory()
+        self._buffers.memory.release(self._account)
         # What is lent holds one frame only. A copy, not a cut: someone may still look at
         # the dispatched part.
         assert isinstance(self._data, bytearray)
@@ -131,13 +127,8 @@ class PartialFrame:
 
     def drop(self) -> None:
         """Give everything back."""
-        self._release_memory()
+        self._buffers.memory.release(self._account)
         if isinstance(self._data, memoryview):
             self._buffers.return_buffer(self._data)
         self._data = bytearray()
         self.have = 0
-
-    def _release_memory(self) -> None:
-        if self._reserved_bytes:
-            size_bytes, self._reserved_bytes = self._reserved_bytes, 0
-            self._buffers.memory.release(size_bytes)

@@ -30,10 +30,12 @@ FLUSHED_TOGETHER: Final = 16
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
 # How long a client may take over one frame, or over reading what we sent.
-FRAME_SECONDS_MAX: Final = 30.0
+FRAME_SECONDS_MAX: Final = 15.0
 SEND_STALL_SECONDS_MAX: Final = 30.0
-# A large frame over a slow line gets more time, as long as it comes at this pace.
+# A large frame over a slow line gets more time, as long as it comes at this pace; while memory
+# is short, at the second one.
 SLOWEST_BYTES_PER_SECOND: Final = 10_000
+SLOWEST_WHEN_SHORT: Final = 100_000
 SWEEP_SECONDS: Final = 1.0
 # Connections that receive within this time of each other are served in one turn of the loop.
 ALONE_SECONDS: Final = 0.0002
@@ -230,7 +232,7 @@ class Server:
         if connection is self._last_received:
             self._last_received = None
         self.connections.discard(connection)
-        ip = connection.peer.rpartition(":")[0]
+        ip = connection.address
         self._per_ip[ip] -= 1
         if self._per_ip[ip] <= 0:
             del self._per_ip[ip]
@@ -257,7 +259,8 @@ class Server:
     def _overdue(self, connection: Connection, now: float) -> str | None:
         began = connection.stalled_since
         if began is not None:
-            allowed = FRAME_SECONDS_MAX + connection.partial_bytes / SLOWEST_BYTES_PER_SECOND
+            pace = SLOWEST_WHEN_SHORT if self.memory.is_short else SLOWEST_BYTES_PER_SECOND
+            allowed = FRAME_SECONDS_MAX + connection.partial_bytes / pace
             if now - began > allowed:
                 return f"frame incomplete after {now - began:.0f} s"
         if connection.has_output and now - connection.sent_at > SEND_STALL_SECONDS_MAX:

@@ -1,0 +1,85 @@
+"""Memory for incoming frames: what has arrived counts, and nobody waits for ever."""
+
+from millstream.broker.network.memory import FREE_BYTES_MAX, FrameAccount, RequestMemory
+
+LIMIT = 10 * FREE_BYTES_MAX
+LARGE = 4 * FREE_BYTES_MAX
+
+
+class Frame:
+    def __init__(self, memory: RequestMemory, address: str = "a") -> None:
+        self.memory = memory
+        self.account = FrameAccount(address)
+        self.calls = 0
+
+    def grow(self, size_bytes: int) -> bool:
+        return self.memory.grow(self.account, size_bytes, self._called)
+
+    def _called(self) -> None:
+        self.calls += 1
+
+    def end(self) -> None:
+        self.memory.release(self.account)
+
+
+def test_what_a_frame_holds_is_counted_once_and_given_back() -> None:
+    memory = RequestMemory(LIMIT)
+    frame = Frame(memory)
+    assert frame.grow(LARGE // 2)
+    assert frame.grow(LARGE)
+    assert frame.grow(LARGE)
+    assert memory.held_bytes == LARGE
+    frame.end()
+    frame.end()
+    assert memory.held_bytes == 0
+
+
+def test_one_address_leaves_half_to_the_others() -> None:
+    memory = RequestMemory(LIMIT)
+    greedy = [Frame(memory) for _ in range(3)]
+    assert greedy[0].grow(LARGE)
+    # The first that has to wait is let through, the next is not.
+    assert greedy[1].grow(LARGE)
+    assert not greedy[2].grow(LARGE)
+    assert memory.held_bytes < LIMIT
+    assert Frame(memory, "b").grow(FREE_BYTES_MAX + 1)
+
+
+def test_small_frames_never_wait() -> None:
+    memory = RequestMemory(LIMIT)
+    for _ in range(30):
+        assert Frame(memory).grow(FREE_BYTES_MAX)
+    assert memory.held_bytes == 30 * FREE_BYTES_MAX
+
+
+def test_of_many_frames_that_fill_the_memory_one_is_always_completed() -> None:
+    memory = RequestMemory(LIMIT)
+    frames = [Frame(memory, str(number)) for number in range(8)]
+    for frame in frames:
+        frame.grow(LARGE // 2)
+    done = 0
+    while frames:
+        able = next(frame for frame in frames if frame.grow(LARGE))
+        able.end()
+        frames.remove(able)
+        done += 1
+    assert (done, memory.held_bytes) == (8, 0)
+
+
+def test_those_that_wait_are_called_when_something_is_given_back() -> None:
+    memory = RequestMemory(LIMIT)
+    first, second, third = (Frame(memory) for _ in range(3))
+    assert first.grow(LARGE)
+    assert second.grow(LARGE)
+    assert not third.grow(LARGE)
+    second.end()
+    assert third.calls == 1
+    assert third.grow(LARGE)
+
+
+def test_memory_is_short_when_half_of_it_is_taken() -> None:
+    memory = RequestMemory(LIMIT)
+    assert not memory.is_short
+    Frame(memory, "a").grow(LARGE)
+    Frame(memory, "b").grow(LARGE)
+    assert memory.is_short
