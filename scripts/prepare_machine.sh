@@ -28,6 +28,9 @@ java_is_new_enough() { # Spark needs 17; version 8 calls itself 1.8
     version=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
     [ "${version:-0}" -ge 17 ]
 }
+rsyslog_writes_to_kafka() { # the module is a package of its own
+    ls /usr/lib/*/rsyslog/omkafka.so
+}
 if [ "$1" = pipeline ]; then
     need default-jre-headless java_is_new_enough
 fi
@@ -40,6 +43,7 @@ fi
 if [ "$1" = test ]; then
     need kcat command -v kcat
     need openssl command -v openssl
+    need rsyslog-kafka rsyslog_writes_to_kafka
 fi
 if [ "$1" = test ] && [ "$(id -u)" = 0 ]; then
     # Networks that are cut and disks that lose power are made by root alone.

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ settings.register_profile("exploring", _UNHURRIED)
 settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
 settings.load_profile("repeatable")
 
+# Groups of tests by the fixtures that are made once for all of them.
+_SHARED = {
+    "spark": {"shared_spark"},
+    "zookeeper": {"zookeeper_of_spark", "zookeeper_of_debian"},
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -30,6 +37,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the interop tests against Apache Kafka, to prove the tests themselves",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers take groups of tests, those that may take longest first."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {item: _group_of(item) for item in items}
+    seconds_max: Counter[str] = Counter()
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+        seconds_max[group] = max(seconds_max[group], _seconds_max(item))
+    items.sort(key=lambda item: -seconds_max[groups[item]])
+
+
+def _group_of(item: pytest.Item) -> str:
+    """Tests of a group run one after another: they share something costly, or would disturb
+    each other. All others are alone in theirs."""
+    if item.get_closest_marker("root") is not None:
+        # A network namespace that is made while another test has a disk mounted keeps that one
+        # mounted, and the test would wait in vain to see it gone.
+        return "root"
+    fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    for group, shared in _SHARED.items():
+        if not shared.isdisjoint(fixtures):
+            return group
+    scopes = {found[-1].scope for found in fixtures.values()}
+    return str(item.path) if scopes & {"module", "class"} else item.nodeid
+
+
+def _seconds_max(item: pytest.Item) -> int:
+    if item.get_closest_marker("slow") is None:
+        return 0
+    marker = item.get_closest_marker("timeout")
+    return 1 if marker is None else int(marker.args[0])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -45,6 +87,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # Whoever needs it tries again, and fails with the reason.
         with contextlib.suppress(Exception):
             fetch()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        pytest.skip("only root can mount disks and make networks")
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,6 @@ def compaction_cut_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
         node.keep_log_in(folder)
         node.start()
         stack.callback(node.kill)
-        node.fix_port()
         admin = AdminClient({"bootstrap.servers": node.bootstrap, **QUIET})
         [answer] = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIGS)]).values()
         answer.result(20)

@@ -46,7 +46,6 @@ def copy_pass(data_dir: Path, seed: int, records: int, disk: CuttableDisk | None
     if disk is not None:
         node.keep_log_in(disk.mount_point.parent)
     node.start()
-    node.fix_port()
     copier: subprocess.Popen[bytes] | None = None
     kills = {"node": 0, "copier": 0}
     try:

@@ -176,7 +176,6 @@ def group_kill_rounds(data_dir: Path, seeds: list[int]) -> Iterator[Round]:
     with contextlib.ExitStack() as stack:
         node.start()
         stack.callback(lambda: node.kill())
-        node.fix_port()
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
             created.result(20)

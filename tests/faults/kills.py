@@ -28,7 +28,6 @@ def kill_rounds(data_dir: Path, seeds: list[int]) -> Iterator[Round]:
     with ExitStack() as stack:
         node.start()
         stack.callback(lambda: node.kill())
-        node.fix_port()
         load.create_topic(node.bootstrap)
         for seed in seeds:
             yield _round(node, seed)

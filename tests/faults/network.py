@@ -5,7 +5,7 @@ addresses of the bridge. A cut drops packets silently in both directions: nothin
 """
 
 import ipaddress
-import os
+import socket
 import subprocess
 from types import TracebackType
 
@@ -17,8 +17,7 @@ class Network:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        # Several may be there at once.
-        self._number = os.getpid() % 250
+        self._claim, self._number = _claim_number()
         self._bridge = f"msb{self._number}"
         self.outside = self._address(254)
         self.zookeeper = self._address(253)
@@ -66,6 +65,7 @@ class Network:
         trace: TracebackType | None,
     ) -> None:
         self._remove()
+        self._claim.close()
 
     def _remove(self) -> None:
         for node in range(1, self._count + 1):
@@ -87,6 +87,19 @@ class Network:
     def heal(self, node: int) -> None:
         for place in ("egress", "ingress"):
             _run(*self.inside(node), "tc", "filter", "del", "dev", "eth0", place)
+
+
+def _claim_number() -> tuple[socket.socket, int]:
+    """A number that no other network of this machine has, as long as the socket is open."""
+    for number in range(250):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0millstream-network-{number}")
+        except OSError:
+            claim.close()
+            continue
+        return claim, number
+    raise AssertionError("there are 250 networks of tests already")
 
 
 def _drop(address: str, *, offset: int) -> str:

@@ -78,7 +78,6 @@ def power_cut_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
         node.keep_log_in(folder)
         node.start()
         stack.callback(node.kill)
-        node.fix_port()
         load.create_topic(node.bootstrap)
         for seed in seeds:
             yield _round(node, disk, seed)

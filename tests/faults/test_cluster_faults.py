@@ -1,6 +1,5 @@
 """The short form of the cluster's long runs; `make soak NAME=...` runs them in full."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def test_a_rolling_restart_is_no_error_to_anybody(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+@pytest.mark.root
 def test_nothing_acknowledged_is_lost_by_a_power_cut_of_one_node(tmp_path: Path) -> None:
     check(list(cluster_power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)
 
@@ -47,7 +46,7 @@ def test_a_copy_in_transactions_is_exactly_once_while_nodes_are_killed(tmp_path:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to make network namespaces")
+@pytest.mark.root
 def test_a_leader_cut_from_zookeeper_or_its_followers_loses_nothing(tmp_path: Path) -> None:
     check(list(cluster_cut_rounds(tmp_path, [0, 1])), 2)
 

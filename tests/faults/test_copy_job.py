@@ -1,6 +1,5 @@
 """One short copy with kills; the long ones are in `soak`."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ def test_a_copy_with_kills_is_exactly_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+@pytest.mark.root
 def test_a_copy_with_power_cuts_is_exactly_once(tmp_path: Path) -> None:
     [outcome] = copy_passes_with_power_cuts(tmp_path, [1], records=20_000)
     assert outcome.problems == []

@@ -1,6 +1,5 @@
 """A disk that is full, and a disk that fails: what clients are told, and what comes after."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount file systems"),
+    pytest.mark.root,
     pytest.mark.timeout(120),
 ]
 

@@ -1,6 +1,5 @@
 """The short form of the long runs; `make soak NAME=...` runs them in full."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -33,19 +32,19 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+@pytest.mark.root
 def test_nothing_acknowledged_by_acks_all_is_lost_by_a_power_cut(tmp_path: Path) -> None:
     check(list(power_cut_rounds(tmp_path, list(range(POWER_CUTS)))), POWER_CUTS)
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+@pytest.mark.root
 def test_compaction_loses_nothing_by_a_power_cut(tmp_path: Path) -> None:
     check(list(compaction_cut_rounds(tmp_path, list(range(COMPACTION_CUTS)))), COMPACTION_CUTS)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mount a loop device")
+@pytest.mark.root
 def test_the_check_of_a_cut_sees_records_below_the_old_end_of_the_log(tmp_path: Path) -> None:
     """Nothing was synced when the power went, so the log became shorter, and what is
     acknowledged then has offsets below the end that was seen before the cut."""

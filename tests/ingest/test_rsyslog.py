@@ -1,7 +1,6 @@
 """rsyslog's `omkafka` with the lines of the documentation: its messages arrive as RFC 5424."""
 
 import re
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -10,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from millstream.testing import Broker
+from tests.support.tools import require
 from tests.support.waiting import wait_until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
-PLUGINS = list(Path("/usr/lib").glob("*/rsyslog/omkafka.so"))
 SECONDS_MAX = 30
 
 
@@ -26,10 +25,6 @@ def documented(bootstrap: str) -> str:
 
 @pytest.mark.slow
 def test_messages_of_rsyslog_arrive_as_the_documentation_sets_it_up(tmp_path: Path) -> None:
-    program = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
-    if program is None or not PLUGINS:
-        # It takes the place of a machine's log daemon, so nobody's tests install it.
-        pytest.skip("rsyslogd with omkafka is missing; Debian has both in rsyslog-kafka")
     entrance = tmp_path / "socket"
     settings = tmp_path / "rsyslog.conf"
     with Broker(topics={"logs": 1}) as broker:
@@ -37,7 +32,7 @@ def test_messages_of_rsyslog_arrive_as_the_documentation_sets_it_up(tmp_path: Pa
             'module(load="imuxsock" SysSock.Use="off")\n'
             f'input(type="imuxsock" Socket="{entrance}")\n' + documented(broker.bootstrap)
         )
-        command = [program, "-n", "-f", str(settings), "-i", str(tmp_path / "pid")]
+        command = [require("rsyslogd"), "-n", "-f", str(settings), "-i", str(tmp_path / "pid")]
         daemon = subprocess.Popen(command, cwd=tmp_path)
         try:
             wait_until(entrance.exists, "rsyslogd listens", seconds_max=SECONDS_MAX)

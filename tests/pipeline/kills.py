@@ -146,7 +146,6 @@ class Sender(threading.Thread):
 def pipeline_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
     """Rounds on one pipeline, so that every round meets the state all those before it left."""
     with MillstreamNode(folder / "data") as node:
-        node.fix_port()
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
         file = folder / "pipeline.toml"

@@ -36,7 +36,6 @@ FAULTS = ("driver", "worker", "node", "commit")
 
 def spark_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
     with MillstreamNode(folder / "data") as node:
-        node.fix_port()
         for seed in seeds:
             yield _round(node, folder / f"round-{seed}", seed)
 

@@ -98,7 +98,6 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MillstreamNode(tmp_path / "data", "--dev") as node:
-        node.fix_port()
         settings = {"bootstrap.servers": node.bootstrap, "log_level": 0}
         admin = AdminClient(settings)
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)

@@ -393,7 +393,6 @@ def test_a_node_that_is_killed_while_rows_are_written_loses_and_doubles_none(
 ) -> None:
     monkeypatch.setattr(producing, "BACKLOG_BYTES_MAX", backlog_bytes)
     with MillstreamNode(tmp_path / "data", "--dev") as node:
-        node.fix_port()
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
 

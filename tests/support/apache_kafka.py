@@ -6,15 +6,15 @@ writes directories for us to adopt, and it opens directories that we wrote.
 
 import contextlib
 import re
-import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 from tests.support.jars import classpath
+from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked, skip_if_java_is_left_out
 
 _START_SECONDS_MAX = 60
@@ -41,11 +41,10 @@ class ApacheKafka:
         """`listeners` are more of them: a name in capitals to a security protocol."""
         self.data_dir = data_dir
         self._protocols = listeners or {}
-        self.port, self._controller_port, *others = _free_ports(2 + len(self._protocols))
+        self.port = reserve_port()
+        self._controller_port = reserve_port()
         # By name, where each of them is.
-        self.addresses = {
-            name: f"127.0.0.1:{port}" for name, port in zip(self._protocols, others, strict=True)
-        }
+        self.addresses = {name: f"127.0.0.1:{reserve_port()}" for name in self._protocols}
         self._settings = settings or {}
         self._work = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -212,15 +211,3 @@ def dump_log_segments(
         ],
         timeout_seconds=120,
     )
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    # Kafka cannot print which port it took from 0 in both roles, so the ports are
-    # picked here; all are held open together, so that they differ.
-    with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            taken = held.enter_context(socket.socket())
-            taken.bind(("127.0.0.1", 0))
-            ports.append(taken.getsockname()[1])
-    return iter(ports)

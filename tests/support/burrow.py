@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.ports import reserve_port
 from tests.support.tools import MissingTool, require, skip_if_java_is_left_out
 
 ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
@@ -76,7 +77,7 @@ class Burrow:
         if not ZOOKEEPER_JAR.exists():
             raise MissingTool("ZooKeeper is not installed; on Debian: apt-get install -y zookeeper")
         self._folder.mkdir(parents=True)
-        zookeeper_port, http_port = _free_ports()
+        zookeeper_port, http_port = reserve_port(), reserve_port()
         settings = self._folder / "zoo.cfg"
         settings.write_text(_ZOOKEEPER_SETTINGS.format(folder=self._folder, port=zookeeper_port))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -128,13 +129,6 @@ class Burrow:
             for line in self.log()
             if line["msg"] == "consumer offset" and line["group"] == group
         }
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _wait_for_zookeeper(port: int) -> None:

@@ -34,7 +34,6 @@ class MillstreamCluster:
     def start(self) -> None:
         for node in self.nodes.values():
             node.start()
-            node.fix_port()
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **_QUIET})
         for node in self.nodes.values():

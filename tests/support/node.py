@@ -10,12 +10,16 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.ports import reserve_port
+
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 60
 
 
 class MillstreamNode:
-    """`with MillstreamNode(data_dir) as node:` starts on a free port, stops with SIGTERM."""
+    """`with MillstreamNode(data_dir) as node:` starts on a port of its own, stops with SIGTERM.
+
+    It keeps the port when it is started again: clients live through that."""
 
     def __init__(self, data_dir: Path, *options: str) -> None:
         self.data_dir = data_dir
@@ -23,17 +27,14 @@ class MillstreamNode:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors_path = data_dir.with_name(data_dir.name + ".stderr")
         self.bootstrap = ""
-        self._listen = "127.0.0.1:0"
+        self._host = "127.0.0.1"
+        self._port = reserve_port()
         self._before: list[str] = []
 
     def run_inside(self, before: list[str], host: str) -> None:
         """Run behind another command, which puts it somewhere with an address of its own."""
         self._before = before
-        self._listen = f"{host}:0"
-
-    def fix_port(self) -> None:
-        """From the next start on, listen where we listen now: clients live through it."""
-        self._listen = self.bootstrap
+        self._host = host
 
     def keep_log_in(self, folder: Path) -> None:
         """Where stderr goes; needed when the data directory's disk will fail."""
@@ -64,7 +65,7 @@ class MillstreamNode:
         command = [sys.executable, "-m", "millstream", "broker", "--data-dir", str(self.data_dir)]
         with open(self._errors_path, "ab") as errors:
             self._process = subprocess.Popen(
-                [*self._before, *command, "--listen", self._listen, *self._options],
+                [*self._before, *command, "--listen", f"{self._host}:{self._port}", *self._options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

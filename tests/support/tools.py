@@ -19,6 +19,8 @@ DEBIAN_PACKAGES = {
     "kcat": "kcat",
     "Burrow": "burrow",
     "openssl": "openssl",
+    # Brings rsyslog with it.
+    "rsyslogd": "rsyslog-kafka",
 }
 
 
@@ -28,7 +30,8 @@ class MissingTool(Exception):
 
 def require(program: str) -> str:
     """The path of `program`, or an error that says how to get it."""
-    path = shutil.which(program)
+    # Daemons are not on everybody's path.
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     if path is None:
         package = DEBIAN_PACKAGES[program]
         raise MissingTool(f"{program} is not installed; on Debian: apt-get install -y {package}")

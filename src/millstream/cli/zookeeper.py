@@ -92,6 +92,8 @@ class ZooKeeperServer:
         self._settings = settings
         self._host = host
         self._port = port
+        # Bound to a port that was chosen here, so that nobody else gets it before the server.
+        self._reservation: socket.socket | None = None
         self.log_path = folder / "zookeeper.output"
         self.process: subprocess.Popen[bytes]
 
@@ -112,7 +114,9 @@ class ZooKeeperServer:
         java = shutil.which("java")
         if java is None:
             raise CommandFailed("ZooKeeper needs Java 11 or newer, and there is none on the PATH")
-        self._port = self._port or _free_port(self._host)
+        if not self._port:
+            self._reservation = _reserve_port(self._host)
+            self._port = self._reservation.getsockname()[1]
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = self._folder / _SETTINGS_FILE
         settings.write_text(
@@ -131,6 +135,8 @@ class ZooKeeperServer:
             )
 
     def stop(self) -> None:
+        if self._reservation is not None:
+            self._reservation.close()
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS_MAX)
@@ -194,11 +200,12 @@ def _address(listen: str) -> tuple[str, int]:
     return (host, 0) if port == "0" and host else parse_address(listen)
 
 
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _reserve_port(host: str) -> socket.socket:
+    """A server may listen on the port beside this socket, which does not: both reuse addresses."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((host, 0))
+    return held
 
 
 def die_with_parent() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 
 import pytest
 
@@ -16,6 +15,7 @@ from millstream.cluster.stores.store import (
     UnknownOutcome,
 )
 from millstream.cluster.stores.zookeeper import end_session, open_zookeeper
+from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked
 from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 
@@ -131,9 +131,7 @@ def test_tls_to_a_server_with_a_certificate(tmp_path):
     )
     both = tmp_path / "both.pem"
     both.write_text(key.read_text() + certificate.read_text())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserve_port()
     settings = f"""secureClientPort={port}
 secureClientPortAddress=127.0.0.1
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
