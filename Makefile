@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 DATA_DIR ?= ./data
 LISTEN ?= 127.0.0.1:9092
 SOURCES := src tests bench
+# More workers than cores, because most tests wait for something. tests/conftest.py makes the groups.
+SIDE_BY_SIDE := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 # The commands find the default address by themselves.
 ASK := $(if $(filter 127.0.0.1:9092,$(LISTEN)),, -b $(LISTEN))
 
@@ -32,10 +34,10 @@ node: $(VENV)/installed
 	@exec $(BIN)/millstream broker --data-dir $(DATA_DIR) --listen $(LISTEN)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check $(SOURCES)
