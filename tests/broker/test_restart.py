@@ -7,7 +7,7 @@ import pytest
 from millstream.errors import StartError
 from millstream.testing import Broker
 from millstream.wire.apis import ApiKey
-from tests.broker.handlers.test_handlers import batch, fetch, produce
+from tests.broker.handlers.exchanges import batch, fetch, produce
 from tests.support.raw_client import RawClient
 
 

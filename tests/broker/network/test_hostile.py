@@ -14,7 +14,7 @@ import pytest
 from millstream.testing import Broker
 from millstream.wire.apis import APIS, ApiKey
 from millstream.wire.messages import Struct
-from tests.broker.handlers.test_handlers import batch, produce
+from tests.broker.handlers.exchanges import batch, produce
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until

@@ -1,0 +1,160 @@
+"""Fetches that wait, that are small, that are outside the log, and those of a session."""
+
+import socket
+from pathlib import Path
+
+from millstream.errors import KafkaCode
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.broker.handlers.exchanges import batch, fetch, leader_epoch, produce, values_in
+from tests.support.raw_client import RawClient
+
+
+def test_the_first_batch_is_whole_however_small_the_limits(client: RawClient, topic: str) -> None:
+    produce(client, topic, batch(b"x" * 5000))
+    produce(client, topic, batch(b"y" * 5000))
+    result = fetch(client, topic, 0, partition_max_bytes=1, max_bytes=1)
+    assert values_in(result) == [b"x" * 5000]
+
+
+def test_a_fetch_waits_for_min_bytes_and_is_woken_by_a_produce(broker: Broker, topic: str) -> None:
+    with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as writer:
+        topics = [
+            Struct(
+                topic=topic,
+                partitions=[
+                    Struct(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),
+                ],
+            )
+        ]
+        reader.send(
+            ApiKey.FETCH,
+            4,
+            replica_id=-1,
+            # Longer than this client waits for an answer.
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            topics=topics,
+        )
+        produce(writer, topic, batch(b"wake up"))
+        result = reader.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
+        assert values_in(result) == [b"wake up"]
+
+
+def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
+    client: RawClient, topic: str
+) -> None:
+    wanted = [Struct(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    sent = [Struct(index=0, records=batch(b"wake up"))]
+    client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    client.send(
+        ApiKey.FETCH,
+        4,
+        replica_id=-1,
+        max_wait_ms=60_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        topics=[Struct(topic=topic, partitions=wanted)],
+    )
+    client.send(
+        ApiKey.PRODUCE,
+        3,
+        transactional_id=None,
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[Struct(name=topic, partition_data=sent)],
+    )
+    client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+    result = client.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
+    assert values_in(result) == [b"wake up"]
+
+
+def test_fetch_outside_the_log_and_with_wrong_epochs_is_refused(
+    client: RawClient, topic: str
+) -> None:
+    produce(client, topic, batch(b"a"))
+    assert fetch(client, topic, 2).error_code == KafkaCode.OFFSET_OUT_OF_RANGE
+    assert fetch(client, topic, -1).error_code == KafkaCode.OFFSET_OUT_OF_RANGE
+    epoch = leader_epoch(client, topic)
+    assert fetch(client, topic, 0, current_leader_epoch=epoch).error_code == 0
+    ahead = fetch(client, topic, 0, current_leader_epoch=epoch + 1)
+    assert ahead.error_code == KafkaCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_restart_raises_the_leader_epoch_and_fences_the_old_one(tmp_path: Path) -> None:
+    running = Broker(data_dir=tmp_path / "data")
+    running.start()
+    running.create_topic("t")
+    with RawClient(running.bootstrap) as client:
+        produce(client, "t", batch(b"a", b"b"))
+        old = leader_epoch(client, "t")
+    running.stop()
+    running.start()
+    try:
+        with RawClient(running.bootstrap) as client:
+            assert leader_epoch(client, "t") > old
+            fenced = fetch(client, "t", 0, current_leader_epoch=old)
+            assert fenced.error_code == KafkaCode.FENCED_LEADER_EPOCH
+            end = client.ask(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                4,
+                replica_id=-1,
+                topics=[
+                    Struct(
+                        topic="t",
+                        partitions=[Struct(partition=0, current_leader_epoch=-1, leader_epoch=old)],
+                    )
+                ],
+            )
+            assert end.topics[0].partitions[0].end_offset == 2
+    finally:
+        running.stop()
+
+
+def test_fetch_sessions_send_only_what_is_new(client: RawClient, topic: str) -> None:
+    produce(client, topic, batch(b"a"))
+
+    def ask(session_id: int, epoch: int, offset: int | None) -> Struct:
+        topics = []
+        if offset is not None:
+            partitions = [
+                Struct(
+                    partition=index,
+                    current_leader_epoch=-1,
+                    fetch_offset=offset if index == 0 else 0,
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=1 << 20,
+                )
+                for index in (0, 1)
+            ]
+            topics = [Struct(topic=topic, partitions=partitions)]
+        return client.ask(
+            ApiKey.FETCH,
+            11,
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=topics,
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    full = ask(0, 0, 0)
+    assert full.session_id > 0
+    assert [p.partition_index for p in full.responses[0].partitions] == [0, 1]
+    assert ask(full.session_id, 1, 1).responses == []
+    produce(client, topic, batch(b"b"))
+    news = ask(full.session_id, 2, None)
+    assert [p.partition_index for p in news.responses[0].partitions] == [0]
+    assert values_in(news.responses[0].partitions[0]) == [b"b"]
+    assert ask(full.session_id, 2, None).error_code == KafkaCode.INVALID_FETCH_SESSION_EPOCH
+    assert ask(full.session_id + 1, 3, None).error_code == KafkaCode.FETCH_SESSION_ID_NOT_FOUND

@@ -1,0 +1,54 @@
+import uuid
+
+from millstream.errors import KafkaCode
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.broker.handlers.exchanges import batch, produce
+from tests.support.raw_client import RawClient
+
+
+def test_metadata_by_id_by_name_and_for_nothing(client: RawClient, topic: str) -> None:
+    def ask(topics: list[Struct] | None) -> Struct:
+        return client.ask(
+            ApiKey.METADATA,
+            12,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+
+    found = ask([Struct(name=topic, topic_id=NO_TOPIC_ID)]).topics[0]
+    by_id = ask([Struct(name=None, topic_id=found.topic_id)]).topics[0]
+    assert by_id.name == topic
+    unknown = ask([Struct(name=None, topic_id=uuid.uuid4())]).topics[0]
+    assert unknown.error_code == KafkaCode.UNKNOWN_TOPIC_ID
+    bad = ask([Struct(name="no/slash", topic_id=NO_TOPIC_ID)]).topics[0]
+    assert bad.error_code == KafkaCode.INVALID_TOPIC_EXCEPTION
+    assert ask([]).topics == []
+    assert topic in [t.name for t in ask(None).topics]
+
+
+def test_an_unknown_topic_is_created_when_allowed_and_at_once_usable(client: RawClient) -> None:
+    name = f"auto-{uuid.uuid4().hex[:8]}"
+    response = client.ask(ApiKey.METADATA, 1, topics=[Struct(name=name)])
+    assert response.topics[0].error_code == 0
+    assert produce(client, name, batch(b"a")).error_code == 0
+
+
+def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(
+    client: RawClient,
+) -> None:
+    names = ["__consumer_offsets", "__transaction_state"]
+    client.ask(ApiKey.METADATA, 1, topics=[Struct(name=name) for name in names])
+    described = client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[
+            Struct(resource_type=2, resource_name=name, configuration_keys=["cleanup.policy"])
+            for name in names
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    assert [each.configs[0].value for each in described.results] == ["compact", "compact"]

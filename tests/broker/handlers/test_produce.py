@@ -1,0 +1,180 @@
+"""What producers send: accepted, or refused with a code and nothing appended."""
+
+import time
+
+import pytest
+
+from millstream.errors import KafkaCode
+from millstream.records.batch import split_batches
+from millstream.testing import Broker
+from millstream.wire.apis import ApiKey
+from millstream.wire.messages import Struct
+from tests.broker.handlers.exchanges import batch, fetch, produce, values_in
+from tests.support.raw_client import RawClient
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_old_produce_versions_are_refused_with_a_code(
+    client: RawClient, topic: str, version: int
+) -> None:
+    from millstream.wire import output
+
+    body = bytearray()
+    for number in (0, version):
+        output.int16(body, number)
+    output.int32(body, 1)
+    output.string(body, "old")
+    output.int16(body, 1)
+    output.int32(body, 1000)
+    output.array_count(body, 1)
+    output.string(body, topic)
+    output.array_count(body, 1)
+    output.int32(body, 0)
+    output.bytes_(body, b"whatever")
+    client.send_frame(bytes(body))
+    answer = client.receive_frame()
+    name_end = 4 + 4 + 2 + len(topic)
+    code = int.from_bytes(answer[name_end + 8 : name_end + 10], "big", signed=True)
+    assert code == KafkaCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_produce_and_fetch_give_back_what_was_sent(
+    client: RawClient, topic: str, version: int
+) -> None:
+    result = produce(client, topic, batch(b"a", b"b"), version=version)
+    assert (result.error_code, result.base_offset) == (0, 0)
+    again = produce(client, topic, batch(b"c"), version=version)
+    assert again.base_offset == 2
+    assert values_in(fetch(client, topic, 0)) == [b"a", b"b", b"c"]
+    # An offset inside a batch gets the whole batch.
+    assert values_in(fetch(client, topic, 1)) == [b"a", b"b", b"c"]
+    assert values_in(fetch(client, topic, 2)) == [b"c"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        ("crc", KafkaCode.CORRUPT_MESSAGE),
+        ("magic", KafkaCode.INVALID_RECORD),
+        ("count", KafkaCode.INVALID_RECORD),
+        ("control", KafkaCode.INVALID_RECORD),
+        ("short", KafkaCode.INVALID_RECORD),
+        ("empty", KafkaCode.INVALID_RECORD),
+        ("two", KafkaCode.INVALID_RECORD),
+    ],
+)
+def test_a_bad_batch_is_refused_and_nothing_is_appended(
+    client: RawClient, topic: str, damage: str, code: KafkaCode
+) -> None:
+    data = bytearray(batch(b"a", b"b"))
+    if damage == "crc":
+        data[-1] ^= 1
+    elif damage == "magic":
+        data[16] = 1
+    elif damage == "count":
+        data[57:61] = (5).to_bytes(4, "big")
+        _fix_crc(data)
+    elif damage == "control":
+        data[22] |= 0x20
+        _fix_crc(data)
+    elif damage == "short":
+        del data[-3:]
+    elif damage == "empty":
+        data = bytearray()
+    elif damage == "two":
+        data += batch(b"c")
+    result = produce(client, topic, data)
+    assert KafkaCode(result.error_code) == code
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+def _fix_crc(data: bytearray) -> None:
+    from crc32c import crc32c
+
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+
+
+def test_a_batch_over_max_message_bytes_is_refused(client: RawClient, broker: Broker) -> None:
+    broker.create_topic("small-batches", configs={"max.message.bytes": "1000"})
+    result = produce(client, "small-batches", batch(b"x" * 2000))
+    assert result.error_code == KafkaCode.MESSAGE_TOO_LARGE
+
+
+def test_a_record_without_key_on_a_compacted_topic_names_the_record(
+    client: RawClient, broker: Broker
+) -> None:
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    result = produce(client, "compacted", batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
+    assert result.error_code == KafkaCode.INVALID_RECORD
+    assert [error.batch_index for error in result.record_errors] == [1]
+    assert fetch(client, "compacted", 0).high_watermark == 0
+
+
+def test_a_timestamp_too_far_ahead_is_refused(client: RawClient, topic: str) -> None:
+    ahead = int(time.time() * 1000) + 2 * 3_600_000
+    result = produce(client, topic, batch(b"a", timestamp_ms=ahead))
+    assert result.error_code == KafkaCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_is_answered_and_stored(client: RawClient, broker: Broker) -> None:
+    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+    before = int(time.time() * 1000)
+    result = produce(client, "stamped", batch(b"a", timestamp_ms=1000))
+    assert result.log_append_time_ms >= before
+    [found] = split_batches(memoryview(bytes(fetch(client, "stamped", 0).records)))
+    assert found.max_timestamp_ms == result.log_append_time_ms
+    assert found.crc_is_valid()
+
+
+def test_wrong_acks_unknown_topics_and_unknown_partitions_are_refused(
+    client: RawClient, topic: str
+) -> None:
+    assert produce(client, topic, batch(b"a"), acks=5).error_code == (
+        KafkaCode.INVALID_REQUIRED_ACKS
+    )
+    for name, partition in (("no-such-topic", 0), (topic, 99), (topic, -1)):
+        result = produce(client, name, batch(b"a"), partition=partition)
+        assert result.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(
+    broker: Broker, topic: str
+) -> None:
+    fields = {"transactional_id": None, "acks": 0, "timeout_ms": 1000}
+    with RawClient(broker.bootstrap) as client:
+        good = [Struct(name=topic, partition_data=[Struct(index=0, records=batch(b"a"))])]
+        client.send(ApiKey.PRODUCE, 9, topic_data=good, **fields)
+        # The next answer is for the next question.
+        assert fetch(client, topic, 0).high_watermark == 1
+        bad = [Struct(name=topic, partition_data=[Struct(index=77, records=batch(b"a"))])]
+        client.send(ApiKey.PRODUCE, 9, topic_data=bad, **fields)
+        assert client.is_closed_by_peer()
+
+
+def test_an_idempotent_retry_gets_the_first_offset_and_a_gap_is_refused(
+    client: RawClient, topic: str
+) -> None:
+    given = client.ask(
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        transactional_id=None,
+        transaction_timeout_ms=1000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    assert given.error_code == 0
+
+    def numbered(sequence: int, *values: bytes) -> bytearray:
+        return batch(
+            *values, producer_id=given.producer_id, epoch=given.producer_epoch, sequence=sequence
+        )
+
+    first = produce(client, topic, numbered(0, b"a", b"b"), acks=-1)
+    second = produce(client, topic, numbered(2, b"c"), acks=-1)
+    retry = produce(client, topic, numbered(0, b"a", b"b"), acks=-1)
+    assert (first.base_offset, second.base_offset, retry.base_offset) == (0, 2, 0)
+    assert retry.error_code == 0
+    gap = produce(client, topic, numbered(9, b"d"), acks=-1)
+    assert gap.error_code == KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert values_in(fetch(client, topic, 0)) == [b"a", b"b", b"c"]
