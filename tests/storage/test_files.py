@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,29 @@ def test_the_real_file_system_does_what_the_engine_asks(tmp_path: Path) -> None:
     assert system.list(str(tmp_path)) == []
     with pytest.raises(FileNotFoundError):
         system.open(f"{directory}/file", create=False)
+
+
+def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    disk = OsFileSystem()
+    disk.make_directory(str(tmp_path / "t-0"))
+    path = tmp_path / "t-0" / "0.log"
+    disk.close(disk.open(str(path), create=True))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_no_symbolic_link_is_followed(tmp_path: Path) -> None:
+    disk = OsFileSystem()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("not ours")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "0.log").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic"):
+        disk.open(str(folder / "0.log"), create=True)
+    with pytest.raises(OSError, match="symbolic link in a data directory"):
+        disk.list(str(folder))
+    assert elsewhere.read_text() == "not ours"
 
 
 def test_the_lock_is_held_against_other_processes(tmp_path: Path) -> None:

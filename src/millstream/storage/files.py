@@ -71,7 +71,8 @@ class FileSystem(Protocol):
 
 
 class OsFileSystem:
-    """The real one."""
+    """The real one. What it makes is for its owner alone, and it follows no symbolic link: a
+    link that somebody put into a data directory could make the node write anywhere."""
 
     close = staticmethod(os.close)
     read_at = staticmethod(os.pread)
@@ -87,8 +88,8 @@ class OsFileSystem:
     write_out = staticmethod(linux.write_out)
 
     def open(self, path: str, *, create: bool) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return os.open(path, flags, 0o644)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        return os.open(path, flags, 0o600)
 
     def sync(self, descriptor: int) -> None:
         linux.sync_data(descriptor)
@@ -101,7 +102,7 @@ class OsFileSystem:
             os.close(descriptor)
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(path, 0o755)
+        os.mkdir(path, 0o700)
 
     def device(self, path: str) -> int:
         return os.stat(path).st_dev
@@ -110,10 +111,12 @@ class OsFileSystem:
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
+                if entry.is_symlink():
+                    raise OSError(errno.ELOOP, "a symbolic link in a data directory", entry.path)
                 try:
                     status = entry.stat()
                 except FileNotFoundError:
-                    # Removed since, or a link to nowhere: not there in either case.
+                    # Removed since.
                     continue
                 found.append(
                     FileInfo(

@@ -158,6 +158,8 @@ class EmbeddedStore:
 
     def _open(self) -> None:
         is_new = not self._path.exists()
+        # Made here first: SQLite would let everybody read it.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         # No waiting for a lock: nobody else has any business here.
         database = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         self._database = database

@@ -92,7 +92,7 @@ def write_session(directory: Path, key: SessionKey) -> None:
     """Readable by the owner only: whoever has it can act as this node."""
     path = directory / SESSION_FILE
     content = json.dumps({"id": key.id, "password": key.password.hex()})
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(content)
         # After a power cut the next start would wait for the session to time out.
