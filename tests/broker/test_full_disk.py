@@ -1,4 +1,7 @@
-"""A disk that is full for a while: refused records are told to the client, and to a person."""
+"""A disk that is full for a while: refused records are told to the client, and to a person.
+
+Covers broker/handlers/produce.py, storage.
+"""
 
 import errno
 import logging

@@ -1,4 +1,7 @@
-"""What a start does to a directory that a crash left half done."""
+"""What a start does to a directory that a crash left half done.
+
+Covers broker/node, storage.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""A start is mostly imports: what a node may do without until it is asked, it does not import."""
+"""A start is mostly imports: what a node may do without until it is asked, it does not import.
+
+Covers broker, cli/broker.py.
+"""
 
 import subprocess
 import sys

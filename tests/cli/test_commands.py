@@ -1,4 +1,7 @@
-"""The commands against a running broker, as a user types them."""
+"""The commands against a running broker, as a user types them.
+
+Covers cli/topic.py, cli/produce.py, cli/consume.py.
+"""
 
 import json
 import os

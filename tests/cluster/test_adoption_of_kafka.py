@@ -1,4 +1,7 @@
-"""A directory that a real Apache Kafka wrote a moment ago, and that it opens again."""
+"""A directory that a real Apache Kafka wrote a moment ago, and that it opens again.
+
+Covers cluster/adoption.py, cluster/kraft.py.
+"""
 
 import asyncio
 import os

@@ -4,6 +4,8 @@ What each replica has of the log is played along: a record is committed when eve
 the ISR has it, and whoever leads must have everything that is committed. Some nodes lose
 records while they are away, and say so; only where everybody who had all did so may
 committed records be lost, and then by the election that tells of it.
+
+Covers cluster.
 """
 
 import asyncio

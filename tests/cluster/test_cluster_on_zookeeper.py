@@ -1,4 +1,7 @@
-"""Memberships in one process, on a real ZooKeeper: what the one in memory only plays."""
+"""Memberships in one process, on a real ZooKeeper: what the one in memory only plays.
+
+Covers cluster.
+"""
 
 import asyncio
 import itertools

@@ -1,4 +1,7 @@
-"""Kafka's console producer and consumer, while the node that leads their topic is killed."""
+"""Kafka's console producer and consumer, while the node that leads their topic is killed.
+
+Covers broker, cluster, replication.
+"""
 
 import subprocess
 import threading

@@ -1,4 +1,7 @@
-"""The topics of groups and transactions in a cluster: never with fewer replicas than wanted."""
+"""The topics of groups and transactions in a cluster: never with fewer replicas than wanted.
+
+Covers broker/coordination, cluster.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""A cluster as users start it: ZooKeeper and three processes."""
+"""A cluster as users start it: ZooKeeper and three processes.
+
+Covers broker, cluster, cli/cluster.py.
+"""
 
 import contextlib
 import os

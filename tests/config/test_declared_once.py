@@ -2,6 +2,8 @@
 
 The source reads options into fields and parameters of its own: `LogConfig(segment_bytes=
 topic.int("segment.bytes"))`. Such a field with a default would be a second default of the option.
+
+Covers config/options.txt.
 """
 
 import ast

@@ -1,4 +1,7 @@
-"""Some code reads every option that the table says works."""
+"""Some code reads every option that the table says works.
+
+Covers config/options.txt.
+"""
 
 from pathlib import Path
 

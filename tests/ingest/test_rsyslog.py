@@ -1,4 +1,7 @@
-"""rsyslog's `omkafka` with the lines of the documentation: its messages arrive as RFC 5424."""
+"""rsyslog's `omkafka` with the lines of the documentation: its messages arrive as RFC 5424.
+
+Covers broker, ingest.
+"""
 
 import re
 import socket

@@ -1,4 +1,7 @@
-"""Windows, dead letters and tables against a plain reading of the same lines."""
+"""Windows, dead letters and tables against a plain reading of the same lines.
+
+Covers pipeline.
+"""
 
 import time
 from itertools import islice

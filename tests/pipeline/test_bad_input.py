@@ -1,4 +1,7 @@
-"""Whatever is in a topic: it is counted, kept, and changes nothing that was good."""
+"""Whatever is in a topic: it is counted, kept, and changes nothing that was good.
+
+Covers pipeline.
+"""
 
 import time
 from collections import Counter

@@ -1,4 +1,7 @@
-"""What live windows estimate lies within the bound that stands beside it."""
+"""What live windows estimate lies within the bound that stands beside it.
+
+Covers pipeline/windows.py.
+"""
 
 from typing import TYPE_CHECKING, Any
 

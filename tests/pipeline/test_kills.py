@@ -1,4 +1,7 @@
-"""The short form of the soak `pipeline_kills`: a driver and a node that die under way."""
+"""The short form of the soak `pipeline_kills`: a driver and a node that die under way.
+
+Covers pipeline, spark.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Whole nodes whose disks change a byte: nobody takes it over, and it heals from a peer."""
+"""Whole nodes whose disks change a byte: nobody takes it over, and it heals from a peer.
+
+Covers replication, broker/upkeep/scrubbing.py.
+"""
 
 import asyncio
 import errno

@@ -1,4 +1,7 @@
-"""Replication between whole nodes: what is acknowledged survives, and roles move."""
+"""Replication between whole nodes: what is acknowledged survives, and roles move.
+
+Covers replication, broker/membership.
+"""
 
 import asyncio
 from pathlib import Path

@@ -1,6 +1,8 @@
 """The rules of replication under faults: thousands of simulated failovers, and mutants.
 
 A seed that fails is printed with its number; `World(seed).run()` does the same again.
+
+Covers replication/leadership.py, replication/isr.py.
 """
 
 import pytest

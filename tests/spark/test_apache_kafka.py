@@ -1,4 +1,7 @@
-"""The same source and sink against Apache Kafka: what is not our own extension works there."""
+"""The same source and sink against Apache Kafka: what is not our own extension works there.
+
+Covers spark.
+"""
 
 import json
 from collections.abc import Iterator

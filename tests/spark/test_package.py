@@ -1,4 +1,7 @@
-"""What Spark imports is light and never fails; the core is complete without Spark."""
+"""What Spark imports is light and never fails; the core is complete without Spark.
+
+Covers spark.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""The data source in a real Spark: what only Spark can show, in as few jobs as possible."""
+"""The data source in a real Spark: what only Spark can show, in as few jobs as possible.
+
+Covers spark.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Batches written together end up as if they had been appended one by one."""
+"""Batches written together end up as if they had been appended one by one.
+
+Covers storage/log.py.
+"""
 
 import struct
 from dataclasses import replace

@@ -3,6 +3,8 @@
 Whatever is produced, deleted, rolled, compacted, restarted or killed: the newest value of
 every key is there, a tombstone is there until its time is over, offsets grow, and no record
 is there that was never written.
+
+Covers storage/cleaning.py, storage/planning.py.
 """
 
 from hypothesis import settings

@@ -3,6 +3,8 @@
 Each example runs a few lives of one data directory. A life appends, rolls, syncs, writes
 checkpoints, and ends in a power cut that keeps an arbitrary part of what was not synced,
 in a kill, or in a clean stop.
+
+Covers storage.
 """
 
 import random

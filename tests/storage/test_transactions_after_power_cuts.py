@@ -1,4 +1,7 @@
-"""Open and aborted transactions after power cuts, kills and stops: always what the log says."""
+"""Open and aborted transactions after power cuts, kills and stops: always what the log says.
+
+Covers storage/producers.py, storage/aborted_index.py.
+"""
 
 import random
 import uuid

@@ -1,4 +1,7 @@
-"""Spark, Polars and DuckDB read the same rows of a table that went through everything."""
+"""Spark, Polars and DuckDB read the same rows of a table that went through everything.
+
+Covers warehouse.
+"""
 
 from datetime import UTC, date, datetime
 from pathlib import Path

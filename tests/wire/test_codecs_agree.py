@@ -1,4 +1,7 @@
-"""The hand-written codecs against the general one, in every version."""
+"""The hand-written codecs against the general one, in every version.
+
+Covers wire.
+"""
 
 import uuid
 

@@ -1,4 +1,7 @@
-"""Groups over the wire: every version of every request, and the topic behind them."""
+"""Groups over the wire: every version of every request, and the topic behind them.
+
+Covers broker/handlers, broker/coordination.
+"""
 
 import struct
 from collections.abc import Iterator

@@ -1,5 +1,8 @@
 """acks=all: the answer waits for the disk, says so when it failed, and gives up in time. The
-same for the first request of a connection and for those that repeat it."""
+same for the first request of a connection and for those that repeat it.
+
+Covers broker/handlers/produce.py, broker/requests/dispatch.py.
+"""
 
 import asyncio
 from collections.abc import Coroutine

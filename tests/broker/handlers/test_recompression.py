@@ -1,4 +1,7 @@
-"""A produce that waits for recompression keeps its own copy of every batch in it."""
+"""A produce that waits for recompression keeps its own copy of every batch in it.
+
+Covers broker/handlers/produce.py.
+"""
 
 import asyncio
 from pathlib import Path

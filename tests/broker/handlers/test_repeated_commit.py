@@ -1,5 +1,8 @@
 """One client committing the same partitions again and again: the third commit takes a
-shortcut, and nobody can tell by the answers."""
+shortcut, and nobody can tell by the answers.
+
+Covers broker/handlers/offset_commit.py, broker/requests/dispatch.py.
+"""
 
 import asyncio
 from collections.abc import Iterator

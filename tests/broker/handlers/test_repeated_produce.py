@@ -1,5 +1,8 @@
 """One client writing to one partition again and again: the third request takes a shortcut,
-and nobody can tell by the answers."""
+and nobody can tell by the answers.
+
+Covers broker/handlers/produce.py, broker/network.
+"""
 
 import time
 import uuid

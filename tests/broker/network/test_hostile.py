@@ -1,5 +1,8 @@
 """Clients that are broken or mean: their connection is closed with one line, nobody else
-notices, and memory stays where it was."""
+notices, and memory stays where it was.
+
+Covers broker/network, broker/requests.
+"""
 
 import os
 import random

@@ -1,5 +1,8 @@
 """Many clients with one small produce each under way: they are served together, and each
-gets what it would have got alone."""
+gets what it would have got alone.
+
+Covers broker/network, broker/handlers/produce.py.
+"""
 
 import struct
 import threading

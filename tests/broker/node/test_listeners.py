@@ -1,4 +1,7 @@
-"""Several listeners: each client is told the address of the one it asked."""
+"""Several listeners: each client is told the address of the one it asked.
+
+Covers broker/node, broker/network/server.py, cli/broker.py.
+"""
 
 import json
 import socket

@@ -1,4 +1,7 @@
-"""Which partition the cleaner takes next, over logs in memory."""
+"""Which partition the cleaner takes next, over logs in memory.
+
+Covers broker/upkeep/cleaner.py.
+"""
 
 import asyncio
 from dataclasses import replace

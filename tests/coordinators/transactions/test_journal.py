@@ -1,4 +1,7 @@
-"""The journal where transactions meet it: pending records, markers, and work after a sync."""
+"""The journal where transactions meet it: pending records, markers, and work after a sync.
+
+Covers coordinators/journal.py, coordinators/transactions.
+"""
 
 import asyncio
 from collections.abc import Sequence
