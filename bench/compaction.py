@@ -27,10 +27,10 @@ from millstream.records.batch import BatchView
 from millstream.records.builder import build_batch
 from millstream.records.columns import COMPILED, PURE
 from millstream.records.records import Record
-from millstream.storage.cleaning import clean
+from millstream.storage.compaction_plan import CompactionLimits, plan_round
+from millstream.storage.compaction_round import compact_segments
 from millstream.storage.files import DescriptorCache, OsFileSystem
 from millstream.storage.log import Log
-from millstream.storage.planning import CleaningLimits, plan_round
 from millstream.storage.recovery import Circumstances, recover_log
 
 NOW_MS = 1_700_000_000_000
@@ -38,7 +38,7 @@ VALUE_BYTES = 100
 RECORDS_PER_BATCH = 130
 CONFIG = replace(log_config(BrokerConfig({}), {}), segment_bytes=128 << 20, is_compacted=True)
 # Kafka's defaults.
-LIMITS = CleaningLimits(keys_bytes=128 << 20, load_factor=0.9, buffer_bytes=512 << 10)
+LIMITS = CompactionLimits(keys_bytes=128 << 20, load_factor=0.9, buffer_bytes=512 << 10)
 COPY_BYTES = 512 << 10
 
 
@@ -91,7 +91,9 @@ def compact(directory: Path, name: str) -> dict[str, float]:
     assert planned is not None
     began, cpu = time.perf_counter(), time.process_time()
     segments = list(
-        clean(planned, OsFileSystem(), moved=lambda size: None, implementation=implementation)
+        compact_segments(
+            planned, OsFileSystem(), moved=lambda size: None, implementation=implementation
+        )
     )
     seconds = time.perf_counter() - began
     return {

@@ -158,7 +158,7 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
     from millstream.clock import SystemClock
     from millstream.config import load_config
     from millstream.storage import layout
-    from millstream.storage.cleaning import CannotClean
+    from millstream.storage.compaction_round import CannotCompact
 
     only = layout.parse_directory(path.resolve().name)
     data_dir = path if only is None else path.resolve().parent
@@ -174,7 +174,7 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
         ):
             rows.append(_row(str(outcome.partition), outcome.dirty_ratio, outcome))
             click.echo(f"compacted {outcome.partition}", err=True)
-    except CannotClean as error:
+    except CannotCompact as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"{error.filename or path}: {error.strerror}") from None

@@ -3,7 +3,7 @@
 
 Three users of one record reader: `ColumnsBuilder` lays records out as Arrow wants them,
 `KeyMap` remembers the newest offset of each key, `Rewriter` drops the records that a
-`KeyMap` says are superseded. The two for compaction take whole runs of plain batches in
+`KeyMap` says are superseded. The two for compaction take many plain batches in
 one call without the GIL, so that a thread can work beside the event loop; batches that
 need a decision or a codec stop them, and the caller does those one by one.
 
@@ -76,7 +76,7 @@ ms_crc_begin()
 NAME = "compiled"
 ENTRY_BYTES = 24
 
-# Why a run of batches stopped; the values are those of `columns.Stop`.
+# Why a loop over batches stopped; the values are those of `columns.Stop`.
 cdef enum:
     STOP_END = 0
     STOP_SPECIAL = 1

@@ -27,7 +27,7 @@ NAME: Final = "pure Python"
 # Measured: a dict entry, a 16-byte digest and an integer.
 ENTRY_BYTES: Final = 200
 
-# Why a run of batches stopped; the values are those of `columns.Stop`.
+# Why a loop over batches stopped; the values are those of `columns.Stop`.
 _END, _SPECIAL, _FULL, _DAMAGED = range(4)
 _SPECIAL_MASK: Final = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 _INT64_MAX: Final = 2**63 - 1

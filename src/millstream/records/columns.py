@@ -25,7 +25,7 @@ INT64_MAX: Final = 2**63 - 1
 
 
 class Stop(IntEnum):
-    """Why a run over batches came to its end."""
+    """Why a loop over batches came to its end."""
 
     # No whole batch is left.
     END = 0

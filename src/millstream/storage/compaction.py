@@ -5,7 +5,9 @@ last round reached, *dirty* from there up to the first segment that must be left
 active one, what is not decided yet, what is too young. A round remembers the newest offset
 of every key in the dirty part and rewrites everything before its end.
 
-Files are the business of `cleaning`; the loops over records are in `records.columns`.
+`compaction_plan` turns a log into these values, `compaction_round` reads and writes the files,
+`segment_swap` puts them in place, and the log cleaner (`broker.upkeep.cleaner`) decides when.
+The loops over records are in `records.columns`.
 """
 
 from collections import deque

@@ -225,7 +225,7 @@ class LogFile:
     def create(self) -> None:
         """Make the file, empty. Without this, using a file that is not there is an error."""
         descriptor = self._cache.open(self, create=True)
-        # What an earlier run may have left under this name is not ours.
+        # What an earlier start may have left under this name is not ours.
         self._cache.file_system.truncate(descriptor, 0)
         self.size_bytes = 0
 

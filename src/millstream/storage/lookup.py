@@ -75,7 +75,7 @@ def find_all_batches(
 
 
 def _offset_behind_empty(segment: Segment, position: int) -> int:
-    """Where the run of empty batches at `position` ends."""
+    """Where the empty batches at `position` end."""
     behind = segment.base_offset
     for _, batch in segment.headers(position):
         if batch.size_bytes > HEADER_BYTES:

@@ -15,7 +15,6 @@ checked, and the indexes of those segments are built again. What is wrong is one
 Corruption is never cut: the partition stays offline until a person decides.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,8 +27,8 @@ from millstream.storage.log import Log
 from millstream.storage.scan import SegmentScan, has_intact_batch
 from millstream.storage.segment import Segment
 from millstream.storage.segment_files import create_segment, make_segment
+from millstream.storage.segment_swap import finish_swaps
 from millstream.storage.snapshots import Snapshots
-from millstream.storage.swapping import finish_swaps
 from millstream.storage.values import CorruptLog, LogConfig
 
 _COPY_BYTES = 1 << 20
@@ -43,7 +42,7 @@ class Circumstances:
     power_was_cut: bool
     recovery_point: int = 0
     log_start_offset: int = 0
-    # Entries that the `.txnindex` files had when the last run ended; 0 when not known.
+    # Entries that the `.txnindex` files had at the last shutdown; 0 when not known.
     aborted_count: int = 0
     now_ms: int = 0
 
@@ -389,7 +388,7 @@ def _schedule_leftovers(log: Log, found: dict[str, FileInfo], cache: DescriptorC
     """Files that were on their way out when the broker stopped."""
     for name, info in found.items():
         if name.endswith((layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX)):
-            path = os.path.join(log.directory, name)
+            path = f"{log.directory}/{name}"
             log.segments.schedule_removal(
                 LogFile(cache, path, size_bytes=info.size_bytes, needs_sync=False)
             )

@@ -136,7 +136,7 @@ class LogStore:
         return store
 
     def load(self, configs: Callable[[str], LogConfig]) -> None:
-        """Open every log, recovering what the last run left. Raises StartError.
+        """Open every log, recovering what the last shutdown left. Raises StartError.
 
         After a crash `confirmation` is to follow.
         """

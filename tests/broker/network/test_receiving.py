@@ -106,9 +106,9 @@ class Client:
         self.received_at = self.sent_at = 0.0
         self.notes: list[object] = []
         self.is_closed = False
-        self.seat = receiver.seat(self, self.near.fileno())  # type: ignore[arg-type]
+        self.registration = receiver.register(self, self.near.fileno())  # type: ignore[arg-type]
         if expected is not None:
-            self.seat.expect(expected)
+            self.registration.expect(expected)
 
     def on_readable(self) -> None:
         data = self.near.recv(1 << 20)
@@ -129,7 +129,7 @@ class Client:
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self.seat.close()
+            self.registration.close()
             self.near.close()
 
     def answers(self) -> bytes:
@@ -279,7 +279,7 @@ def test_after_something_else_nothing_is_expected(turns: Turns) -> None:
         client.far.send(data)
         turns.turn()
     assert client.notes == [("received", b"other"), ("readable", produce_frame(bytes(batch())))]
-    client.seat.expect(expected)
+    client.registration.expect(expected)
     client.far.send(produce_frame(bytes(batch())))
     turns.turn()
     assert client.answers() == answer(1, 100)
@@ -289,7 +289,7 @@ def test_a_client_that_always_sends_something_else_is_left_alone(turns: Turns) -
     expected = Partition().expected()
     client = turns.client()
     for _ in range(MISSES_MAX + 1):
-        client.seat.expect(expected)
+        client.registration.expect(expected)
         client.far.send(b"other")
         turns.turn()
     assert [note[0] for note in client.notes] == [  # type: ignore[index]
@@ -458,12 +458,12 @@ def test_who_is_closed_by_another_is_not_called(turns: Turns) -> None:
 def test_who_is_paused_is_not_received_from(turns: Turns) -> None:
     partition = Partition()
     client = turns.client(partition.expected())
-    client.seat.pause()
-    client.seat.pause()
+    client.registration.pause()
+    client.registration.pause()
     client.far.send(produce_frame(bytes(batch())))
     turns.turn()
     assert (client.notes, partition.groups) == ([], [])
-    client.seat.resume()
+    client.registration.resume()
     turns.turn()
     assert client.notes == [("readable", produce_frame(bytes(batch())))]
 

@@ -12,7 +12,7 @@ from millstream.broker.upkeep.cleaner import Cleaner, State
 from millstream.config import load_config
 from millstream.model import TopicPartition
 from millstream.storage.log import Log
-from tests.storage.cleaning_logs import CONFIG, fill
+from tests.storage.compacted_logs import CONFIG, fill
 from tests.storage.logs import NOW_MS, open_log
 from tests.storage.memory_files import MemoryFileSystem
 

@@ -10,12 +10,12 @@ from millstream.broker.upkeep import cleaning_worker
 from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
 from millstream.model import TopicPartition
 from millstream.records.columns import COMPILED, PURE, Implementation
-from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
+from millstream.storage.compaction_plan import plan_round
+from millstream.storage.compaction_round import CannotCompact, CleanedSegment, Round
 from millstream.storage.files import DescriptorCache, OsFileSystem
 from millstream.storage.log import Log
-from millstream.storage.planning import plan_round
 from millstream.storage.recovery import recover_log
-from tests.storage.cleaning_logs import CONFIG, LIMITS, fill
+from tests.storage.compacted_logs import CONFIG, LIMITS, fill
 from tests.storage.logs import CLEAN, NOW_MS
 
 BOTH = [pytest.param(PURE, id="pure"), pytest.param(COMPILED, id="compiled")]
@@ -91,7 +91,7 @@ def test_damage_and_missing_files_are_told(
     data = bytearray(path.read_bytes())
     data[80] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CannotClean, match=path.name):
+    with pytest.raises(CannotCompact, match=path.name):
         asyncio.run(collect(planned, Throttle(NO_LIMIT)))
     path.unlink()
     with pytest.raises(FileNotFoundError):

@@ -196,7 +196,7 @@ cdef class BatchGroup:
         return [base_offset + self._records_until[i] - 1 for i in range(self._count)]
 
 
-cdef class Seat:
+cdef class Registration:
     """A connection's place among those that are received from."""
 
     cdef Receiver _receiver
@@ -234,13 +234,13 @@ cdef class Seat:
         self.pause()
         self._fd = -1
         self._connection = None
-        self._receiver._seats.discard(self)
+        self._receiver._registrations.discard(self)
 
 
 cdef class Receiver:
     cdef int _epoll
     # Who is in the epoll instance is alive.
-    cdef set _seats
+    cdef set _registrations
     cdef object _loop
     cdef size_t _frame_bytes_max
     cdef object _view
@@ -258,7 +258,7 @@ cdef class Receiver:
         memory = PyByteArray_FromStringAndSize(NULL, TOGETHER * RECEIVED_MAX)
         self._view = memoryview(memory)
         self._bytes = <uint8_t*> PyByteArray_AS_STRING(memory)
-        self._seats = set()
+        self._registrations = set()
         self._loop = loop
         self._frame_bytes_max = frame_bytes_max
         self._group = BatchGroup()
@@ -267,14 +267,14 @@ cdef class Receiver:
             raise OSError(errno, os.strerror(errno))
         loop.add_reader(self._epoll, self.turn)
 
-    def seat(self, connection, int fd):
-        cdef Seat seat = Seat.__new__(Seat)
-        seat._receiver = self
-        seat._connection = connection
-        seat._fd = fd
-        seat.resume()
-        self._seats.add(seat)
-        return seat
+    def register(self, connection, int fd):
+        cdef Registration registration = Registration.__new__(Registration)
+        registration._receiver = self
+        registration._connection = connection
+        registration._fd = fd
+        registration.resume()
+        self._registrations.add(registration)
+        return registration
 
     def close(self):
         if self._epoll >= 0:
@@ -297,29 +297,29 @@ cdef class Receiver:
     cdef serve(self, int count):
         # As it was before anything is called: connections may be closed in the course of it,
         # their own and others.
-        cdef list seats = [], expected = []
+        cdef list registrations = [], expected = []
         cdef int i, expecting = 0
         for i in range(count):
-            seats.append(<Seat> self._events[i].data.ptr)
-            expected.append((<Seat> seats[i])._expected)
-            expecting += self.prepare(&self._items[i], seats[i])
+            registrations.append(<Registration> self._events[i].data.ptr)
+            expected.append((<Registration> registrations[i])._expected)
+            expecting += self.prepare(&self._items[i], registrations[i])
         if expecting:
             with nogil:
                 self.receive(count)
-            self.append(seats, expected, count)
-            self.answer(seats, count)
+            self.append(registrations, expected, count)
+            self.answer(registrations, count)
         for i in range(count):
             if self._items[i].state <= OTHER:
-                self.pass_on(&self._items[i], seats[i])
+                self.pass_on(&self._items[i], registrations[i])
 
-    cdef int prepare(self, Item* item, Seat seat) except -1:
-        if seat._expected is None:
+    cdef int prepare(self, Item* item, Registration registration) except -1:
+        if registration._expected is None:
             item.state = UNEXPECTED
             return 0
         item.state = NOTHING
-        item.fd = seat._fd
-        item.before = <const uint8_t*> PyBytes_AS_STRING(seat._expected._before)
-        item.before_bytes = len(seat._expected._before)
+        item.fd = registration._fd
+        item.before = <const uint8_t*> PyBytes_AS_STRING(registration._expected._before)
+        item.before_bytes = len(registration._expected._before)
         return 1
 
     cdef void receive(self, int count) noexcept nogil:
@@ -339,7 +339,7 @@ cdef class Receiver:
                 # The end, or an error: the connection finds it as well.
                 item.state = UNEXPECTED
 
-    cdef append(self, list seats, list expected, int count):
+    cdef append(self, list registrations, list expected, int count):
         """Write what came as expected, all under the same terms together."""
         cdef int i, j
         cdef Expected first
@@ -355,9 +355,9 @@ cdef class Receiver:
                 ):
                     if not group.add(j, &self._items[j]):
                         break
-            self.append_group(seats, expected)
+            self.append_group(registrations, expected)
 
-    cdef append_group(self, list seats, list expected):
+    cdef append_group(self, list registrations, list expected):
         cdef BatchGroup group = self._group
         cdef Item* item
         cdef Expected one = expected[group._members[0]]
@@ -370,8 +370,8 @@ cdef class Receiver:
             log.exception("closing %d connections: request failed", group._count)
             for i in range(group._count):
                 self._items[group._members[i]].state = NOTHING
-                if (<Seat> seats[group._members[i]])._fd >= 0:
-                    (<Seat> seats[group._members[i]])._connection.close()
+                if (<Registration> registrations[group._members[i]])._fd >= 0:
+                    (<Registration> registrations[group._members[i]])._connection.close()
             return
         if appended is None:
             for i in range(group._count):
@@ -391,13 +391,13 @@ cdef class Receiver:
             )
             item.state = ANSWERED
 
-    cdef answer(self, list seats, int count):
+    cdef answer(self, list registrations, int count):
         cdef int i
         cdef Item* item
-        cdef Seat seat
+        cdef Registration registration
         for i in range(count):
             # Whoever was closed meanwhile has no descriptor any more.
-            self._items[i].fd = (<Seat> seats[i])._fd
+            self._items[i].fd = (<Registration> registrations[i])._fd
         with nogil:
             for i in range(count):
                 item = &self._items[i]
@@ -409,33 +409,33 @@ cdef class Receiver:
         now = self._loop.time()
         for i in range(count):
             item = &self._items[i]
-            seat = seats[i]
-            if item.state != ANSWERED or seat._fd < 0:
+            registration = registrations[i]
+            if item.state != ANSWERED or registration._fd < 0:
                 continue
-            seat._connection.received_at = now
-            seat._connection.sent_at = now
+            registration._connection.received_at = now
+            registration._connection.sent_at = now
             if item.sent != <ssize_t> item.answer_bytes:
-                seat._expected = None
-                self.go_on_sending(item, seat)
+                registration._expected = None
+                self.go_on_sending(item, registration)
 
-    cdef go_on_sending(self, Item* item, Seat seat):
+    cdef go_on_sending(self, Item* item, Registration registration):
         if item.sent < 0 and item.failure != EAGAIN and item.failure != EINTR:
-            seat._connection.on_send_failed(OSError(item.failure, os.strerror(item.failure)))
+            registration._connection.on_send_failed(OSError(item.failure, os.strerror(item.failure)))
             return
         sent = max(item.sent, 0)
-        seat._connection.on_unsent(item.answer[sent : item.answer_bytes])
+        registration._connection.on_unsent(item.answer[sent : item.answer_bytes])
 
-    cdef pass_on(self, Item* item, Seat seat):
+    cdef pass_on(self, Item* item, Registration registration):
         """To the connection: it receives, or gets what was received."""
         cdef Py_ssize_t start
-        if item.state == NOTHING or seat._fd < 0:
+        if item.state == NOTHING or registration._fd < 0:
             return
-        if seat._expected is not None:
-            seat._expected._misses += 1
-            seat._expected = None
+        if registration._expected is not None:
+            registration._expected._misses += 1
+            registration._expected = None
         if item.state == UNEXPECTED:
-            if seat._is_watched:
-                seat._connection.on_readable()
+            if registration._is_watched:
+                registration._connection.on_readable()
         else:
             start = item.data - self._bytes
-            seat._connection.on_received(self._view[start : start + item.received])
+            registration._connection.on_received(self._view[start : start + item.received])

@@ -75,8 +75,8 @@ class Connection:
         "_is_resting",
         "_loop",
         "_partial",
+        "_registration",
         "_replies",
-        "_seat",
         "_sender",
         "client_id",
         "client_software",
@@ -119,7 +119,7 @@ class Connection:
         # When the frame that is still incomplete began, and when output last moved.
         self.stalled_since: float | None = None
         self.sent_at = now
-        self._seat = host.receiver.seat(self, sock.fileno())
+        self._registration = host.receiver.register(self, sock.fileno())
 
     # -- receiving ------------------------------------------------------------------
 
@@ -274,12 +274,12 @@ class Connection:
         if held_back and self.is_reading:
             self.is_reading = False
             self.stalled_since = None
-            self._seat.pause()
+            self._registration.pause()
         elif not held_back and not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
                 self.stalled_since = self._loop.time()
-            self._seat.resume()
+            self._registration.resume()
 
     def _resume(self) -> None:
         """Something left the queues: go on with frames that had to wait."""
@@ -373,7 +373,7 @@ class Connection:
             return
         expected = self.shortcut.expected
         if expected is not None and self.is_reading and self._partial is None and not self._replies:
-            self._seat.expect(expected)
+            self._registration.expect(expected)
 
     def on_unsent(self, rest: bytes) -> None:
         """The socket did not take all of an answer that was made without us."""
@@ -395,7 +395,7 @@ class Connection:
         self.is_closed = True
         if reason is not None:
             log.warning("closing %s (client %.60r): %s", self.peer, self.client_id, reason)
-        self._seat.close()
+        self._registration.close()
         if self._sender is not None:
             self._sender.close()
         self.sock.close()

@@ -28,7 +28,7 @@ class Readable(Protocol):
     def on_readable(self) -> None: ...
 
 
-class Seat(Protocol):
+class Registration(Protocol):
     """One connection among those that are received from."""
 
     def expect(self, expected: Expected) -> None:
@@ -46,11 +46,11 @@ class Seat(Protocol):
 
 
 class Receiver(Protocol):
-    def seat(self, connection: Readable, fd: int) -> Seat: ...
+    def register(self, connection: Readable, fd: int) -> Registration: ...
     def close(self) -> None: ...
 
 
-class LoopSeat:
+class LoopRegistration:
     __slots__ = ("_fd", "_loop", "_on_readable")
 
     def __init__(self, connection: Readable, fd: int) -> None:
@@ -74,8 +74,8 @@ class LoopSeat:
 class LoopReceiver:
     """Every connection by itself."""
 
-    def seat(self, connection: Readable, fd: int) -> Seat:
-        return LoopSeat(connection, fd)
+    def register(self, connection: Readable, fd: int) -> Registration:
+        return LoopRegistration(connection, fd)
 
     def close(self) -> None:
         pass

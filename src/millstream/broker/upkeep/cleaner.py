@@ -19,13 +19,13 @@ from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage import layout
 from millstream.storage.checkpoints import read_offsets, write_offsets
-from millstream.storage.cleaning import CannotClean, CleanedSegment
 from millstream.storage.compaction import Dirtiness, is_due
+from millstream.storage.compaction_plan import CompactionLimits, measure, plan_round
+from millstream.storage.compaction_round import CannotCompact, CleanedSegment
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import Log
-from millstream.storage.planning import CleaningLimits, measure, plan_round
 from millstream.storage.segment import Segment
-from millstream.storage.swapping import begin_swap, discard, finish_swap, replaced_segments
+from millstream.storage.segment_swap import begin_swap, discard, finish_swap, replaced_segments
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class Cleaner:
             self._give_up(partition, error)
         except (OSError, NoSpace) as error:
             self._give_up_or_wait(partition, progress, error)
-        except (CannotClean, KafkaError, MemoryError) as error:
+        except (CannotCompact, KafkaError, MemoryError) as error:
             self._give_up(partition, error)
         except Exception as error:
             # A bug, and one that must not stop the cleaning of the other partitions.
@@ -311,8 +311,8 @@ class Cleaner:
         )
 
 
-def _limits(node: NodeState) -> CleaningLimits:
-    return CleaningLimits(
+def _limits(node: NodeState) -> CompactionLimits:
+    return CompactionLimits(
         keys_bytes=node.config.int("log.cleaner.dedupe.buffer.size"),
         load_factor=min(max(node.config.float("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
         buffer_bytes=node.config.int("log.cleaner.io.buffer.size"),

@@ -19,7 +19,12 @@ from dataclasses import asdict
 from typing import Final
 
 from millstream.records.columns import COMPILED, IMPLEMENTATION, PURE
-from millstream.storage.cleaning import CannotClean, CleanedSegment, Round, clean
+from millstream.storage.compaction_round import (
+    CannotCompact,
+    CleanedSegment,
+    Round,
+    compact_segments,
+)
 from millstream.storage.files import OsFileSystem
 
 _NICENESS: Final = 19
@@ -55,7 +60,7 @@ class Throttle:
 
 
 async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
-    """The segments of a round. Raises CannotClean, OSError and Stopped."""
+    """The segments of a round. Raises CannotCompact, OSError and Stopped."""
     in_child = IMPLEMENTATION is not COMPILED
     segments = _in_child(what, throttle) if in_child else _in_thread(what, throttle)
     async with aclosing(segments):
@@ -65,7 +70,7 @@ async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
 
 async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
     loop = asyncio.get_running_loop()
-    steps = clean(what, OsFileSystem(), moved=throttle)
+    steps = compact_segments(what, OsFileSystem(), moved=throttle)
     with ThreadPoolExecutor(1, thread_name_prefix="cleaner") as executor:
         try:
             while True:
@@ -101,11 +106,11 @@ async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
             elif kind == "os-error":
                 raise OSError(*value)
             else:
-                raise CannotClean(value)
+                raise CannotCompact(value)
         if await child.wait() != 0:
-            raise CannotClean(f"the child process ended with {child.returncode}")
+            raise CannotCompact(f"the child process ended with {child.returncode}")
     except (BrokenPipeError, ConnectionResetError):
-        raise CannotClean("the child process went away") from None
+        raise CannotCompact("the child process went away") from None
     finally:
         if child.returncode is None:
             child.kill()
@@ -127,14 +132,14 @@ def main() -> None:
             _tell("moved", told_bytes)
 
     try:
-        for segment in clean(
+        for segment in compact_segments(
             Round.from_plain(plain), OsFileSystem(), moved=moved, implementation=PURE
         ):
             _tell("segment", asdict(segment))
             if not sys.stdin.readline():
                 # The node is gone, and nobody would put the next one in its place.
                 return
-    except CannotClean as error:
+    except CannotCompact as error:
         _tell("cannot-clean", str(error))
     except OSError as error:
         _tell("os-error", [error.errno, error.strerror, error.filename])

@@ -20,13 +20,13 @@ from millstream.errors import StartError
 from millstream.model import TopicPartition
 from millstream.storage import layout
 from millstream.storage.checkpoints import read_offsets, write_offsets
-from millstream.storage.cleaning import CleanedSegment, clean
+from millstream.storage.compaction_plan import CompactionLimits, measure, plan_round
+from millstream.storage.compaction_round import CleanedSegment, compact_segments
 from millstream.storage.files import OsFileSystem
 from millstream.storage.log import Log
 from millstream.storage.meta import stored_node_id
-from millstream.storage.planning import CleaningLimits, measure, plan_round
+from millstream.storage.segment_swap import begin_swap, finish_swap, replaced_segments
 from millstream.storage.store import LogStore
-from millstream.storage.swapping import begin_swap, finish_swap, replaced_segments
 from millstream.storage.values import LogConfig
 
 
@@ -52,7 +52,7 @@ def compact_directory(
     only: TopicPartition | None,
     report: Callable[[str], None],
 ) -> Iterator[Outcome]:
-    """One partition after the other. Raises StartError, CannotClean and OSError."""
+    """One partition after the other. Raises StartError, CannotCompact and OSError."""
     if not (data_dir / FILE_NAME).exists():
         raise StartError(f"{data_dir} is no data directory of a Millstream node")
     file_system = OsFileSystem()
@@ -117,7 +117,7 @@ def _compact(
     log.roll(clock.now_ms())
     found = measure(log, cleaned_offset=offsets.get(where), now_ms=clock.now_ms())
     outcome = Outcome(where, found.ratio, log.segments.size_bytes, log.segments.size_bytes)
-    limits = CleaningLimits(
+    limits = CompactionLimits(
         keys_bytes=config.int("log.cleaner.dedupe.buffer.size"),
         load_factor=config.float("log.cleaner.io.buffer.load.factor"),
         buffer_bytes=config.int("log.cleaner.io.buffer.size"),
@@ -130,7 +130,7 @@ def _compact(
         # A round reads again what the rounds before it kept; that counts once.
         outcome.records_before -= outcome.records_after
         outcome.records_after = 0
-        for cleaned in clean(planned, log.cache.file_system, moved=lambda size: None):
+        for cleaned in compact_segments(planned, log.cache.file_system, moved=lambda size: None):
             _put_in_place(log, cleaned, now_ms)
             outcome.records_before += cleaned.records_before
             outcome.records_after += cleaned.records_after

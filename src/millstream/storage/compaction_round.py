@@ -3,7 +3,7 @@
 A round is described by plain values and touches no `Log`, so that it can run in a thread
 or in another process while the log goes on. It reads segments that no longer change, and
 writes new ones under names that a start ignores. What it wrote is on the disk when it is
-handed out; giving it its real name is the business of `swapping`.
+handed out; `segment_swap` gives it its real name.
 """
 
 import struct
@@ -29,7 +29,7 @@ BUFFER_BYTES_MIN: Final = 64 * 1024
 _MARK: Final = struct.Struct("=qqqq")
 
 
-class CannotClean(Exception):
+class CannotCompact(Exception):
     """The partition's files are not what they should be. Nothing was changed."""
 
 
@@ -93,14 +93,14 @@ class CleanedSegment:
         return cls(**{**plain, "replaced_offsets": tuple(plain["replaced_offsets"])})
 
 
-def clean(
+def compact_segments(
     what: Round,
     file_system: FileSystem,
     *,
     moved: Callable[[int], None],
     implementation: Implementation = IMPLEMENTATION,
 ) -> Generator[CleanedSegment, None, None]:
-    """The new segments, one after the other. Raises CannotClean and OSError.
+    """The new segments, one after the other. Raises CannotCompact and OSError.
 
     `moved` is told how many bytes were read or written, often; it may wait, or raise to
     end the round. Each segment is to be in place before the next is asked for: what goes
@@ -359,8 +359,8 @@ class _Chunk:
                 return size_bytes
         raise self.damaged()
 
-    def damaged(self) -> CannotClean:
-        return CannotClean(
+    def damaged(self) -> CannotCompact:
+        return CannotCompact(
             f"{self._path}: no intact batch at position {self._position + self.done}"
         )
 
@@ -379,7 +379,7 @@ class _Errors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError):
-            raise CannotClean(f"{self._chunk.damaged()} ({error})") from error
+            raise CannotCompact(f"{self._chunk.damaged()} ({error})") from error
 
 
 class _NewFile:

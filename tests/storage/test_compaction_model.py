@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from millstream.model import Codec
 from millstream.records.columns import COMPILED, PURE, Implementation
-from millstream.storage.planning import CleaningLimits
+from millstream.storage.compaction_plan import CompactionLimits
 from millstream.storage.recovery import Circumstances
-from tests.storage.cleaning_logs import (
+from tests.storage.compacted_logs import (
     CONFIG,
     Died,
     DyingFileSystem,
@@ -91,7 +91,7 @@ class CompactedLog(RuleBasedStateMachine):
             self.disk,
             cleaned_offset=self.cleaned_offset,
             now_ms=self.now_ms,
-            limits=CleaningLimits(
+            limits=CompactionLimits(
                 buffer_bytes * implementation.ENTRY_BYTES // 24, 0.9, buffer_bytes=1 << 16
             ),
             implementation=implementation,

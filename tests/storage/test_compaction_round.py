@@ -8,10 +8,10 @@ from millstream.model import Codec
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.columns import COMPILED, PURE, Implementation
 from millstream.records.control import ControlType
-from millstream.storage.cleaning import CannotClean, CleanedSegment, Round
+from millstream.storage.compaction_plan import CompactionLimits, measure, plan_round
+from millstream.storage.compaction_round import CannotCompact, CleanedSegment, Round
 from millstream.storage.log import Log
-from millstream.storage.planning import CleaningLimits, measure, plan_round
-from tests.storage.cleaning_logs import (
+from tests.storage.compacted_logs import (
     CONFIG,
     LIMITS,
     content,
@@ -151,7 +151,7 @@ def test_more_keys_than_fit_take_several_rounds() -> None:
     for number in range(60):
         append(log, keyed([(b"k%d" % (number % 20), b"v%d" % number)]))
     before = newest(records_in(log))
-    limits = CleaningLimits(keys_bytes=24 * 12, load_factor=0.9, buffer_bytes=1 << 16)
+    limits = CompactionLimits(keys_bytes=24 * 12, load_factor=0.9, buffer_bytes=1 << 16)
     cleaned_offset, rounds = None, 0
     while done := run_round(log, disk, cleaned_offset=cleaned_offset, limits=limits):
         assert done[-1].keys <= 10
@@ -169,7 +169,7 @@ def test_a_round_may_end_inside_a_batch(implementation: Implementation) -> None:
     append(log, keyed([(b"%d" % (number % 15), b"%d" % number) for number in range(20)]))
     log.roll(NOW_MS)
     before = newest(records_in(log))
-    limits = CleaningLimits(4 * implementation.ENTRY_BYTES, 1.0, buffer_bytes=1 << 16)
+    limits = CompactionLimits(4 * implementation.ENTRY_BYTES, 1.0, buffer_bytes=1 << 16)
     cleaned_offset, ends = None, []
     while done := run_round(
         log, disk, cleaned_offset=cleaned_offset, limits=limits, implementation=implementation
@@ -307,7 +307,7 @@ class TestDamage:
         before, latest = content(log), newest(records_in(log))
         path = log.segments[1].file.path
         disk.data(path)[75] ^= 0xFF
-        with pytest.raises(CannotClean, match=path):
+        with pytest.raises(CannotCompact, match=path):
             run_round(log, disk)
         disk.data(path)[75] ^= 0xFF
         # Segments before the damaged one may be compacted already.

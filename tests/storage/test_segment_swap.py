@@ -10,13 +10,13 @@ import pytest
 
 from millstream.model import Codec
 from millstream.records.control import ControlType
-from millstream.storage.cleaning import CleanedSegment, clean
+from millstream.storage.compaction_plan import plan_round
+from millstream.storage.compaction_round import CleanedSegment, compact_segments
 from millstream.storage.log import Log
-from millstream.storage.planning import plan_round
 from millstream.storage.recovery import Circumstances
-from millstream.storage.swapping import begin_swap, discard, replaced_segments
+from millstream.storage.segment_swap import begin_swap, discard, replaced_segments
 from millstream.storage.values import CorruptLog
-from tests.storage.cleaning_logs import (
+from tests.storage.compacted_logs import (
     CONFIG,
     LIMITS,
     Died,
@@ -174,7 +174,7 @@ class TestChangedLogs:
         fill(log, 20)
         planned = plan_round(log, LIMITS, cleaned_offset=None, now_ms=NOW_MS)
         assert planned is not None
-        return disk, log, next(clean(planned, disk, moved=lambda size: None))
+        return disk, log, next(compact_segments(planned, disk, moved=lambda size: None))
 
     def test_a_log_that_lost_a_segment_meanwhile_is_not_swapped(self) -> None:
         _, log, cleaned = self.one_cleaned()
@@ -207,7 +207,7 @@ class TestSwapsOfKafkas:
         before = content(log)
         planned = plan_round(log, LIMITS, cleaned_offset=None, now_ms=NOW_MS)
         assert planned is not None
-        cleaned = next(clean(planned, disk, moved=lambda size: None))
+        cleaned = next(compact_segments(planned, disk, moved=lambda size: None))
         begin_swap(log, cleaned)
         swapped = bytes(disk.data(f"{DIRECTORY}/{0:020d}.log.swap"))
         end = before[len(cleaned.replaced_offsets) :]

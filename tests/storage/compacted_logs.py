@@ -8,17 +8,17 @@ from millstream.records.builder import build_batch
 from millstream.records.columns import IMPLEMENTATION, Implementation
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record, read_records
-from millstream.storage.cleaning import CleanedSegment, clean
+from millstream.storage.compaction_plan import CompactionLimits, plan_round
+from millstream.storage.compaction_round import CleanedSegment, compact_segments
 from millstream.storage.log import Log
-from millstream.storage.planning import CleaningLimits, plan_round
-from millstream.storage.swapping import begin_swap, finish_swap, replaced_segments
+from millstream.storage.segment_swap import begin_swap, finish_swap, replaced_segments
 from tests.storage.logs import NOW_MS, append, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 CONFIG = make_log_config(
     segment_bytes=400, index_interval_bytes=100, is_compacted=True, is_deleted=False
 )
-LIMITS = CleaningLimits(keys_bytes=1 << 20, load_factor=0.9, buffer_bytes=1 << 16)
+LIMITS = CompactionLimits(keys_bytes=1 << 20, load_factor=0.9, buffer_bytes=1 << 16)
 
 
 def keyed(
@@ -51,7 +51,7 @@ def run_round(
     *,
     cleaned_offset: int | None = None,
     now_ms: int = NOW_MS,
-    limits: CleaningLimits = LIMITS,
+    limits: CompactionLimits = LIMITS,
     implementation: Implementation = IMPLEMENTATION,
     between: Callable[[], None] = lambda: None,
 ) -> list[CleanedSegment]:
@@ -60,7 +60,9 @@ def run_round(
     if planned is None:
         return []
     done = []
-    for cleaned in clean(planned, disk, moved=lambda size: None, implementation=implementation):
+    for cleaned in compact_segments(
+        planned, disk, moved=lambda size: None, implementation=implementation
+    ):
         old = replaced_segments(log, cleaned)
         assert old is not None
         begin_swap(log, cleaned)

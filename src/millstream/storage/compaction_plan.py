@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from millstream.storage.aborted_index import AbortedTransaction
-from millstream.storage.cleaning import Round
 from millstream.storage.compaction import Dirtiness, Span, dirtiness
+from millstream.storage.compaction_round import Round
 from millstream.storage.log import Log
 from millstream.storage.values import INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningLimits:
+class CompactionLimits:
     """What a round may use."""
 
     keys_bytes: int
@@ -31,7 +31,7 @@ def measure(log: Log, *, cleaned_offset: int | None, now_ms: int) -> Dirtiness:
 
 
 def plan_round(
-    log: Log, limits: CleaningLimits, *, cleaned_offset: int | None, now_ms: int
+    log: Log, limits: CompactionLimits, *, cleaned_offset: int | None, now_ms: int
 ) -> Round | None:
     """The next round, whether it is due or not; None when nothing may be touched."""
     found = measure(log, cleaned_offset=cleaned_offset, now_ms=now_ms)

@@ -18,7 +18,7 @@ from typing import Final
 
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 from millstream.storage import layout
-from millstream.storage.cleaning import CleanedSegment
+from millstream.storage.compaction_round import CleanedSegment
 from millstream.storage.files import DescriptorCache, FileInfo, FileSystem
 from millstream.storage.log import Log
 from millstream.storage.segment import Segment
