@@ -25,10 +25,9 @@ from millstream.config import load_config
 from millstream.model import ANONYMOUS, Codec
 from millstream.records.batch import BatchView
 from millstream.records.validation import check_produced, produced_batch
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
-from millstream.wire.messages import Struct
 from millstream.wire.produce import read_produce_request
 
 BURSTS = 200
@@ -122,10 +121,12 @@ async def create_topic(node: Broker) -> None:
     from millstream.broker.requests.request import Request
     from millstream.wire.headers import RequestHeader
 
-    header = RequestHeader(ApiKey.CREATE_TOPICS, 5, 1, "paths")
+    header = RequestHeader(CreateTopicsRequest.api.key, 5, 1, "paths")
     connection = _connection()
-    topic = Struct(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    body = Struct(topics=[topic], timeout_ms=10_000, validate_only=False)
+    topic = CreatableTopic(
+        name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
     answer: Any = create_topics.handle(node, Request(header, connection), body)
     if asyncio.iscoroutine(answer):
         await answer

@@ -14,7 +14,9 @@ from millstream.errors import KafkaCode
 from millstream.model import Codec
 from millstream.records.batch import CRC_START
 from millstream.records.checksum import crc32c
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.end_txn import EndTxnRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
 from tests.support.raw_client import RawClient
 
 RECORD_BYTES: Final = 100
@@ -68,12 +70,13 @@ class TransactionalLoad:
         for _ in range(waiting):
             self._check_written()
         ended = self._client.ask(
-            ApiKey.END_TXN,
+            EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                committed=True,
+            ),
             _END_VERSION,
-            transactional_id=self._id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            committed=True,
         )
         _check(ended.error_code, "EndTxn")
         self._producer_id, self._epoch = ended.producer_id, ended.producer_epoch
@@ -101,7 +104,7 @@ class TransactionalLoad:
     def _find_coordinator(self) -> None:
         def ask() -> int:
             answer = self._client.ask(
-                ApiKey.FIND_COORDINATOR, 4, key_type=_TRANSACTION_TYPE, coordinator_keys=[self._id]
+                FindCoordinatorRequest(key_type=_TRANSACTION_TYPE, coordinator_keys=[self._id]), 4
             )
             code: int = answer.coordinators[0].error_code
             return code
@@ -112,12 +115,13 @@ class TransactionalLoad:
     def _init_producer_id(self) -> tuple[int, int]:
         while True:
             answer = self._client.ask(
-                ApiKey.INIT_PRODUCER_ID,
+                InitProducerIdRequest(
+                    transactional_id=self._id,
+                    transaction_timeout_ms=_SECONDS_MAX * 1000,
+                    producer_id=-1,
+                    producer_epoch=-1,
+                ),
                 5,
-                transactional_id=self._id,
-                transaction_timeout_ms=_SECONDS_MAX * 1000,
-                producer_id=-1,
-                producer_epoch=-1,
             )
             if _is_ready(answer.error_code, "InitProducerId"):
                 return answer.producer_id, answer.producer_epoch

@@ -8,8 +8,11 @@ from bench.bench import Bench
 from bench.brokers import Broker, Kafka, Millstream
 from bench.loads import ProduceShape, produce
 from bench.rows import Row, at_most
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.support.raw_client import RawClient
 
 PART = "recovery"
@@ -61,14 +64,14 @@ def _start(broker: Broker) -> float:
 def end_offsets(broker: Broker) -> list[int]:
     """The end of each partition, -1 where it is not served yet."""
     wanted = [
-        Struct(partition_index=i, current_leader_epoch=-1, timestamp=_LATEST)
+        ListOffsetsPartition(partition_index=i, current_leader_epoch=-1, timestamp=_LATEST)
         for i in range(_PARTITIONS)
     ]
-    topics = [Struct(name="recovered", partitions=wanted)]
+    topics = [ListOffsetsTopic(name="recovered", partitions=wanted)]
     try:
         with RawClient(broker.bootstrap) as client:
             answer = client.ask(
-                ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics
+                ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 5
             )
     except (OSError, struct.error):
         return [-1]

@@ -6,6 +6,7 @@ Covers broker/handlers/produce.py, storage.
 import errno
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -14,24 +15,29 @@ from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.storage.files import LogFile
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.message import Message
 from tests.support.raw_client import RawClient
 
 
-def produce(client: RawClient) -> Struct:
+def produce(client: RawClient) -> Any:
     now_ms = int(time.time() * 1000)
     data = build_batch([Record(0, now_ms, None, b"x", [])], base_offset=0)
     answer = client.ask(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    name="t", partition_data=[ProducePartitionData(index=0, records=data)]
+                )
+            ],
+        ),
         11,
-        transactional_id=None,
-        acks=1,
-        timeout_ms=5000,
-        topic_data=[Struct(name="t", partition_data=[Struct(index=0, records=data)])],
     )
     found = answer.responses[0].partition_responses[0]
-    assert isinstance(found, Struct)
+    assert isinstance(found, Message)
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import StartError
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.metadata import MetadataRequest
 from tests.broker.handlers.exchanges import batch, fetch, produce
 from tests.support.raw_client import RawClient
 
@@ -32,7 +32,7 @@ def test_a_partition_whose_id_a_power_cut_took_gets_it_back(tmp_path: Path) -> N
         assert metadata.read_bytes() == written
     with running, RawClient(running.bootstrap) as client:
         assert fetch(client, "t", 0).high_watermark == 2
-        assert client.ask(ApiKey.METADATA, 1, topics=None).topics[0].error_code == 0
+        assert client.ask(MetadataRequest(topics=None), 1).topics[0].error_code == 0
 
 
 def test_a_damaged_database_is_one_line_and_leaves_the_directory_free(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_a_damaged_database_is_one_line_and_leaves_the_directory_free(tmp_path: 
         running.start()
     database.write_bytes(content)
     with running, RawClient(running.bootstrap) as client:
-        assert client.ask(ApiKey.METADATA, 1, topics=None).topics[0].name == "t"
+        assert client.ask(MetadataRequest(topics=None), 1).topics[0].name == "t"

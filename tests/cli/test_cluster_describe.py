@@ -5,7 +5,7 @@ import json
 import pytest
 
 from millstream.cli.cluster_describe import PlacedPartition, placed_partitions, summed_up
-from millstream.wire.messages import Struct
+from millstream.wire.apis.metadata import MetadataPartition, MetadataResponse, MetadataTopic
 from tests.support.command_line import run_millstream
 
 
@@ -25,9 +25,12 @@ def test_a_partition_has_its_worst_problem(
 
 
 def test_the_partitions_of_users_come_first() -> None:
-    place = Struct(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+    place = MetadataPartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
     names = ["__consumer_offsets", "orders", "__mine"]
-    metadata = Struct(topics=[Struct(name=name, partitions=[place]) for name in names])
+    metadata = MetadataResponse(
+        brokers=[],
+        topics=[MetadataTopic(error_code=0, name=name, partitions=[place]) for name in names],
+    )
     found = [one.topic for one in placed_partitions(metadata)]
     assert found == ["__mine", "orders", "__consumer_offsets"]
 

@@ -4,12 +4,14 @@ Covers broker/coordination, cluster.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
@@ -28,18 +30,18 @@ def start(folder: Path, zookeeper: str, node_id: int) -> MillstreamNode:
     return node
 
 
-def find_coordinator(node: MillstreamNode, key_type: int) -> Struct:
+def find_coordinator(node: MillstreamNode, key_type: int) -> Any:
     with RawClient(node.bootstrap) as client:
         answer = client.ask(
-            ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=["somebody"]
+            FindCoordinatorRequest(key_type=key_type, coordinator_keys=["somebody"]), 4
         )
     return answer.coordinators[0]
 
 
-def metadata(node: MillstreamNode, *names: str) -> dict[str, Struct]:
-    wanted = [Struct(name=name) for name in names]
+def metadata(node: MillstreamNode, *names: str) -> dict[str, Any]:
+    wanted = [MetadataRequestTopic(name=name) for name in names]
     with RawClient(node.bootstrap) as client:
-        answer = client.ask(ApiKey.METADATA, 4, topics=wanted, allow_auto_topic_creation=True)
+        answer = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 4)
     return {topic.name: topic for topic in answer.topics}
 
 
@@ -70,17 +72,18 @@ def test_they_wait_for_as_many_nodes_as_they_have_replicas(
                 assert sorted(partition.replica_nodes) == [1, 2, 3]
         with RawClient(nodes[0].bootstrap) as client:
             described = client.ask(
-                ApiKey.DESCRIBE_CONFIGS,
+                DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=2,
+                            resource_name="__transaction_state",
+                            configuration_keys=["min.insync.replicas"],
+                        )
+                    ],
+                    include_synonyms=False,
+                    include_documentation=False,
+                ),
                 4,
-                resources=[
-                    Struct(
-                        resource_type=2,
-                        resource_name="__transaction_state",
-                        configuration_keys=["min.insync.replicas"],
-                    )
-                ],
-                include_synonyms=False,
-                include_documentation=False,
             )
         assert described.results[0].configs[0].value == "2"
     finally:

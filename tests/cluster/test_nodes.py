@@ -19,8 +19,14 @@ from kazoo.client import KazooClient
 
 from millstream.cluster.stores.embedded import FILE_NAME
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from millstream.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from millstream.wire.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.command_line import run_millstream
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
@@ -140,13 +146,14 @@ def test_a_partition_moves_to_other_nodes_and_back_to_its_first(running: Running
         return admin.list_topics("moved", timeout=20).topics["moved"].partitions[0]
 
     with RawClient(running.bootstrap.split(",")[2]) as client:
-        wanted = Struct(partition_index=0, replicas=[2, 3])
+        wanted = ReassignablePartition(partition_index=0, replicas=[2, 3])
         moved = client.ask(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            AlterPartitionReassignmentsRequest(
+                timeout_ms=10_000,
+                allow_replication_factor_change=True,
+                topics=[ReassignableTopic(name="moved", partitions=[wanted])],
+            ),
             1,
-            timeout_ms=10_000,
-            allow_replication_factor_change=True,
-            topics=[Struct(name="moved", partitions=[wanted])],
         )
         assert moved.responses[0].partitions[0].error_code == KafkaCode.NONE
 
@@ -159,18 +166,17 @@ def test_a_partition_moves_to_other_nodes_and_back_to_its_first(running: Running
 
         def is_nothing_moving() -> bool:
             # Each node answers from what it knows, and may learn of it later than another.
-            listed = client.ask(
-                ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, timeout_ms=1_000, topics=None
-            )
+            listed = client.ask(ListPartitionReassignmentsRequest(timeout_ms=1_000, topics=None), 0)
             return listed.topics == []
 
         wait_until(is_nothing_moving, "the move is over")
         elected = client.ask(
-            ApiKey.ELECT_LEADERS,
+            ElectLeadersRequest(
+                election_type=0,
+                topic_partitions=[ElectLeadersTopic(topic="moved", partitions=[0])],
+                timeout_ms=10_000,
+            ),
             2,
-            election_type=0,
-            topic_partitions=[Struct(topic="moved", partitions=[0])],
-            timeout_ms=10_000,
         )
         (result,) = elected.replica_election_results[0].partition_result
         assert result.error_code in (KafkaCode.NONE, KafkaCode.ELECTION_NOT_NEEDED)
@@ -192,8 +198,8 @@ def test_a_killed_leader_is_replaced_before_its_session_ends(running: Running) -
     with RawClient(running.bootstrap.split(",")[others[0] - 1]) as client:
 
         def is_replaced() -> bool:
-            wanted = [Struct(name="killed")]
-            answer = client.ask(ApiKey.METADATA, 4, topics=wanted, allow_auto_topic_creation=False)
+            wanted = [MetadataRequestTopic(name="killed")]
+            answer = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 4)
             return all(part.leader_id in others for part in answer.topics[0].partitions)
 
         wait_until(is_replaced, "the others lead", seconds_max=30)

@@ -14,8 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.faults.cluster_faults import AFTER_FAULT, BEFORE_FAULT
 from tests.faults.cluster_load import (
     PARTITIONS,
@@ -55,15 +54,16 @@ class OneAck:
     def _run(self) -> None:
         with RawClient(self._address) as client:
             while not self._stop.is_set():
-                data = Struct(index=self._partition, records=bytes(batch(1)))
+                data = ProducePartitionData(index=self._partition, records=bytes(batch(1)))
                 asked_at = time.monotonic()
                 answer = client.ask(
-                    ApiKey.PRODUCE,
+                    ProduceRequest(
+                        transactional_id=None,
+                        acks=1,
+                        timeout_ms=1_000,
+                        topic_data=[ProduceTopicData(name=_ALONE_TOPIC, partition_data=[data])],
+                    ),
                     9,
-                    transactional_id=None,
-                    acks=1,
-                    timeout_ms=1_000,
-                    topic_data=[Struct(name=_ALONE_TOPIC, partition_data=[data])],
                 )
                 result = answer.responses[0].partition_responses[0]
                 if result.error_code == KafkaCode.NONE:

@@ -14,12 +14,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.apis.offset_fetch import OffsetFetchGroupResponse, OffsetFetchRequest
+from millstream.wire.apis.sync_group import SyncGroupRequest
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round
 from tests.interop.groups.crowd import Crowd
 from tests.support.node import MillstreamNode
@@ -81,16 +89,21 @@ class Committer:
         for offset in offsets:
             self.committed.sent[offset % PARTITIONS] = offset
             client.send(
-                ApiKey.OFFSET_COMMIT,
+                OffsetCommitRequest(
+                    group_id=self.group,
+                    generation_id_or_member_epoch=self._generation,
+                    member_id=self._member_id,
+                    group_instance_id=None,
+                    topics=[
+                        OffsetCommitTopic(
+                            name=TOPIC, partitions=[_position(offset % PARTITIONS, offset)]
+                        )
+                    ],
+                ),
                 8,
-                group_id=self.group,
-                generation_id_or_member_epoch=self._generation,
-                member_id=self._member_id,
-                group_instance_id=None,
-                topics=[Struct(name=TOPIC, partitions=[_position(offset % PARTITIONS, offset)])],
             )
         for offset in offsets:
-            answer = client.receive(ApiKey.OFFSET_COMMIT, 8)
+            answer = client.receive(OffsetCommitRequest, 8)
             self._note(offset, KafkaCode(answer.topics[0].partitions[0].error_code))
 
     def _note(self, offset: int, code: KafkaCode) -> None:
@@ -104,32 +117,34 @@ class Committer:
 
     def _join(self, client: RawClient) -> None:
         joined = client.ask(
-            ApiKey.JOIN_GROUP,
+            JoinGroupRequest(
+                group_id=self.group,
+                session_timeout_ms=6_000,
+                rebalance_timeout_ms=1_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[JoinGroupProtocol(name="range", metadata=_SUBSCRIPTION)],
+            ),
             3,
-            group_id=self.group,
-            session_timeout_ms=6_000,
-            rebalance_timeout_ms=1_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[Struct(name="range", metadata=_SUBSCRIPTION)],
         )
         if joined.error_code != KafkaCode.NONE:
             return
         synced = client.ask(
-            ApiKey.SYNC_GROUP,
+            SyncGroupRequest(
+                group_id=self.group,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                group_instance_id=None,
+                assignments=[],
+            ),
             3,
-            group_id=self.group,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
-            group_instance_id=None,
-            assignments=[],
         )
         if synced.error_code == KafkaCode.NONE:
             self._member_id, self._generation = joined.member_id, joined.generation_id
 
 
-def _position(partition: int, offset: int) -> Struct:
-    return Struct(
+def _position(partition: int, offset: int) -> Any:
+    return OffsetCommitPartition(
         partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=-1,
@@ -138,18 +153,16 @@ def _position(partition: int, offset: int) -> Struct:
 
 
 def ask_coordinator(client: RawClient, group: str) -> None:
-    client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
 
 
 def problems(bootstrap: str, committer: Committer) -> list[str]:
     """What the node says now against what it has promised; nobody commits meanwhile."""
     with RawClient(bootstrap) as client:
         ask_coordinator(client, committer.group)
-        row = Struct(group_id=committer.group, topics=None)
+        row = OffsetFetchGroupResponse(group_id=committer.group, topics=None)
         while True:
-            answer = client.ask(ApiKey.OFFSET_FETCH, 8, groups=[row], require_stable=False).groups[
-                0
-            ]
+            answer = client.ask(OffsetFetchRequest(groups=[row], require_stable=False), 8).groups[0]
             if answer.error_code not in _TRY_AGAIN:
                 break
     assert answer.error_code == KafkaCode.NONE

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.end_txn import EndTxnRequest
+from millstream.wire.apis.produce import ProduceRequest
 from tests.interop.clients.transactional import JavaTransactions
 from tests.interop.test_transactions import create, read
 from tests.support.holding_proxy import HoldingProxy
@@ -40,7 +41,7 @@ def test_a_late_end_never_ends_the_next_transaction(proxy: HoldingProxy, java: J
     for number in range(ROUNDS):
         producer.begin()
         producer.send("late-ends", [b"first %d" % number])
-        proxy.hold_next(ApiKey.END_TXN)
+        proxy.hold_next(EndTxnRequest)
         producer.commit()
         producer.begin()
         producer.send("late-ends", [b"second %d" % number])
@@ -60,7 +61,7 @@ def test_a_late_write_never_gets_into_the_next_transaction(
     producer = JavaTransactions(java, "late-writes", request_timeout_ms=500)
     for number in range(ROUNDS):
         producer.begin()
-        proxy.hold_next(ApiKey.PRODUCE)
+        proxy.hold_next(ProduceRequest)
         producer.send("late-writes", [b"first %d" % number])
         producer.commit()
         producer.begin()

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from millstream.broker.broker import Broker
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
@@ -12,8 +13,15 @@ from millstream.config import load_config
 from millstream.errors import KafkaCode
 from millstream.replication.link import Link
 from millstream.replication.replicated import ReplicatedPartition
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.message import Message, Request
 from tests.storage.logs import batch
 
 _SECONDS_MAX = 60.0
@@ -25,6 +33,7 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "replica.fetch.backoff.ms": "50",
 }
+M = TypeVar("M", bound=Message)
 
 
 class Cluster:
@@ -119,22 +128,23 @@ class Cluster:
         node = next(iter(self.nodes.values()))
         answer = await ask(
             node,
-            ApiKey.CREATE_TOPICS,
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=topic,
+                        num_partitions=partitions,
+                        replication_factor=replicas,
+                        assignments=[],
+                        configs=[
+                            CreatableConfig(name=name.replace("_", "."), value=value)
+                            for name, value in configs.items()
+                        ],
+                    )
+                ],
+                timeout_ms=10_000,
+                validate_only=False,
+            ),
             7,
-            topics=[
-                Struct(
-                    name=topic,
-                    num_partitions=partitions,
-                    replication_factor=replicas,
-                    assignments=[],
-                    configs=[
-                        Struct(name=name.replace("_", "."), value=value)
-                        for name, value in configs.items()
-                    ],
-                )
-            ],
-            timeout_ms=10_000,
-            validate_only=False,
         )
         assert answer.topics[0].error_code == KafkaCode.NONE, answer.topics[0].error_message
         for index in range(partitions):
@@ -185,10 +195,10 @@ async def cluster_of(
         await cluster.stop()
 
 
-async def ask(node: Broker, api: ApiKey, version: int, **fields: object) -> Struct:
+async def ask(node: Broker, request: Request[M], version: int) -> M:
     link = await Link.connect("127.0.0.1", node.port, client_id="test", timeout_seconds=5)
     try:
-        return await link.ask(api, version, Struct(**fields), timeout_seconds=_SECONDS_MAX)
+        return await link.ask(request, version, timeout_seconds=_SECONDS_MAX)
     finally:
         link.close()
 
@@ -199,14 +209,18 @@ async def produce(
     """The code of the answer, and the offset of the first record."""
     answer = await ask(
         node,
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=10_000,
+            topic_data=[
+                ProduceTopicData(
+                    name=topic,
+                    partition_data=[ProducePartitionData(index=index, records=bytes(batch(count)))],
+                )
+            ],
+        ),
         9,
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=10_000,
-        topic_data=[
-            Struct(name=topic, partition_data=[Struct(index=index, records=bytes(batch(count)))])
-        ],
     )
     result = answer.responses[0].partition_responses[0]
     return KafkaCode(result.error_code), result.base_offset
@@ -220,55 +234,60 @@ async def fetch(
     index: int = 0,
     rack_id: str = "",
     replica_id: int = -1,
-) -> Struct:
+) -> Any:
     """What one partition answers."""
     answer = await ask(
         node,
-        ApiKey.FETCH,
+        FetchRequest(
+            cluster_id=None,
+            replica_id=replica_id,
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=index,
+                            current_leader_epoch=-1,
+                            fetch_offset=offset,
+                            last_fetched_epoch=-1,
+                            log_start_offset=-1,
+                            partition_max_bytes=1 << 20,
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[],
+            rack_id=rack_id,
+        ),
         12,
-        cluster_id=None,
-        replica_id=replica_id,
-        max_wait_ms=100,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            Struct(
-                topic=topic,
-                partitions=[
-                    Struct(
-                        partition=index,
-                        current_leader_epoch=-1,
-                        fetch_offset=offset,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=1 << 20,
-                    )
-                ],
-            )
-        ],
-        forgotten_topics_data=[],
-        rack_id=rack_id,
     )
-    found: Struct = answer.responses[0].partitions[0]
-    return found
+    return answer.responses[0].partitions[0]
 
 
 async def end_offset(node: Broker, *, topic: str = "t", index: int = 0) -> tuple[KafkaCode, int]:
     answer = await ask(
         node,
-        ApiKey.LIST_OFFSETS,
+        ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=index, current_leader_epoch=-1, timestamp=-1
+                        )
+                    ],
+                )
+            ],
+        ),
         7,
-        replica_id=-1,
-        isolation_level=0,
-        topics=[
-            Struct(
-                name=topic,
-                partitions=[Struct(partition_index=index, current_leader_epoch=-1, timestamp=-1)],
-            )
-        ],
     )
     result = answer.topics[0].partitions[0]
     return KafkaCode(result.error_code), result.offset

@@ -4,14 +4,19 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from millstream.replication.link import Link, LinkFailed
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, read_request_header, response_header
-from millstream.wire.messages import Struct, request_reader, response_writer
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -40,9 +45,9 @@ async def read_request(reader: asyncio.StreamReader) -> Cursor:
     return Cursor(memoryview(await reader.readexactly(size)))
 
 
-async def ask(link: Link, timeout_seconds: float = 5) -> Struct:
-    body = Struct(key_type=0, coordinator_keys=["g"])
-    return await link.ask(ApiKey.FIND_COORDINATOR, 4, body, timeout_seconds=timeout_seconds)
+async def ask(link: Link, timeout_seconds: float = 5) -> Any:
+    body = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    return await link.ask(body, 4, timeout_seconds=timeout_seconds)
 
 
 def test_an_answer_is_read_in_the_version_of_the_request() -> None:
@@ -50,8 +55,8 @@ def test_an_answer_is_read_in_the_version_of_the_request() -> None:
         for _ in range(2):
             cursor = await read_request(reader)
             header = read_request_header(cursor)
-            body = request_reader(header.api_key, header.version)(cursor)
-            found = Struct(
+            body = request_reader(FindCoordinatorRequest, header.version)(cursor)
+            found = Coordinator(
                 key=body.coordinator_keys[0],
                 node_id=7,
                 host="h",
@@ -60,7 +65,9 @@ def test_an_answer_is_read_in_the_version_of_the_request() -> None:
                 error_message=None,
             )
             out = response_header(header)
-            response_writer(header.api_key, header.version)(out, Struct(coordinators=[found]))
+            response_writer(FindCoordinatorRequest, header.version)(
+                out, FindCoordinatorResponse(coordinators=[found])
+            )
             writer.write(finish_frame(out))
 
     async def scenario() -> None:

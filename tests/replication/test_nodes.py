@@ -5,6 +5,7 @@ Covers replication, broker/membership.
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,19 @@ from millstream.broker.broker import Broker
 from millstream.cluster.lease import Lease
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from millstream.wire.apis.delete_topics import DeletableTopic, DeleteTopicsRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, fetch, produce, until
 from tests.storage.logs import NOW_MS, append_as_leader, batch
 
@@ -220,10 +232,10 @@ def test_a_deleted_topic_is_gone_everywhere(tmp_path: Path) -> None:
             node = cluster.nodes[1]
             await ask(
                 node,
-                ApiKey.DELETE_TOPICS,
+                DeleteTopicsRequest(
+                    topics=[DeletableTopic(name="t", topic_id=NO_TOPIC_ID)], timeout_ms=5_000
+                ),
                 6,
-                topics=[Struct(name="t", topic_id=NO_TOPIC_ID)],
-                timeout_ms=5_000,
             )
             await until(
                 lambda: all(n.partitions.find("t", 0) is None for n in cluster.nodes.values()),
@@ -281,16 +293,20 @@ def test_a_node_whose_disk_fails_gives_its_leaderships_away_and_is_suspect(tmp_p
     asyncio.run(scenario())
 
 
-async def _delete_records(node: Broker, offset: int, timeout_ms: int = 10_000) -> Struct:
+async def _delete_records(node: Broker, offset: int, timeout_ms: int = 10_000) -> Any:
     answer = await ask(
         node,
-        ApiKey.DELETE_RECORDS,
+        DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+                )
+            ],
+            timeout_ms=timeout_ms,
+        ),
         2,
-        topics=[Struct(name="t", partitions=[Struct(partition_index=0, offset=offset)])],
-        timeout_ms=timeout_ms,
     )
-    deleted: Struct = answer.topics[0].partitions[0]
-    return deleted
+    return answer.topics[0].partitions[0]
 
 
 def test_records_are_deleted_when_every_replica_in_sync_has_deleted_them(tmp_path: Path) -> None:
@@ -334,7 +350,7 @@ async def _find_coordinator(cluster: Cluster, name: str, key_type: int = 0) -> i
     for _ in range(2_000):
         node = next(iter(cluster.nodes.values()))
         answer = await ask(
-            node, ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name]
+            node, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[name]), 4
         )
         found = answer.coordinators[0]
         if found.error_code == KafkaCode.NONE and found.node_id in cluster.nodes:
@@ -347,25 +363,26 @@ async def _commit(cluster: Cluster, group: str, offset: int) -> KafkaCode:
     node_id = await _find_coordinator(cluster, group)
     answer = await ask(
         cluster.nodes[node_id],
-        ApiKey.OFFSET_COMMIT,
+        OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[
+                OffsetCommitTopic(
+                    name="t",
+                    partitions=[
+                        OffsetCommitPartition(
+                            partition_index=0,
+                            committed_offset=offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        )
+                    ],
+                )
+            ],
+        ),
         8,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[
-            Struct(
-                name="t",
-                partitions=[
-                    Struct(
-                        partition_index=0,
-                        committed_offset=offset,
-                        committed_leader_epoch=-1,
-                        committed_metadata="",
-                    )
-                ],
-            )
-        ],
     )
     return KafkaCode(answer.topics[0].partitions[0].error_code)
 
@@ -374,11 +391,12 @@ async def _committed(cluster: Cluster, group: str) -> tuple[KafkaCode, int]:
     node_id = await _find_coordinator(cluster, group)
     answer = await ask(
         cluster.nodes[node_id],
-        ApiKey.OFFSET_FETCH,
+        OffsetFetchRequest(
+            group_id=group,
+            topics=[OffsetFetchTopic(name="t", partition_indexes=[0])],
+            require_stable=False,
+        ),
         7,
-        group_id=group,
-        topics=[Struct(name="t", partition_indexes=[0])],
-        require_stable=False,
     )
     if answer.error_code != KafkaCode.NONE:
         return KafkaCode(answer.error_code), -1
@@ -411,7 +429,7 @@ def test_an_internal_topic_is_not_made_with_fewer_replicas_than_it_should_have(
         async with cluster_of(tmp_path, nodes=2) as cluster:
             assert len(cluster.nodes[1].image.incarnations) == 2
             answer = await ask(
-                cluster.nodes[1], ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]
+                cluster.nodes[1], FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4
             )
             assert answer.coordinators[0].error_code == KafkaCode.COORDINATOR_NOT_AVAILABLE
             assert "__consumer_offsets" not in cluster.nodes[1].image.topics

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.metadata import MetadataRequest
 from tests.faults.network import Network
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
@@ -42,7 +42,7 @@ class MillstreamCluster:
     def _is_told_of_all(self, node: MillstreamNode) -> bool:
         """Each serves as soon as it can, and hears of the others a moment later."""
         with RawClient(node.bootstrap) as client:
-            brokers = client.ask(ApiKey.METADATA, 1, topics=[]).brokers
+            brokers = client.ask(MetadataRequest(topics=[]), 1).brokers
         return {broker.node_id for broker in brokers} == set(self.nodes)
 
     def create_topic(self, name: str, partitions: int, **config: str) -> None:

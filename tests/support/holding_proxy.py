@@ -9,10 +9,12 @@ import struct
 import threading
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis import declared_api
+from millstream.wire.codec import response_reader
 from millstream.wire.cursor import Cursor
-from millstream.wire.messages import Struct, response_reader
+from millstream.wire.message import Message, Request
 
 _SECONDS = 20
 
@@ -24,17 +26,19 @@ class Held:
     upstream: socket.socket
     frame: bytes
 
-    def let_go(self) -> Struct:
+    def let_go(self) -> Any:
         """Deliver it now; what the node answers."""
         self.upstream.settimeout(_SECONDS)
         self.upstream.sendall(self.frame)
         api_key, version = struct.unpack_from(">hh", self.frame, 4)
         size = struct.unpack(">i", _receive(self.upstream, 4))[0]
         cursor = Cursor(memoryview(_receive(self.upstream, size)), 4)
-        if APIS[api_key].is_flexible(version):
+        api = declared_api(api_key)
+        assert api is not None
+        if api.is_flexible(version):
             cursor.skip_tags()
         self.upstream.close()
-        return response_reader(api_key, version)(cursor)
+        return response_reader(api.request, version)(cursor)
 
     @property
     def version(self) -> int:
@@ -48,7 +52,7 @@ class HoldingProxy:
         self.node: tuple[str, int] = ("", 0)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
-        self._wanted: ApiKey | None = None
+        self._wanted: int | None = None
         self._held: Held | None = None
         self._changed = threading.Condition()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -64,9 +68,9 @@ class HoldingProxy:
     ) -> None:
         self._listener.close()
 
-    def hold_next(self, api: ApiKey) -> None:
+    def hold_next(self, request: type[Request[Message]]) -> None:
         with self._changed:
-            self._wanted, self._held = api, None
+            self._wanted, self._held = request.api.key, None
 
     def held(self) -> Held:
         """The request that was held back; waits for it."""

@@ -3,11 +3,15 @@
 import socket
 import struct
 from types import TracebackType
+from typing import TypeVar
 
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.message import Message, Request
+
+M = TypeVar("M", bound=Message)
 
 
 class RawClient:
@@ -27,24 +31,25 @@ class RawClient:
     ) -> None:
         self.sock.close()
 
-    def ask(self, api: ApiKey, version: int, **fields: object) -> Struct:
+    def ask(self, request: Request[M], version: int) -> M:
         """Send a request and return its response."""
-        self.send(api, version, **fields)
-        return self.receive(api, version)
+        self.send(request, version)
+        return self.receive(type(request), version)
 
-    def send(self, api: ApiKey, version: int, **fields: object) -> None:
+    def send(self, request: Request[Message], version: int) -> None:
         self._correlation_id += 1
         body = bytearray()
-        write_request_header(body, RequestHeader(api, version, self._correlation_id, "raw"))
-        request_writer(api, version)(body, Struct(**fields))
+        header = RequestHeader(request.api.key, version, self._correlation_id, "raw")
+        write_request_header(body, header)
+        request_writer(type(request), version)(body, request)
         self.send_frame(bytes(body))
 
-    def receive(self, api: ApiKey, version: int) -> Struct:
+    def receive(self, request: type[Request[M]], version: int) -> M:
         cursor = Cursor(memoryview(self.receive_frame()))
         cursor.int32()
-        if APIS[api].is_flexible(version) and api != ApiKey.API_VERSIONS:
+        if request.api.is_flexible(version) and request.api is not ApiVersionsRequest.api:
             cursor.skip_tags()
-        response = response_reader(api, version)(cursor)
+        response = response_reader(request, version)(cursor)
         assert cursor.position == cursor.end, "the response is longer than its schema"
         return response
 

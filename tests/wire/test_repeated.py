@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.errors import ProtocolError
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis import produce as messages
+from millstream.wire.codec import request_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import (
     RequestHeader,
@@ -14,7 +15,6 @@ from millstream.wire.headers import (
     response_header,
     write_request_header,
 )
-from millstream.wire.messages import Struct, request_writer
 from millstream.wire.produce import (
     FLEXIBLE_FROM,
     ProduceRequest,
@@ -26,7 +26,7 @@ from millstream.wire.produce import (
 from millstream.wire.repeated import RepeatedProduce, repeated_produce
 from tests.wire.test_codecs_agree import TOPIC_ID
 
-VERSIONS = range(FLEXIBLE_FROM, APIS[ApiKey.PRODUCE].max_version + 1)
+VERSIONS = range(FLEXIBLE_FROM, messages.ProduceRequest.api.max_version + 1)
 
 
 def frame(
@@ -39,12 +39,16 @@ def frame(
     partitions: int = 1,
 ) -> bytearray:
     out = bytearray()
-    write_request_header(out, RequestHeader(ApiKey.PRODUCE, version, correlation_id, "app"))
-    data = [Struct(index=3 + i, records=records) for i in range(partitions)]
-    topic = Struct(name="orders", topic_id=TOPIC_ID, partition_data=data)
-    request_writer(ApiKey.PRODUCE, version)(
+    write_request_header(
+        out, RequestHeader(messages.ProduceRequest.api.key, version, correlation_id, "app")
+    )
+    data = [messages.ProducePartitionData(index=3 + i, records=records) for i in range(partitions)]
+    topic = messages.ProduceTopicData(name="orders", topic_id=TOPIC_ID, partition_data=data)
+    request_writer(messages.ProduceRequest, version)(
         out,
-        Struct(transactional_id=transactional_id, acks=acks, timeout_ms=1500, topic_data=[topic]),
+        messages.ProduceRequest(
+            transactional_id=transactional_id, acks=acks, timeout_ms=1500, topic_data=[topic]
+        ),
     )
     return out
 

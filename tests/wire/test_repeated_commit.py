@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.errors import KafkaCode, ProtocolError
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis import offset_commit as messages
+from millstream.wire.codec import request_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import (
     RequestHeader,
@@ -14,7 +15,6 @@ from millstream.wire.headers import (
     response_header,
     write_request_header,
 )
-from millstream.wire.messages import Struct, request_writer
 from millstream.wire.offset_commit import (
     FLEXIBLE_FROM,
     OffsetCommitRequest,
@@ -24,20 +24,22 @@ from millstream.wire.offset_commit import (
 from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
 from tests.wire.test_codecs_agree import TOPIC_ID
 
-VERSIONS = range(FLEXIBLE_FROM, APIS[ApiKey.OFFSET_COMMIT].max_version + 1)
+VERSIONS = range(FLEXIBLE_FROM, messages.OffsetCommitRequest.api.max_version + 1)
 # Topics, and how many partitions of each.
 SHAPE = (("orders", 2), ("clicks", 1))
 
 
 def frame(offset: int, *, version: int = 9, correlation_id: int = 1, epoch: int = 5) -> bytearray:
     out = bytearray()
-    write_request_header(out, RequestHeader(ApiKey.OFFSET_COMMIT, version, correlation_id, "app"))
+    write_request_header(
+        out, RequestHeader(messages.OffsetCommitRequest.api.key, version, correlation_id, "app")
+    )
     topics = [
-        Struct(
+        messages.OffsetCommitTopic(
             name=name,
             topic_id=TOPIC_ID,
             partitions=[
-                Struct(
+                messages.OffsetCommitPartition(
                     partition_index=index,
                     committed_offset=offset + index,
                     committed_leader_epoch=epoch,
@@ -48,9 +50,9 @@ def frame(offset: int, *, version: int = 9, correlation_id: int = 1, epoch: int 
         )
         for name, count in SHAPE
     ]
-    request_writer(ApiKey.OFFSET_COMMIT, version)(
+    request_writer(messages.OffsetCommitRequest, version)(
         out,
-        Struct(
+        messages.OffsetCommitRequest(
             group_id="readers",
             generation_id_or_member_epoch=12,
             member_id="member-1",

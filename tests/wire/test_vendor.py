@@ -3,19 +3,22 @@
 import pytest
 
 from millstream.errors import ProtocolError
-from millstream.wire.apis import ApiKey
-from millstream.wire.cursor import Cursor
-from millstream.wire.messages import (
-    Struct,
+from millstream.wire.apis.compact_topic import (
+    CompactedPartition,
+    CompactTopicRequest,
+    CompactTopicResponse,
+)
+from millstream.wire.codec import (
     request_reader,
     request_writer,
     response_reader,
     response_writer,
 )
+from millstream.wire.cursor import Cursor
 
 
-def partition(index: int, state: int, problem: str | None) -> Struct:
-    return Struct(
+def partition(index: int, state: int, problem: str | None) -> CompactedPartition:
+    return CompactedPartition(
         partition=index,
         state=state,
         problem=problem,
@@ -30,7 +33,7 @@ def partition(index: int, state: int, problem: str | None) -> Struct:
     )
 
 
-RESPONSE = Struct(
+RESPONSE = CompactTopicResponse(
     error_code=0,
     error_message=None,
     partitions=[partition(0, 2, None), partition(1, 3, "damaged")],
@@ -38,18 +41,18 @@ RESPONSE = Struct(
 
 
 def test_a_request_is_read_back() -> None:
-    request = Struct(topic="table", is_started=True)
+    request = CompactTopicRequest(topic="table", is_started=True)
     out = bytearray()
-    request_writer(ApiKey.COMPACT_TOPIC, 0)(out, request)
+    request_writer(CompactTopicRequest, 0)(out, request)
     cursor = Cursor(memoryview(out))
-    assert request_reader(ApiKey.COMPACT_TOPIC, 0)(cursor) == request
+    assert request_reader(CompactTopicRequest, 0)(cursor) == request
     assert cursor.position == len(out)
 
 
 def test_a_response_is_read_back_and_a_short_one_refused() -> None:
     out = bytearray()
-    response_writer(ApiKey.COMPACT_TOPIC, 0)(out, RESPONSE)
-    read = response_reader(ApiKey.COMPACT_TOPIC, 0)
+    response_writer(CompactTopicRequest, 0)(out, RESPONSE)
+    read = response_reader(CompactTopicRequest, 0)
     assert read(Cursor(memoryview(out))) == RESPONSE
     for end in range(len(out)):
         with pytest.raises(ProtocolError):

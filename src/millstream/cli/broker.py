@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from millstream.config import BrokerConfig, load_config
-from millstream.wire.schemas import import_schemas
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -61,8 +60,6 @@ def broker(
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
     _raise_descriptor_limit()
-    # Here is the place: later there are other threads.
-    import_schemas()
     _run(_serve(config, dev=dev, adopt=adopt))
 
 

@@ -10,7 +10,8 @@ from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
 from millstream.cli.output import JsonValue, counted, joined, print_json, print_table
 from millstream.model import INTERNAL_TOPICS
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_cluster import DescribeClusterBroker
+from millstream.wire.apis.metadata import MetadataResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ def summed_up(wrong: Iterable[PlacedPartition]) -> Iterable[str]:
         yield f"{topic}: {counted(count, 'partition')} {problem} (--all lists them)"
 
 
-def placed_partitions(metadata: Struct) -> Iterable[PlacedPartition]:
+def placed_partitions(metadata: MetadataResponse) -> Iterable[PlacedPartition]:
     for topic in sorted(metadata.topics, key=lambda one: (one.name in INTERNAL_TOPICS, one.name)):
         for one in sorted(topic.partitions, key=lambda one: one.partition_index):
             yield PlacedPartition(
-                topic.name,
+                topic.name or "",
                 one.partition_index,
                 one.leader_id,
                 tuple(one.replica_nodes),
@@ -97,7 +98,7 @@ def placed_partitions(metadata: Struct) -> Iterable[PlacedPartition]:
 
 
 def _node_rows(
-    nodes: Sequence[Struct], partitions: Sequence[PlacedPartition]
+    nodes: Sequence[DescribeClusterBroker], partitions: Sequence[PlacedPartition]
 ) -> list[tuple[int, str, str, int, int]]:
     led = Counter(one.leader for one in partitions)
     held = Counter(node for one in partitions for node in one.replicas)
@@ -114,7 +115,9 @@ def _node_rows(
 
 
 def _as_json(
-    metadata: Struct, nodes: Sequence[Struct], partitions: Sequence[PlacedPartition]
+    metadata: MetadataResponse,
+    nodes: Sequence[DescribeClusterBroker],
+    partitions: Sequence[PlacedPartition],
 ) -> JsonValue:
     return {
         "cluster_id": metadata.cluster_id,

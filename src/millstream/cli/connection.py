@@ -6,19 +6,24 @@ One connection per node, opened when first asked. Failures are `CommandFailed`, 
 import socket
 import struct
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream import __version__
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.model import TopicPartition
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
+from millstream.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.message import Message, Request
 
 Address = tuple[str, int]
+M = TypeVar("M", bound=Message)
 
 _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
@@ -30,7 +35,7 @@ TRANSACTION_COORDINATOR: Final = 1
 
 
 class Cluster:
-    """`with Cluster(bootstrap) as cluster: cluster.ask(node, ApiKey.X, 0, ...)`"""
+    """`with Cluster(bootstrap) as cluster: cluster.ask(node, XRequest(...), 0)`"""
 
     def __init__(self, bootstrap: str) -> None:
         self._first = check_reachable(bootstrap)
@@ -48,25 +53,20 @@ class Cluster:
         for sock in self._sockets.values():
             sock.close()
 
-    def metadata(self, *topics: str) -> Struct:
+    def metadata(self, *topics: str) -> MetadataResponse:
         """All nodes, and these topics, or without any all topics."""
-        return self.ask(
-            self._first,
-            ApiKey.METADATA,
-            _METADATA_VERSION,
-            topics=[Struct(name=name) for name in topics] if topics else None,
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics] if topics else None,
             allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
         )
+        return self.ask(self._first, request, _METADATA_VERSION)
 
-    def live_nodes(self) -> list[Struct]:
+    def live_nodes(self) -> list[DescribeClusterBroker]:
         """Not those of `metadata`, which may for a moment have one that died."""
-        answer = self.ask(
-            self._first, ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False
-        )
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+        answer = self.ask(self._first, request, 0)
         check(answer.error_code, "cluster", answer.error_message)
-        return sorted(answer.brokers, key=lambda one: int(one.broker_id))
+        return sorted(answer.brokers, key=lambda one: one.broker_id)
 
     def nodes(self) -> list[Address]:
         return [(one.host, one.port) for one in self.live_nodes()]
@@ -76,10 +76,11 @@ class Cluster:
         partitions = {one.name: len(one.partitions) for one in self.metadata().topics}
         wanted = None
         if topic is not None:
-            wanted = [Struct(topic=topic, partitions=list(range(partitions.get(topic, 0))))]
+            indexes = list(range(partitions.get(topic, 0)))
+            wanted = [DescribableLogDirTopic(topic=topic, partitions=indexes)]
         sizes: dict[TopicPartition, int] = {}
         for node in self.nodes():
-            answer = self.ask(node, ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, topics=wanted)
+            answer = self.ask(node, DescribeLogDirsRequest(topics=wanted), _LOG_DIRS_VERSION)
             for directory in answer.results:
                 for found in directory.topics:
                     for one in found.partitions:
@@ -94,25 +95,21 @@ class Cluster:
         return self._coordinator(group_id, GROUP_COORDINATOR)
 
     def _coordinator(self, key: str, key_type: int) -> Address:
-        found = self.ask(
-            self._first,
-            ApiKey.FIND_COORDINATOR,
-            _FIND_COORDINATOR_VERSION,
-            key=key,
-            key_type=key_type,
-        )
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
+        found = self.ask(self._first, request, _FIND_COORDINATOR_VERSION)
         check(found.error_code, f"coordinator of {key}", found.error_message)
         return found.host, found.port
 
-    def ask(self, node: Address, api: ApiKey, version: int, **fields: object) -> Struct:
+    def ask(self, node: Address, request: Request[M], version: int) -> M:
+        api, kind = request.api, type(request)
         body = bytearray()
-        write_request_header(body, RequestHeader(api, version, 1, f"millstream/{__version__}"))
-        request_writer(api, version)(body, Struct(**fields))
+        write_request_header(body, RequestHeader(api.key, version, 1, f"millstream/{__version__}"))
+        request_writer(kind, version)(body, request)
         try:
             cursor = Cursor(memoryview(self._exchange(node, body)), 4)
-            if APIS[api].is_flexible(version):
+            if api.is_flexible(version):
                 cursor.skip_tags()
-            return response_reader(api, version)(cursor)
+            return response_reader(kind, version)(cursor)
         except OSError as error:
             raise CommandFailed(
                 f"{node[0]}:{node[1]}: connection lost ({error})", exit_code=ExitCode.UNREACHABLE

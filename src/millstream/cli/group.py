@@ -20,7 +20,7 @@ from millstream.cli.group_view import (
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, counted, print_json, print_table
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
 
 @click.group(cls=AliasGroup)
@@ -172,7 +172,7 @@ def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
 def _delete(cluster: Cluster, name: str) -> None:
     node = cluster.group_coordinator(name)
     answer = when_ready(
-        lambda: cluster.ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=[name]),
+        lambda: cluster.ask(node, DeleteGroupsRequest(groups_names=[name]), 2),
         lambda answer: answer.results[0].error_code,
     )
     code = answer.results[0].error_code

@@ -30,8 +30,11 @@ from millstream.cli.start_position import (
 )
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +182,12 @@ def _target(start: Start, first: int, end: int, at: int) -> int:
 
 
 def _commit(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> None:
-    rows: dict[str, list[Struct]] = {}
+    rows: dict[str, list[OffsetCommitPartition]] = {}
     for move in moves:
         rows.setdefault(move.where.topic, []).append(
-            Struct(
+            OffsetCommitPartition(
                 partition_index=move.where.partition,
                 committed_offset=move.after,
-                committed_leader_epoch=-1,
                 committed_metadata="",
             )
         )
@@ -193,13 +195,11 @@ def _commit(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> None:
     answer = when_ready(
         lambda: cluster.ask(
             node,
-            ApiKey.OFFSET_COMMIT,
+            OffsetCommitRequest(
+                group_id=group_id,
+                topics=[OffsetCommitTopic(name=name, partitions=rows[name]) for name in rows],
+            ),
             8,
-            group_id=group_id,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[Struct(name=topic, partitions=parts) for topic, parts in rows.items()],
         ),
         lambda answer: answer.topics[0].partitions[0].error_code,
     )

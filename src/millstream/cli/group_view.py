@@ -4,9 +4,9 @@ With requests of our own: client libraries know no members of groups of the cons
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream.cli.connection import Address, Cluster, check
 from millstream.cli.failure import CommandFailed
@@ -14,8 +14,21 @@ from millstream.cli.output import counted
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescription,
+)
+from millstream.wire.apis.describe_groups import DescribeGroupsGroup, DescribeGroupsRequest
+from millstream.wire.apis.list_groups import ListGroupsRequest
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest
+from millstream.wire.message import Message
+
+M = TypeVar("M", bound=Message)
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -88,7 +101,7 @@ class Position:
         return max(self.end - self.committed, 0)
 
 
-def when_ready(ask: Callable[[], Struct], code_of: Callable[[Struct], int]) -> Struct:
+def when_ready(ask: Callable[[], M], code_of: Callable[[M], int]) -> M:
     """An answer of a coordinator, which may still be reading its topic."""
     for _ in range(_RETRIES_MAX):
         answer = ask()
@@ -101,18 +114,13 @@ def when_ready(ask: Callable[[], Struct], code_of: Callable[[Struct], int]) -> S
 def list_groups(
     cluster: Cluster, *, states: Sequence[str] = (), kinds: Sequence[str] = ()
 ) -> list[ListedGroup]:
-    filters = {"states_filter": list(states), "types_filter": list(kinds)}
-    found = [one for node in cluster.nodes() for one in _groups_of(cluster, node, filters)]
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+    found = [one for node in cluster.nodes() for one in _groups_of(cluster, node, request)]
     return sorted(found, key=lambda one: one.group_id)
 
 
-def _groups_of(
-    cluster: Cluster, node: Address, filters: Mapping[str, list[str]]
-) -> list[ListedGroup]:
-    answer = when_ready(
-        lambda: cluster.ask(node, ApiKey.LIST_GROUPS, 5, **filters),
-        lambda answer: answer.error_code,
-    )
+def _groups_of(cluster: Cluster, node: Address, request: ListGroupsRequest) -> list[ListedGroup]:
+    answer = when_ready(lambda: cluster.ask(node, request, 5), lambda answer: answer.error_code)
     check(answer.error_code, "groups")
     return [
         ListedGroup(one.group_id, one.group_type, one.group_state, one.protocol_type)
@@ -123,33 +131,32 @@ def _groups_of(
 def describe_group(cluster: Cluster, group_id: str) -> Group:
     """Raises CommandFailed where there is no such group."""
     node = cluster.group_coordinator(group_id)
-    answer = _ask_about(cluster, node, ApiKey.CONSUMER_GROUP_DESCRIBE, group_ids=[group_id])
-    if answer.error_code != KafkaCode.GROUP_ID_NOT_FOUND:
-        check(answer.error_code, f"group {group_id}")
-        return _consumer_group(answer)
-    answer = _ask_about(cluster, node, ApiKey.DESCRIBE_GROUPS, groups=[group_id])
-    check(answer.error_code, f"group {group_id}")
-    if answer.group_state == "Dead":
-        raise GroupMissing(group_id)
-    return _classic_group(answer)
-
-
-_DESCRIBE_VERSIONS: Final = {ApiKey.CONSUMER_GROUP_DESCRIBE: 0, ApiKey.DESCRIBE_GROUPS: 5}
-
-
-def _ask_about(cluster: Cluster, node: Address, api: ApiKey, **fields: object) -> Struct:
+    request = ConsumerGroupDescribeRequest(
+        group_ids=[group_id], include_authorized_operations=False
+    )
     answer = when_ready(
-        lambda: cluster.ask(
-            node, api, _DESCRIBE_VERSIONS[api], **fields, include_authorized_operations=False
-        ),
-        lambda answer: answer.groups[0].error_code,
+        lambda: cluster.ask(node, request, 0), lambda answer: answer.groups[0].error_code
     )
     [found] = answer.groups
-    assert isinstance(found, Struct)
-    return found
+    if found.error_code == KafkaCode.GROUP_ID_NOT_FOUND:
+        return _describe_classic(cluster, node, group_id)
+    check(found.error_code, f"group {group_id}")
+    return _consumer_group(found)
 
 
-def _consumer_group(answer: Struct) -> Group:
+def _describe_classic(cluster: Cluster, node: Address, group_id: str) -> Group:
+    request = DescribeGroupsRequest(groups=[group_id])
+    answer = when_ready(
+        lambda: cluster.ask(node, request, 5), lambda answer: answer.groups[0].error_code
+    )
+    [found] = answer.groups
+    check(found.error_code, f"group {group_id}")
+    if found.group_state == "Dead":
+        raise GroupMissing(group_id)
+    return _classic_group(found)
+
+
+def _consumer_group(answer: ConsumerGroupDescription) -> Group:
     members = [
         Member(
             one.member_id,
@@ -167,7 +174,7 @@ def _consumer_group(answer: Struct) -> Group:
     return Group(answer.group_id, "consumer", answer.group_state, answer.assignor_name, members)
 
 
-def _classic_group(answer: Struct) -> Group:
+def _classic_group(answer: DescribeGroupsGroup) -> Group:
     is_of_consumers = answer.protocol_type == CONSUMER_PROTOCOL
     members = [
         Member(
@@ -197,9 +204,9 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
     node = cluster.group_coordinator(group_id)
-    asked = Struct(group_id=group_id, topics=None)
+    request = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group_id, topics=None)])
     answer = when_ready(
-        lambda: cluster.ask(node, ApiKey.OFFSET_FETCH, 8, groups=[asked], require_stable=False),
+        lambda: cluster.ask(node, request, 8),
         lambda answer: answer.groups[0].error_code,
     )
     [found] = answer.groups
@@ -223,33 +230,27 @@ def offsets_at(
     nodes = {one.node_id: (one.host, one.port) for one in metadata.brokers}
     by_node: dict[Address, dict[str, list[int]]] = {}
     for topic in metadata.topics:
-        for one in topic.partitions:
-            if TopicPartition(topic.name, one.partition_index) in wanted and one.leader_id in nodes:
-                asked = by_node.setdefault(nodes[one.leader_id], {})
-                asked.setdefault(topic.name, []).append(one.partition_index)
+        for part in topic.partitions:
+            where = TopicPartition(topic.name or "", part.partition_index)
+            if where in wanted and part.leader_id in nodes:
+                asked = by_node.setdefault(nodes[part.leader_id], {})
+                asked.setdefault(where.topic, []).append(where.partition)
     found: dict[TopicPartition, int] = {}
     for node, topics in by_node.items():
-        answer = cluster.ask(
-            node,
-            ApiKey.LIST_OFFSETS,
-            7,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[_times(topic, indexes, timestamp_ms) for topic, indexes in topics.items()],
-        )
-        for topic in answer.topics:
-            for one in topic.partitions:
-                check(one.error_code, f"{topic.name}-{one.partition_index}")
-                found[TopicPartition(topic.name, one.partition_index)] = one.offset
+        times = [_times(name, indexes, timestamp_ms) for name, indexes in topics.items()]
+        answer = cluster.ask(node, ListOffsetsRequest(replica_id=-1, topics=times), 7)
+        for told in answer.topics:
+            for one in told.partitions:
+                check(one.error_code, f"{told.name}-{one.partition_index}")
+                found[TopicPartition(told.name, one.partition_index)] = one.offset
     return found
 
 
-def _times(topic: str, indexes: list[int], timestamp_ms: int) -> Struct:
+def _times(topic: str, indexes: list[int], timestamp_ms: int) -> ListOffsetsTopic:
     rows = [
-        Struct(partition_index=index, current_leader_epoch=-1, timestamp=timestamp_ms)
-        for index in indexes
+        ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms) for index in indexes
     ]
-    return Struct(name=topic, partitions=rows)
+    return ListOffsetsTopic(name=topic, partitions=rows)
 
 
 def positions(cluster: Cluster, group: Group) -> list[Position]:

@@ -13,10 +13,10 @@ from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, print_json, print_table
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.compact_topic import CompactTopicRequest
 
 if TYPE_CHECKING:
-    from millstream.wire.messages import Struct
+    from millstream.wire.apis.compact_topic import CompactTopicResponse
 
 _POLL_SECONDS: Final = 0.2
 _WORKING: Final = (1, 2)
@@ -84,7 +84,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
     """Start it at every node that has a replica, and look how it goes until it is done."""
     from millstream.cli.vendor import VendorConnection
 
-    def checked(answer: "Struct") -> "Struct":
+    def checked(answer: "CompactTopicResponse") -> "CompactTopicResponse":
         if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"topic {topic} does not exist")
         if answer.error_code:
@@ -94,7 +94,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
 
     with ExitStack() as stack:
         first = stack.enter_context(VendorConnection(bootstrap))
-        first.require(ApiKey.COMPACT_TOPIC)
+        first.require(CompactTopicRequest)
         connections = {
             node_id: stack.enter_context(VendorConnection(address))
             for node_id, address in _holders(topic, bootstrap).items()
@@ -142,7 +142,7 @@ def _holders(topic: str, bootstrap: str) -> dict[int, str]:
     return {node_id: nodes[node_id] for node_id in sorted(wanted & nodes.keys())}
 
 
-def _show_progress(answers: "Mapping[int, Struct]") -> bool:
+def _show_progress(answers: "Mapping[int, CompactTopicResponse]") -> bool:
     """Whether there is still something to wait for."""
     replicas = [each for answer in answers.values() for each in answer.partitions]
     moved = sum(each.moved_bytes for each in replicas)

@@ -14,10 +14,23 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Address, Cluster, check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import print_json, print_table
+from millstream.cli.output import JsonValue, print_json, print_table
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from millstream.wire.apis.describe_transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+)
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from millstream.wire.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 # Longer than any transaction may take, by the default of transaction.max.timeout.ms.
 _OLD_MINUTES: Final = 15
@@ -58,14 +71,11 @@ def _listed(
     *,
     states: list[str] | None = None,
     producer_ids: list[int] | None = None,
-) -> Struct:
-    answer = cluster.ask(
-        node,
-        ApiKey.LIST_TRANSACTIONS,
-        0,
-        state_filters=states or [],
-        producer_id_filters=producer_ids or [],
+) -> ListTransactionsResponse:
+    request = ListTransactionsRequest(
+        state_filters=states or [], producer_id_filters=producer_ids or []
     )
+    answer = cluster.ask(node, request, 0)
     check(answer.error_code, "transactions")
     if answer.unknown_state_filters:
         raise CommandFailed(f"there is no state {answer.unknown_state_filters[0]}")
@@ -80,8 +90,10 @@ def describe(transactional_id: str, as_json: bool, bootstrap: str) -> None:
     """Show the state of a transactional id and the partitions of its transaction."""
     with Cluster(bootstrap) as cluster:
         found = _described(cluster, transactional_id)
-    partitions = [f"{one.topic}-{index}" for one in found.topics for index in one.partitions]
-    fields = {
+    partitions: list[JsonValue] = [
+        f"{one.topic}-{index}" for one in found.topics for index in one.partitions
+    ]
+    fields: dict[str, JsonValue] = {
         "transactional_id": transactional_id,
         "state": found.transaction_state,
         "producer_id": found.producer_id,
@@ -94,15 +106,14 @@ def describe(transactional_id: str, as_json: bool, bootstrap: str) -> None:
         print_json(fields)
         return
     rows = [(name.replace("_", "-"), value) for name, value in fields.items()]
-    rows[-1] = ("partitions", " ".join(partitions) or "none")
+    rows[-1] = ("partitions", " ".join(map(str, partitions)) or "none")
     print_table(("FIELD", "VALUE"), rows)
 
 
-def _described(cluster: Cluster, transactional_id: str) -> Struct:
+def _described(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
     node = cluster.transaction_coordinator(transactional_id)
-    answer = cluster.ask(
-        node, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id]
-    )
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    answer = cluster.ask(node, request, 0)
     [found] = answer.transaction_states
     if found.error_code == KafkaCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise CommandFailed(
@@ -110,7 +121,6 @@ def _described(cluster: Cluster, transactional_id: str) -> Struct:
             " `millstream txn list` shows those that were used"
         )
     check(found.error_code, transactional_id)
-    assert isinstance(found, Struct)
     return found
 
 
@@ -152,12 +162,11 @@ def _abort_id(cluster: Cluster, transactional_id: str) -> None:
     for _ in range(_RETRIES_MAX):
         answer = cluster.ask(
             node,
-            ApiKey.INIT_PRODUCER_ID,
+            InitProducerIdRequest(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=known.transaction_timeout_ms,
+            ),
             4,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=known.transaction_timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
         )
         if answer.error_code != KafkaCode.CONCURRENT_TRANSACTIONS:
             check(answer.error_code, transactional_id)
@@ -184,22 +193,20 @@ def _open_transactions(cluster: Cluster, *topics: str) -> Iterator[OpenTransacti
     metadata = cluster.metadata(*topics)
     nodes = {one.node_id: (one.host, one.port) for one in metadata.brokers}
     for topic in metadata.topics:
-        check(topic.error_code, f"topic {topic.name}")
+        name = topic.name or ""
+        check(topic.error_code, f"topic {name}")
         for part in topic.partitions:
             if part.leader_id not in nodes:
                 continue
-            answer = cluster.ask(
-                nodes[part.leader_id],
-                ApiKey.DESCRIBE_PRODUCERS,
-                0,
-                topics=[Struct(name=topic.name, partition_indexes=[part.partition_index])],
-            )
+            wanted = DescribeProducersTopic(name=name, partition_indexes=[part.partition_index])
+            request = DescribeProducersRequest(topics=[wanted])
+            answer = cluster.ask(nodes[part.leader_id], request, 0)
             [told] = answer.topics[0].partitions
-            check(told.error_code, f"{topic.name}-{part.partition_index}", told.error_message)
+            check(told.error_code, f"{name}-{part.partition_index}", told.error_message)
             for one in told.active_producers:
                 if one.current_txn_start_offset >= 0:
                     yield OpenTransaction(
-                        topic.name,
+                        name,
                         part.partition_index,
                         one.producer_id,
                         one.producer_epoch,
@@ -265,18 +272,12 @@ def _abort_hanging(cluster: Cluster, topic: str, partition: int, producer_id: in
     metadata = cluster.metadata(topic)
     leader_id = metadata.topics[0].partitions[partition].leader_id
     [node] = [(each.host, each.port) for each in metadata.brokers if each.node_id == leader_id]
-    answer = cluster.ask(
-        node,
-        ApiKey.WRITE_TXN_MARKERS,
-        1,
-        markers=[
-            Struct(
-                producer_id=producer_id,
-                producer_epoch=one.producer_epoch,
-                transaction_result=False,
-                topics=[Struct(name=topic, partition_indexes=[partition])],
-                coordinator_epoch=one.coordinator_epoch,
-            )
-        ],
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=one.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+        coordinator_epoch=one.coordinator_epoch,
     )
+    answer = cluster.ask(node, WriteTxnMarkersRequest(markers=[marker]), 1)
     check(answer.markers[0].topics[0].partitions[0].error_code, f"{topic}-{partition}")

@@ -3,18 +3,21 @@
 import socket
 import struct
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream import __version__
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.errors import ProtocolError
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.apis.compact_topic import CompactTopicRequest, CompactTopicResponse
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.message import Message, Request
 from millstream.wire.vendor import CLIENT_SOFTWARE_NAME
 
+M = TypeVar("M", bound=Message)
 _SIZE: Final = struct.Struct(">i")
 _RESPONSE_BYTES_MAX: Final = 1 << 26
 # The oldest that carries a name, and the last one with the plain header.
@@ -42,34 +45,35 @@ class VendorConnection:
     ) -> None:
         self._sock.close()
 
-    def compact_topic(self, topic: str, *, is_started: bool) -> Struct:
+    def compact_topic(self, topic: str, *, is_started: bool) -> CompactTopicResponse:
         """Start compacting a topic, or only hear how that is going."""
-        self.require(ApiKey.COMPACT_TOPIC)
-        return self._ask(ApiKey.COMPACT_TOPIC, 0, Struct(topic=topic, is_started=is_started))
+        self.require(CompactTopicRequest)
+        return self._ask(CompactTopicRequest(topic=topic, is_started=is_started), 0)
 
-    def require(self, api_key: int) -> None:
+    def require(self, request: type[Request[Message]]) -> None:
         """Raises CommandFailed where the node does not have a request of ours."""
-        if api_key not in self._keys:
+        if request.api.key not in self._keys:
             raise CommandFailed(
                 f"{self._address} does not offer this: it is no Millstream node, or an older one"
             )
 
     def _listed_keys(self) -> set[int]:
-        wanted = Struct(
+        wanted = ApiVersionsRequest(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
         )
-        answer = self._ask(ApiKey.API_VERSIONS, _VERSIONS_VERSION, wanted)
+        answer = self._ask(wanted, _VERSIONS_VERSION)
         return {row.api_key for row in answer.api_keys}
 
-    def _ask(self, api: ApiKey, version: int, body: Struct) -> Struct:
+    def _ask(self, request: Request[M], version: int) -> M:
+        api, kind = request.api, type(request)
         frame = bytearray()
-        write_request_header(frame, RequestHeader(api, version, 0, _CLIENT_ID))
-        request_writer(api, version)(frame, body)
+        write_request_header(frame, RequestHeader(api.key, version, 0, _CLIENT_ID))
+        request_writer(kind, version)(frame, request)
         try:
             cursor = self._exchange(frame)
-            if APIS[api].is_flexible(version) and api != ApiKey.API_VERSIONS:
+            if api.is_flexible(version) and kind is not ApiVersionsRequest:
                 cursor.skip_tags()
-            return response_reader(api, version)(cursor)
+            return response_reader(kind, version)(cursor)
         except ProtocolError as error:
             raise self._no_sense(error) from None
 

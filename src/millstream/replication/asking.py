@@ -16,7 +16,7 @@ from millstream.replication.following import FetchPosition
 from millstream.replication.lanes import QuietRule
 from millstream.replication.link import Link, LinkFailed
 from millstream.replication.replicated import ReplicatedPartition
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.fetch import FetchPartition
 from millstream.wire.replica_fetch import (
     VERSION,
@@ -132,7 +132,7 @@ class Asking:
         link = await self._connected()
         due = self._errand.due_seconds()
         wait_ms = settings.wait_ms if due is None else min(settings.wait_ms, int(due * 1000))
-        out = link.begin(ApiKey.FETCH, VERSION)
+        out = link.begin(FetchRequest.api.key, VERSION)
         write_replica_fetch(
             out,
             _by_topic(asked, settings.partition_bytes),

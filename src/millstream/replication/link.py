@@ -8,14 +8,15 @@ for that of the next request.
 import asyncio
 import socket
 import struct
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream.errors import ProtocolError
-from millstream.wire.apis import APIS
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, finish_frame, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
+from millstream.wire.message import Message, Request
 
+M = TypeVar("M", bound=Message)
 _SIZE: Final = struct.Struct(">i")
 # Far above what we ever ask for; a size beyond it is not Kafka's protocol.
 ANSWER_BYTES_MAX: Final = 1 << 30
@@ -89,16 +90,15 @@ class Link:
             cursor.skip_tags()
         return cursor
 
-    async def ask(
-        self, api_key: int, version: int, body: Struct, *, timeout_seconds: float
-    ) -> Struct:
-        """One request and its answer, in the newest shape of each. Raises LinkFailed."""
-        out = self.begin(api_key, version)
-        request_writer(api_key, version)(out, body)
-        is_flexible = APIS[api_key].is_flexible(version)
+    async def ask(self, request: Request[M], version: int, *, timeout_seconds: float) -> M:
+        """One request and its answer. Raises LinkFailed."""
+        api, kind = request.api, type(request)
+        out = self.begin(api.key, version)
+        request_writer(kind, version)(out, request)
+        is_flexible = api.is_flexible(version)
         cursor = await self.exchange(out, is_flexible=is_flexible, timeout_seconds=timeout_seconds)
         try:
-            return response_reader(api_key, version)(cursor)
+            return response_reader(kind, version)(cursor)
         except ProtocolError as error:
             raise LinkFailed(str(error)) from error
 

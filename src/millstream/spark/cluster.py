@@ -12,12 +12,24 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
-from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.model import TopicPartition
 from millstream.spark.connection import Address, Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.security import PLAINTEXT, Security
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -162,14 +174,10 @@ class Cluster:
     def _metadata(self, connection: Connection, names: list[str] | None) -> dict[str, TopicInfo]:
         topics = None
         if names is not None:
-            topics = [Struct(topic_id=NO_TOPIC_ID, name=name) for name in names]
+            topics = [MetadataRequestTopic(name=name) for name in names]
         answer = connection.ask(
-            ApiKey.METADATA,
+            MetadataRequest(topics=topics, allow_auto_topic_creation=False),
             timeout=self.settings.request_seconds_max,
-            topics=topics,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
         )
         self._brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
         found = {}
@@ -178,7 +186,8 @@ class Cluster:
                 continue
             raise_for(topic.error_code, f"topic {topic.name}")
             leaders = {row.partition_index: row.leader_id for row in topic.partitions}
-            found[topic.name] = TopicInfo(topic.name, topic.topic_id, leaders)
+            name = topic.name or ""
+            found[name] = TopicInfo(name, topic.topic_id, leaders)
         return found
 
     def leader_of(self, partition: TopicPartition) -> Address:
@@ -226,29 +235,25 @@ class Cluster:
     def _list_offsets(
         self, connection: Connection, wanted: Mapping[TopicPartition, int], is_committed_only: bool
     ) -> dict[TopicPartition, int]:
-        topics: dict[str, list[Struct]] = {}
+        topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition, timestamp_ms in wanted.items():
-            topics.setdefault(partition.topic, []).append(
-                Struct(
-                    partition_index=partition.partition,
-                    current_leader_epoch=-1,
-                    timestamp=timestamp_ms,
-                )
-            )
+            row = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp_ms)
+            topics.setdefault(partition.topic, []).append(row)
         answer = connection.ask(
-            ApiKey.LIST_OFFSETS,
+            ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=1 if is_committed_only else 0,
+                topics=[ListOffsetsTopic(name=name, partitions=topics[name]) for name in topics],
+                timeout_ms=round(self.settings.request_seconds_max * 1000),
+            ),
             timeout=self.settings.request_seconds_max,
-            replica_id=-1,
-            isolation_level=1 if is_committed_only else 0,
-            topics=[Struct(name=name, partitions=rows) for name, rows in topics.items()],
-            timeout_ms=round(self.settings.request_seconds_max * 1000),
         )
         found = {}
         for topic in answer.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                raise_for(row.error_code, f"offsets of {partition}")
-                found[partition] = row.offset
+            for told in topic.partitions:
+                partition = TopicPartition(topic.name, told.partition_index)
+                raise_for(told.error_code, f"offsets of {partition}")
+                found[partition] = told.offset
         return found
 
     def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -270,9 +275,8 @@ class Cluster:
         """Where the coordinator of a group (0) or a transactional id (1) listens."""
 
         def ask(connection: Connection) -> Address:
-            answer = connection.ask(
-                ApiKey.FIND_COORDINATOR, key=key, key_type=key_type, coordinator_keys=[key]
-            )
+            request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
+            answer = connection.ask(request)
             row = answer.coordinators[0] if answer.coordinators else answer
             raise_for(row.error_code, f"coordinator of {key}")
             return Address(row.host, row.port)
@@ -281,28 +285,21 @@ class Cluster:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """As a consumer without a membership commits; lag tools then see the group."""
-        topics: dict[str, list[Struct]] = {}
+        topics: dict[str, list[OffsetCommitPartition]] = {}
         for partition, offset in offsets.items():
-            row = Struct(
+            row = OffsetCommitPartition(
                 partition_index=partition.partition,
                 committed_offset=offset,
-                committed_leader_epoch=-1,
                 committed_metadata="",
             )
             topics.setdefault(partition.topic, []).append(row)
+        request = OffsetCommitRequest(
+            group_id=group,
+            topics=[OffsetCommitTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        )
 
         def ask(connection: Connection) -> None:
-            answer = connection.ask(
-                ApiKey.OFFSET_COMMIT,
-                newest=8,
-                group_id=group,
-                generation_id_or_member_epoch=-1,
-                generation_id=-1,
-                member_id="",
-                group_instance_id=None,
-                retention_time_ms=-1,
-                topics=[Struct(name=name, partitions=rows) for name, rows in topics.items()],
-            )
+            answer = connection.ask(request, newest=8)
             for topic in answer.topics:
                 for row in topic.partitions:
                     raise_for(row.error_code, f"group {group}, {topic.name}")
@@ -316,14 +313,8 @@ class Cluster:
         """An identity for idempotent writes without transactions."""
 
         def ask(connection: Connection) -> ProducerIdentity:
-            answer = connection.ask(
-                ApiKey.INIT_PRODUCER_ID,
-                newest=4,
-                transactional_id=None,
-                transaction_timeout_ms=60_000,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = connection.ask(request, newest=4)
             raise_for(answer.error_code, "producer id")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
@@ -334,10 +325,8 @@ def _sizes(connection: Connection, wanted: set[TopicPartition]) -> dict[TopicPar
     topics: dict[str, list[int]] = {}
     for partition in wanted:
         topics.setdefault(partition.topic, []).append(partition.partition)
-    answer = connection.ask(
-        ApiKey.DESCRIBE_LOG_DIRS,
-        topics=[Struct(topic=name, partitions=rows) for name, rows in topics.items()],
-    )
+    rows = [DescribableLogDirTopic(topic=name, partitions=topics[name]) for name in topics]
+    answer = connection.ask(DescribeLogDirsRequest(topics=rows))
     return {
         TopicPartition(topic.name, row.partition_index): row.partition_size
         for directory in answer.results

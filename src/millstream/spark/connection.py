@@ -12,18 +12,19 @@ import ssl
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream import __version__
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.spark.failure import SourceError
 from millstream.spark.security import Security, log_in, tls_refusal, wrap_tls
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
-from millstream.wire.schemas import import_schemas
+from millstream.wire.message import Api, Message, Request
 
+M = TypeVar("M", bound=Message)
 CLIENT_ID: Final = "millstream-spark"
 CONNECT_SECONDS_MAX: Final = 10.0
 # Kept per broker and process; a task holds one connection to a broker at a time.
@@ -60,8 +61,6 @@ _idle = _Idle()
 
 class Connection:
     def __init__(self, address: Address, security: Security) -> None:
-        # Spark starts a process for the plan of every job: what it imports is part of the job.
-        import_schemas()
         self.address = address
         self.security = security
         self.last_used = time.monotonic()
@@ -88,71 +87,72 @@ class Connection:
 
     def _ask_versions(self) -> None:
         # By this name a Millstream node knows who may be told of its own requests.
-        names = Struct(client_software_name="millstream", client_software_version=__version__)
-        answer = self._versions_answer(3, names)
-        if answer is None:
-            answer = self._versions_answer(0, Struct())
+        request = ApiVersionsRequest(
+            client_software_name="millstream", client_software_version=__version__
+        )
+        answer = self._versions_answer(3, request) or self._versions_answer(0, request)
         assert answer is not None
         for row in answer.api_keys:
             self._versions[row.api_key] = (row.min_version, row.max_version)
 
-    def _versions_answer(self, version: int, request: Struct) -> Struct | None:
+    def _versions_answer(
+        self, version: int, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse | None:
         """None when the broker does not know this version; then it answers as version 0."""
         body = bytearray()
-        write_request_header(body, self._next_header(ApiKey.API_VERSIONS, version))
-        request_writer(ApiKey.API_VERSIONS, version)(body, request)
+        write_request_header(body, self._next_header(request.api.key, version))
+        request_writer(ApiVersionsRequest, version)(body, request)
         self._send(body)
         cursor = self._receive()
         code = int.from_bytes(cursor.data[cursor.position : cursor.position + 2], "big")
         if version > 0 and code == KafkaCode.UNSUPPORTED_VERSION:
             return None
-        return response_reader(ApiKey.API_VERSIONS, version)(cursor)
+        return response_reader(ApiVersionsRequest, version)(cursor)
 
-    def offers(self, api_key: int) -> bool:
+    def offers(self, api: Api) -> bool:
         """Whether the broker lists a request, its own ones included."""
-        return api_key in self._versions
+        return api.key in self._versions
 
-    def version_of(self, api: ApiKey, newest: int = 32767) -> int:
+    def version_of(self, api: Api, newest: int = 32767) -> int:
         """The newest version both sides know, or -1."""
-        low, high = self._versions.get(api, (0, -1))
-        version = min(high, APIS[api].max_version, newest)
-        return version if version >= max(low, APIS[api].min_version) else -1
+        low, high = self._versions.get(api.key, (0, -1))
+        version = min(high, api.max_version, newest)
+        return version if version >= max(low, api.min_version) else -1
 
-    def ask(
-        self, api: ApiKey, newest: int = 32767, timeout: float = 30, **fields: object
-    ) -> Struct:
+    def ask(self, request: Request[M], newest: int = 32767, timeout: float = 30) -> M:
         """One request and its answer; OSError when the connection breaks."""
+        api, kind = request.api, type(request)
         version = self.version_of(api, newest)
         if version < 0:
             raise ProtocolError(f"{self.address} does not offer {api.name} in a version we know")
         body = bytearray()
-        request_writer(api, version)(body, Struct(**fields))
+        request_writer(kind, version)(body, request)
         self.send(api, version, body)
-        return response_reader(api, version)(self.receive(api, version, timeout))
+        return response_reader(kind, version)(self.receive(api, version, timeout))
 
-    def send(self, api: ApiKey, version: int, *parts: bytes | bytearray | memoryview) -> None:
+    def send(self, api: Api, version: int, *parts: bytes | bytearray | memoryview) -> None:
         """Send a request whose body is already encoded, in pieces that are not joined."""
         head = bytearray()
-        write_request_header(head, self._next_header(api, version))
+        write_request_header(head, self._next_header(api.key, version))
         self._send(head, *parts)
 
-    def receive(self, api: ApiKey, version: int, timeout: float) -> Cursor:
+    def receive(self, api: Api, version: int, timeout: float) -> Cursor:
         """The body of the answer to the oldest request that has none yet.
 
         It is a view of the connection's own buffer, good until the next answer.
         """
         self._sock.settimeout(timeout)
         cursor = self._receive()
-        if APIS[api].is_flexible(version):
+        if api.is_flexible(version):
             cursor.skip_tags()
         return cursor
 
     def close(self) -> None:
         self._sock.close()
 
-    def _next_header(self, api: int, version: int) -> RequestHeader:
+    def _next_header(self, api_key: int, version: int) -> RequestHeader:
         self._correlation_id += 1
-        return RequestHeader(api, version, self._correlation_id, CLIENT_ID)
+        return RequestHeader(api_key, version, self._correlation_id, CLIENT_ID)
 
     def _send(self, *parts: bytes | bytearray | memoryview) -> None:
         size = sum(len(part) for part in parts)

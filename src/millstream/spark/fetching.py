@@ -28,7 +28,7 @@ from millstream.spark.cluster import (
 from millstream.spark.connection import Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable, data_loss
 from millstream.wire import output
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.cursor import Cursor
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class _RangeReader:
             self._send()
         assert self._connection is not None
         timeout = self._settings.wait_ms / 1000 + self._cluster.settings.request_seconds_max
-        cursor = self._connection.receive(ApiKey.FETCH, self._version, timeout)
+        cursor = self._connection.receive(FetchRequest.api, self._version, timeout)
         self._is_sent = False
         return _read_answer(cursor, self._version)
 
@@ -168,10 +168,10 @@ class _RangeReader:
             self._connection = connect(address, self._cluster.settings.security)
             self._version = _BY_NAME
             has_id = self._wanted.topic_id != NO_TOPIC_ID
-            if has_id and self._connection.version_of(ApiKey.FETCH, _BY_ID) == _BY_ID:
+            if has_id and self._connection.version_of(FetchRequest.api, _BY_ID) == _BY_ID:
                 self._version = _BY_ID
         body = _request(self._wanted, self._offset, self._version, self._settings)
-        self._connection.send(ApiKey.FETCH, self._version, body)
+        self._connection.send(FetchRequest.api, self._version, body)
         self._is_sent = True
 
     def _hang_up(self, *, is_reusable: bool) -> None:

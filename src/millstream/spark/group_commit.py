@@ -7,8 +7,12 @@ from millstream.errors import KafkaCode
 from millstream.spark.cluster import Cluster, raise_for
 from millstream.spark.connection import Connection
 from millstream.spark.failure import SourceError
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.commit_group import (
+    CommitGroupMember,
+    CommitGroupRequest,
+    CommitGroupResponse,
+)
+from millstream.wire.apis.last_batch import LastBatchRequest, LastBatchResponse
 
 _TRANSACTION = 1
 
@@ -32,7 +36,7 @@ def member_name(group: str, member: str) -> str:
 def offers_group_commit(cluster: Cluster) -> bool:
     return cluster.retry(
         "asking what the broker offers",
-        lambda: cluster.on_any(lambda connection: connection.offers(ApiKey.COMMIT_GROUP)),
+        lambda: cluster.on_any(lambda connection: connection.offers(CommitGroupRequest.api)),
     )
 
 
@@ -45,19 +49,16 @@ def commit_group(
     """
 
     def ask(connection: Connection) -> None:
+        rows = [
+            CommitGroupMember(
+                transactional_id=member.transactional_id,
+                producer_id=member.producer_id,
+                producer_epoch=member.epoch,
+            )
+            for member in members
+        ]
         answer = connection.ask(
-            ApiKey.COMMIT_GROUP,
-            group=group,
-            run=run_id,
-            batch=batch_id,
-            members=[
-                Struct(
-                    transactional_id=member.transactional_id,
-                    producer_id=member.producer_id,
-                    producer_epoch=member.epoch,
-                )
-                for member in members
-            ],
+            CommitGroupRequest(group=group, run=run_id, batch=batch_id, members=rows)
         )
         _check_run(answer, group)
         # The usual reason is a batch that took longer than its transactions may be open.
@@ -73,7 +74,7 @@ def last_batch(cluster: Cluster, group: str, run_id: str) -> int:
 
     def ask(connection: Connection) -> None:
         nonlocal last
-        answer = connection.ask(ApiKey.LAST_BATCH, group=group, run=run_id)
+        answer = connection.ask(LastBatchRequest(group=group, run=run_id))
         _check_run(answer, group)
         raise_for(answer.error_code, f"{group}: {answer.error_message}")
         last = answer.last_batch
@@ -82,7 +83,7 @@ def last_batch(cluster: Cluster, group: str, run_id: str) -> int:
     return last
 
 
-def _check_run(answer: Struct, group: str) -> None:
+def _check_run(answer: CommitGroupResponse | LastBatchResponse, group: str) -> None:
     if answer.error_code == KafkaCode.FENCED_INSTANCE_ID:
         raise SourceError(
             "ANOTHER_RUN",

@@ -27,8 +27,8 @@ from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.partition_queue import Batch, PartitionQueue, Verdict
 from millstream.spark.routing import Routed
 from millstream.wire import output
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import response_reader
+from millstream.wire.apis.produce import ProduceRequest
+from millstream.wire.codec import response_reader
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class BatchProducer:
                 break
         link = self._links.get(address) or self._connect(address)
         try:
-            link.connection.send(ApiKey.PRODUCE, link.version, *self._body(chosen))
+            link.connection.send(ProduceRequest.api, link.version, *self._body(chosen))
         except BaseException:
             self._break(address)
             raise
@@ -187,7 +187,7 @@ class BatchProducer:
 
     def _connect(self, address: Address) -> _Link:
         connection = connect(address, self._cluster.settings.security)
-        version = connection.version_of(ApiKey.PRODUCE, _VERSION_MAX)
+        version = connection.version_of(ProduceRequest.api, _VERSION_MAX)
         if version < _VERSION_MIN:
             connection.close()
             raise SourceError("BROKER_TOO_OLD", f"{address} is older than Kafka 2.7")
@@ -234,8 +234,8 @@ class BatchProducer:
         link = self._links[request.address]
         timeout = self._cluster.settings.request_seconds_max * 2
         try:
-            cursor = link.connection.receive(ApiKey.PRODUCE, link.version, timeout)
-            answer = response_reader(ApiKey.PRODUCE, link.version)(cursor)
+            cursor = link.connection.receive(ProduceRequest.api, link.version, timeout)
+            answer = response_reader(ProduceRequest, link.version)(cursor)
             if sum(len(topic.partition_responses) for topic in answer.responses) != len(
                 request.queues
             ):

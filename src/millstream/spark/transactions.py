@@ -12,8 +12,19 @@ from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.spark.cluster import Cluster, ProducerIdentity, raise_for
 from millstream.spark.connection import Connection
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from millstream.wire.apis.end_txn import EndTxnRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.offset_fetch import OffsetFetchRequest
+from millstream.wire.apis.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
+)
 
 # Transactions with an epoch for the producer's lifetime: what every broker since 2.5 knows.
 _ADD_PARTITIONS_MAX, _ADD_OFFSETS_MAX, _END_MAX, _OFFSETS_MAX, _INIT_MAX = 3, 3, 3, 3, 4
@@ -44,14 +55,10 @@ class Transaction:
         """Take the name over: whoever had it is fenced and what it left open is aborted."""
 
         def ask(connection: Connection) -> ProducerIdentity:
-            answer = connection.ask(
-                ApiKey.INIT_PRODUCER_ID,
-                newest=_INIT_MAX,
-                transactional_id=transactional_id,
-                transaction_timeout_ms=timeout_ms,
-                producer_id=-1,
-                producer_epoch=-1,
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
             )
+            answer = connection.ask(request, newest=_INIT_MAX)
             raise_for(answer.error_code, f"beginning {transactional_id}")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
@@ -71,17 +78,16 @@ class Transaction:
         topics: dict[str, list[int]] = {}
         for partition in new:
             topics.setdefault(partition.topic, []).append(partition.partition)
-        rows = [Struct(name=name, partitions=indexes) for name, indexes in topics.items()]
+        rows = [AddPartitionsToTxnTopic(name=name, partitions=topics[name]) for name in topics]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.identity.producer_id,
+            v3_and_below_producer_epoch=self.identity.epoch,
+            v3_and_below_topics=rows,
+        )
 
         def ask(connection: Connection) -> None:
-            answer = connection.ask(
-                ApiKey.ADD_PARTITIONS_TO_TXN,
-                newest=_ADD_PARTITIONS_MAX,
-                v3_and_below_transactional_id=self.transactional_id,
-                v3_and_below_producer_id=self.identity.producer_id,
-                v3_and_below_producer_epoch=self.identity.epoch,
-                v3_and_below_topics=rows,
-            )
+            answer = connection.ask(request, newest=_ADD_PARTITIONS_MAX)
             for topic in answer.results_by_topic_v3_and_below:
                 for row in topic.results_by_partition:
                     text = f"{topic.name}-{row.partition_index} in {self.transactional_id}"
@@ -95,35 +101,29 @@ class Transaction:
         text = json.dumps({"batchId": committed.batch_id, "runId": committed.run_id})
 
         def add(connection: Connection) -> None:
-            answer = connection.ask(
-                ApiKey.ADD_OFFSETS_TO_TXN,
-                newest=_ADD_OFFSETS_MAX,
+            request = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 group_id=group,
             )
+            answer = connection.ask(request, newest=_ADD_OFFSETS_MAX)
             raise_for(answer.error_code, f"group {group} in {self.transactional_id}")
 
         def commit(connection: Connection) -> None:
-            row = Struct(
+            row = TxnOffsetCommitPartition(
                 partition_index=where.partition,
                 committed_offset=committed.batch_id,
-                committed_leader_epoch=-1,
                 committed_metadata=text,
             )
-            answer = connection.ask(
-                ApiKey.TXN_OFFSET_COMMIT,
-                newest=_OFFSETS_MAX,
+            request = TxnOffsetCommitRequest(
                 transactional_id=self.transactional_id,
                 group_id=group,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
-                generation_id=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=[Struct(name=where.topic, partitions=[row])],
+                topics=[TxnOffsetCommitTopic(name=where.topic, partitions=[row])],
             )
+            answer = connection.ask(request, newest=_OFFSETS_MAX)
             raise_for(answer.topics[0].partitions[0].error_code, f"recording batch in {group}")
 
         self._at_coordinator("adding a group to", add)
@@ -142,14 +142,13 @@ class Transaction:
 
     def _end(self, *, is_committed: bool) -> None:
         def ask(connection: Connection) -> None:
-            answer = connection.ask(
-                ApiKey.END_TXN,
-                newest=_END_MAX,
+            request = EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 committed=is_committed,
             )
+            answer = connection.ask(request, newest=_END_MAX)
             raise_for(answer.error_code, f"ending {self.transactional_id}")
 
         self._at_coordinator("ending", ask)
@@ -166,9 +165,8 @@ def last_committed(cluster: Cluster, group: str) -> CommittedBatch | None:
     """The newest batch that was recorded; waits for a transaction that is being ended."""
 
     def ask(connection: Connection) -> CommittedBatch | None:
-        answer = connection.ask(
-            ApiKey.OFFSET_FETCH, newest=7, group_id=group, topics=None, require_stable=True
-        )
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+        answer = connection.ask(request, newest=7)
         raise_for(answer.error_code, f"group {group}")
         newest: CommittedBatch | None = None
         for topic in answer.topics:

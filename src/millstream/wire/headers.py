@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.wire import output
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis import declared_api
 from millstream.wire.cursor import Cursor
+from millstream.wire.message import APIS
 
 SIZE_BYTES: Final = 4
 _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _RESPONSE = struct.Struct(">ii")
 _RESPONSE_FLEXIBLE = struct.Struct(">iib")
-_API_VERSIONS = APIS[ApiKey.API_VERSIONS]
+_API_VERSIONS: Final = 18
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class RequestHeader:
 def read_request_header(cursor: Cursor) -> RequestHeader:
     """The header of a request; for an API or version we do not know, only its fixed part."""
     api_key, version, correlation_id = cursor.unpack(_REQUEST)
-    api = APIS.get(api_key)
+    api = APIS.get(api_key) or declared_api(api_key)
     if api is None or version > api.max_version or version < 0:
         return RequestHeader(api_key, version, correlation_id, None)
     client_id = cursor.nullable_string()
@@ -49,7 +50,7 @@ def response_header(header: RequestHeader) -> bytearray:
     api = APIS[header.api_key]
     # ApiVersions answers with the old header always: a client that does not know our
     # versions yet must be able to read it (KIP-511).
-    if header.version >= api.flexible_from and api is not _API_VERSIONS:
+    if header.version >= api.flexible_from and header.api_key != _API_VERSIONS:
         return bytearray(_RESPONSE_FLEXIBLE.pack(0, header.correlation_id, 0))
     return bytearray(_RESPONSE.pack(0, header.correlation_id))
 

@@ -104,4 +104,7 @@ def array_count(out: bytearray, count: int) -> None:
 
 
 def compact_array_count(out: bytearray, count: int) -> None:
-    unsigned_varint(out, count + 1)
+    if count < 0x7F:
+        out.append(count + 1)
+    else:
+        unsigned_varint(out, count + 1)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +12,20 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.replication.link import LinkFailed
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from millstream.wire.apis.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    WrittenTxnMarker,
+    WrittenTxnMarkerPartition,
+    WrittenTxnMarkerTopic,
+)
+from millstream.wire.message import Message
 
 PRODUCER = ProducerEpoch(7, 3)
 MARKER = EndTransactionMarker(ControlType.COMMIT, coordinator_epoch=5)
@@ -22,24 +34,29 @@ MARKER = EndTransactionMarker(ControlType.COMMIT, coordinator_epoch=5)
 class FakePeers:
     """One node, that answers as the test says."""
 
-    def __init__(self, answer: Callable[[Struct], Struct]) -> None:
-        self.asked: list[tuple[int, int, Struct]] = []
+    def __init__(self, answer: Callable[[Any], Message]) -> None:
+        self.asked: list[tuple[int, Any]] = []
         self._answer = answer
 
     async def ask(
-        self, broker_id: int, api_key: int, version: int, body: Struct, *, timeout_seconds: float
-    ) -> Struct:
-        self.asked.append((broker_id, api_key, body))
-        return self._answer(body)
+        self, broker_id: int, request: Any, version: int, *, timeout_seconds: float
+    ) -> Message:
+        self.asked.append((broker_id, request))
+        return self._answer(request)
 
 
-def markers_answer(codes: dict[tuple[str, int], KafkaCode]) -> Struct:
-    return Struct(
+def markers_answer(codes: dict[tuple[str, int], KafkaCode]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
         markers=[
-            Struct(
+            WrittenTxnMarker(
                 producer_id=PRODUCER.producer_id,
                 topics=[
-                    Struct(name=name, partitions=[Struct(partition_index=index, error_code=code)])
+                    WrittenTxnMarkerTopic(
+                        name=name,
+                        partitions=[
+                            WrittenTxnMarkerPartition(partition_index=index, error_code=code)
+                        ],
+                    )
                     for (name, index), code in codes.items()
                 ],
             )
@@ -47,7 +64,7 @@ def markers_answer(codes: dict[tuple[str, int], KafkaCode]) -> Struct:
     )
 
 
-def write(answer: Callable[[Struct], Struct], partitions: dict[str, list[int]]) -> FakePeers:
+def write(answer: Callable[[Any], Message], partitions: dict[str, list[int]]) -> FakePeers:
     peers = FakePeers(answer)
     asyncio.run(write_markers(cast("Peers", peers), 2, partitions, MARKER, PRODUCER))
     return peers
@@ -56,8 +73,9 @@ def write(answer: Callable[[Struct], Struct], partitions: dict[str, list[int]]) 
 def test_markers_are_written_when_every_partition_says_so() -> None:
     codes = {("a", 0): KafkaCode.NONE, ("a", 1): KafkaCode.NONE, ("b", 4): KafkaCode.NONE}
     peers = write(lambda body: markers_answer(codes), {"a": [0, 1], "b": [4]})
-    [(node, api, body)] = peers.asked
-    assert (node, api) == (2, ApiKey.WRITE_TXN_MARKERS)
+    [(node, body)] = peers.asked
+    assert node == 2
+    assert isinstance(body, WriteTxnMarkersRequest)
     [sent] = body.markers
     assert (sent.producer_id, sent.producer_epoch, sent.coordinator_epoch) == (7, 3, 5)
     assert sent.transaction_result
@@ -90,7 +108,7 @@ def test_a_partition_without_an_answer_has_no_marker() -> None:
 
 
 def test_a_node_that_is_gone_in_the_middle_is_an_error_to_try_again_after() -> None:
-    def gone(body: Struct) -> Struct:
+    def gone(body: Any) -> Message:
         raise LinkFailed("the connection was closed")
 
     with pytest.raises(KafkaError) as failed:
@@ -98,17 +116,21 @@ def test_a_node_that_is_gone_in_the_middle_is_an_error_to_try_again_after() -> N
     assert failed.value.code is KafkaCode.NETWORK_EXCEPTION
 
 
-def added_answer(name: str, codes: dict[tuple[str, int], KafkaCode], code: int = 0) -> Struct:
-    return Struct(
+def added_answer(
+    name: str, codes: dict[tuple[str, int], KafkaCode], code: int = 0
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
         error_code=code,
         results_by_transaction=[
-            Struct(
+            AddPartitionsToTxnResult(
                 transactional_id=name,
                 topic_results=[
-                    Struct(
+                    AddPartitionsToTxnTopicResult(
                         name=topic,
                         results_by_partition=[
-                            Struct(partition_index=index, partition_error_code=found)
+                            AddPartitionsToTxnPartitionResult(
+                                partition_index=index, partition_error_code=found
+                            )
                         ],
                     )
                     for (topic, index), found in codes.items()
@@ -118,7 +140,7 @@ def added_answer(name: str, codes: dict[tuple[str, int], KafkaCode], code: int =
     )
 
 
-def verify(answer: Callable[[Struct], Struct]) -> Codes:
+def verify(answer: Callable[[Any], Message]) -> Codes:
     async def scenario() -> Codes:
         return await ask_coordinator(
             cast("Peers", FakePeers(answer)),
@@ -151,7 +173,7 @@ def test_a_coordinator_that_moved_or_is_gone_is_to_be_looked_for_again() -> None
         verify(lambda body: added_answer("mine", {}, KafkaCode.NOT_COORDINATOR))
     assert failed.value.code is KafkaCode.NOT_COORDINATOR
 
-    def gone(body: Struct) -> Struct:
+    def gone(body: Any) -> Message:
         raise LinkFailed("no answer in time")
 
     with pytest.raises(KafkaError) as failed:

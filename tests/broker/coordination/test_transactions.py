@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,32 @@ from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.apis.commit_group import CommitGroupMember, CommitGroupRequest
+from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from millstream.wire.apis.describe_transactions import DescribeTransactionsRequest
+from millstream.wire.apis.end_txn import EndTxnRequest
+from millstream.wire.apis.last_batch import LastBatchRequest
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millstream.wire.apis.list_transactions import ListTransactionsRequest
+from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from millstream.wire.message import Message
 from tests.broker.coordination.transactional import (
     RawProducer,
     fetch,
@@ -63,35 +88,41 @@ def old(client: RawClient, topic: str) -> RawProducer:
 NONE = KafkaCode.NONE
 
 
-def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> Struct:
+def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> Any:
     find_coordinator(client, group, 0)
     answer = client.ask(
-        ApiKey.OFFSET_FETCH,
+        OffsetFetchRequest(
+            groups=[
+                OffsetFetchGroup(
+                    group_id=group, topics=[OffsetFetchTopic(name=topic, partition_indexes=[0])]
+                ),
+            ],
+            require_stable=stable,
+        ),
         8,
-        groups=[
-            Struct(group_id=group, topics=[Struct(name=topic, partition_indexes=[0])]),
-        ],
-        require_stable=stable,
     )
     found = answer.groups[0].topics[0].partitions[0]
-    assert isinstance(found, Struct)
+    assert isinstance(found, Message)
     return found
 
 
 def end_offset(client: RawClient, topic: str, *, committed: bool) -> int:
     answer = client.ask(
-        ApiKey.LIST_OFFSETS,
+        ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(committed),
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=0, current_leader_epoch=-1, timestamp=-1
+                        ),
+                    ],
+                )
+            ],
+        ),
         4,
-        replica_id=-1,
-        isolation_level=int(committed),
-        topics=[
-            Struct(
-                name=topic,
-                partitions=[
-                    Struct(partition_index=0, current_leader_epoch=-1, timestamp=-1),
-                ],
-            )
-        ],
     )
     return int(answer.topics[0].partitions[0].offset)
 
@@ -172,17 +203,20 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused(
     client: RawClient, new: RawProducer
 ) -> None:
     answer = client.ask(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    name=new.topic,
+                    partition_data=[
+                        ProducePartitionData(index=0, records=new.batch(b"x", sequence=0))
+                    ],
+                )
+            ],
+        ),
         11,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=5000,
-        topic_data=[
-            Struct(
-                name=new.topic,
-                partition_data=[Struct(index=0, records=new.batch(b"x", sequence=0))],
-            )
-        ],
     )
     code = answer.responses[0].partition_responses[0].error_code
     assert code == KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -254,12 +288,13 @@ def test_offsets_of_an_old_client_need_the_group_in_the_transaction(
     find_coordinator(client, group, 0)
     assert old.commit_offset(group, 1) is KafkaCode.INVALID_TXN_STATE
     answer = client.ask(
-        ApiKey.ADD_OFFSETS_TO_TXN,
+        AddOffsetsToTxnRequest(
+            transactional_id=old.transactional_id,
+            producer_id=old.producer_id,
+            producer_epoch=old.epoch,
+            group_id=group,
+        ),
         0,
-        transactional_id=old.transactional_id,
-        producer_id=old.producer_id,
-        producer_epoch=old.epoch,
-        group_id=group,
     )
     assert answer.error_code == NONE
     assert old.commit_offset(group, 1) is NONE
@@ -283,12 +318,13 @@ def test_unknown_partitions_are_refused_and_the_others_not_tried(
     client: RawClient, old: RawProducer
 ) -> None:
     answer = client.ask(
-        ApiKey.ADD_PARTITIONS_TO_TXN,
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=old.transactional_id,
+            v3_and_below_producer_id=old.producer_id,
+            v3_and_below_producer_epoch=old.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=old.topic, partitions=[0, 9])],
+        ),
         3,
-        v3_and_below_transactional_id=old.transactional_id,
-        v3_and_below_producer_id=old.producer_id,
-        v3_and_below_producer_epoch=old.epoch,
-        v3_and_below_topics=[Struct(name=old.topic, partitions=[0, 9])],
     )
     [topic] = answer.results_by_topic_v3_and_below
     assert [one.partition_error_code for one in topic.results_by_partition] == [
@@ -300,17 +336,18 @@ def test_unknown_partitions_are_refused_and_the_others_not_tried(
 def test_nodes_add_and_verify_many_at_once(client: RawClient, old: RawProducer) -> None:
     def ask(verify_only: bool) -> list[int]:
         answer = client.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
+            AddPartitionsToTxnRequest(
+                transactions=[
+                    AddPartitionsToTxnTransaction(
+                        transactional_id=old.transactional_id,
+                        producer_id=old.producer_id,
+                        producer_epoch=old.epoch,
+                        verify_only=verify_only,
+                        topics=[AddPartitionsToTxnTopic(name=old.topic, partitions=[0])],
+                    )
+                ]
+            ),
             5,
-            transactions=[
-                Struct(
-                    transactional_id=old.transactional_id,
-                    producer_id=old.producer_id,
-                    producer_epoch=old.epoch,
-                    verify_only=verify_only,
-                    topics=[Struct(name=old.topic, partitions=[0])],
-                )
-            ],
         )
         [one] = answer.results_by_transaction
         [topic] = one.topic_results
@@ -327,22 +364,26 @@ def test_a_hanging_transaction_is_ended_by_a_marker_from_outside(
     assert old.add() is NONE
     assert old.produce(b"x") is NONE
     found = client.ask(
-        ApiKey.DESCRIBE_PRODUCERS, 0, topics=[Struct(name=old.topic, partition_indexes=[0])]
+        DescribeProducersRequest(
+            topics=[DescribeProducersTopic(name=old.topic, partition_indexes=[0])]
+        ),
+        0,
     )
     [producer] = found.topics[0].partitions[0].active_producers
     assert (producer.producer_id, producer.current_txn_start_offset) == (old.producer_id, 0)
     answer = client.ask(
-        ApiKey.WRITE_TXN_MARKERS,
+        WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    transaction_result=False,
+                    topics=[WritableTxnMarkerTopic(name=old.topic, partition_indexes=[0, 9])],
+                    coordinator_epoch=producer.coordinator_epoch,
+                )
+            ]
+        ),
         1,
-        markers=[
-            Struct(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                transaction_result=False,
-                topics=[Struct(name=old.topic, partition_indexes=[0, 9])],
-                coordinator_epoch=producer.coordinator_epoch,
-            )
-        ],
     )
     codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
     assert codes == [NONE, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -360,7 +401,7 @@ def test_transactions_are_listed_and_described(client: RawClient, new: RawProduc
             "transactional_id_pattern": None,
             **filters,
         }
-        answer = client.ask(ApiKey.LIST_TRANSACTIONS, 2, **wanted)
+        answer = client.ask(ListTransactionsRequest(**wanted), 2)
         return {one.transactional_id: one.transaction_state for one in answer.transaction_states}
 
     name = new.transactional_id
@@ -370,7 +411,7 @@ def test_transactions_are_listed_and_described(client: RawClient, new: RawProduc
     assert listed(duration_filter=600_000) == {}
     assert listed(transactional_id_pattern="id-.*") == {name: "Ongoing"}
     assert listed(transactional_id_pattern="other") == {}
-    answer = client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[name, "nobody"])
+    answer = client.ask(DescribeTransactionsRequest(transactional_ids=[name, "nobody"]), 0)
     known, unknown = answer.transaction_states
     assert (known.transaction_state, known.transaction_timeout_ms) == ("Ongoing", 60_000)
     assert [(one.topic, one.partitions) for one in known.topics] == [(new.topic, [0])]
@@ -395,12 +436,13 @@ def test_a_decision_that_was_not_carried_out_is_after_a_restart(
             assert producer.produce(b"x") is NONE
             assert producer.commit_offset("readers", 3) is NONE
             client.send(
-                ApiKey.END_TXN,
+                EndTxnRequest(
+                    transactional_id="mill",
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    committed=commit,
+                ),
                 5,
-                transactional_id="mill",
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                committed=commit,
             )
             wait_until(lambda: _is_prepared(broker.bootstrap), "the end is decided")
     with (
@@ -415,7 +457,7 @@ def test_a_decision_that_was_not_carried_out_is_after_a_restart(
 
 def _is_prepared(bootstrap: str) -> bool:
     with RawClient(bootstrap) as client:
-        answer = client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=["mill"])
+        answer = client.ask(DescribeTransactionsRequest(transactional_ids=["mill"]), 0)
         return bool(answer.transaction_states[0].transaction_state.startswith("Prepare"))
 
 
@@ -472,27 +514,28 @@ def test_names_that_no_record_can_hold_are_refused(client: RawClient, topic: str
 # -- one commit for many producers ---------------------------------------------------------
 
 
-def commit_group(client: RawClient, group: str, batch: int, members: list[RawProducer]) -> Struct:
+def commit_group(client: RawClient, group: str, batch: int, members: list[RawProducer]) -> Any:
     find_coordinator(client, group, 1)
     return client.ask(
-        ApiKey.COMMIT_GROUP,
+        CommitGroupRequest(
+            group=group,
+            run="",
+            batch=batch,
+            members=[
+                CommitGroupMember(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.epoch,
+                )
+                for one in members
+            ],
+        ),
         0,
-        group=group,
-        run="",
-        batch=batch,
-        members=[
-            Struct(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
-            )
-            for one in members
-        ],
     )
 
 
 def last_batch(client: RawClient, group: str) -> int:
-    answer = client.ask(ApiKey.LAST_BATCH, 0, group=group, run="")
+    answer = client.ask(LastBatchRequest(group=group, run=""), 0)
     assert answer.error_code == NONE
     return int(answer.last_batch)
 
@@ -563,7 +606,7 @@ def test_the_last_batch_is_known_after_a_restart(tmp_path: Path) -> None:
 def test_our_own_requests_are_listed_to_our_own_clients_only(client: RawClient) -> None:
     def keys(name: str) -> set[int]:
         answer = client.ask(
-            ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1"
+            ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3
         )
         return {one.api_key for one in answer.api_keys}
 
@@ -573,7 +616,7 @@ def test_our_own_requests_are_listed_to_our_own_clients_only(client: RawClient) 
 
 def test_an_epoch_per_transaction_is_advertised(client: RawClient) -> None:
     answer = client.ask(
-        ApiKey.API_VERSIONS, 4, client_software_name="x", client_software_version="1"
+        ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4
     )
     levels = {one.name: one.max_version_level for one in answer.finalized_features}
     assert levels["transaction.version"] == 2

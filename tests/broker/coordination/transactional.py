@@ -2,18 +2,32 @@
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from millstream.records.builder import build_batch
 from millstream.records.records import Record, read_records
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from millstream.wire.apis.end_txn import EndTxnRequest
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
+)
+from millstream.wire.message import Message
 from tests.support.raw_client import RawClient
 
 
 def find_coordinator(client: RawClient, key: str, key_type: int) -> None:
-    answer = client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[key])
+    answer = client.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4)
     assert answer.coordinators[0].error_code == KafkaCode.NONE
 
 
@@ -30,12 +44,13 @@ class RawProducer:
 
     def init(self, *, timeout_ms: int = 60_000, resume: bool = False) -> KafkaCode:
         answer = self.client.ask(
-            ApiKey.INIT_PRODUCER_ID,
+            InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=self.producer_id if resume else -1,
+                producer_epoch=self.epoch if resume else -1,
+            ),
             4,
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=self.producer_id if resume else -1,
-            producer_epoch=self.epoch if resume else -1,
         )
         if answer.error_code == KafkaCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -51,12 +66,15 @@ class RawProducer:
 
     def add(self, partition: int = 0) -> KafkaCode:
         answer = self.client.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.producer_id,
+                v3_and_below_producer_epoch=self.epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=self.topic, partitions=[partition])
+                ],
+            ),
             0,
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[Struct(name=self.topic, partitions=[partition])],
         )
         [topic] = answer.results_by_topic_v3_and_below
         return KafkaCode(topic.results_by_partition[0].partition_error_code)
@@ -85,14 +103,18 @@ class RawProducer:
             *values, sequence=self.sequence if sequence is None else sequence, epoch=epoch
         )
         answer = self.client.ask(
-            ApiKey.PRODUCE,
+            ProduceRequest(
+                transactional_id=self.transactional_id,
+                acks=-1,
+                timeout_ms=5000,
+                topic_data=[
+                    ProduceTopicData(
+                        name=self.topic,
+                        partition_data=[ProducePartitionData(index=partition, records=data)],
+                    )
+                ],
+            ),
             version or (12 if self.is_new else 9),
-            transactional_id=self.transactional_id,
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[
-                Struct(name=self.topic, partition_data=[Struct(index=partition, records=data)])
-            ],
         )
         code = KafkaCode(answer.responses[0].partition_responses[0].error_code)
         if code is KafkaCode.NONE and sequence is None:
@@ -102,12 +124,13 @@ class RawProducer:
     def end(self, *, commit: bool = True, epoch: int | None = None) -> KafkaCode:
         """With an epoch: a request that comes late."""
         answer = self.client.ask(
-            ApiKey.END_TXN,
+            EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch if epoch is None else epoch,
+                committed=commit,
+            ),
             5 if self.is_new else 2,
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch if epoch is None else epoch,
-            committed=commit,
         )
         if answer.error_code == KafkaCode.NONE and epoch is None and self.is_new:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -116,64 +139,66 @@ class RawProducer:
 
     def commit_offset(self, group: str, offset: int, *, version: int | None = None) -> KafkaCode:
         answer = self.client.ask(
-            ApiKey.TXN_OFFSET_COMMIT,
+            TxnOffsetCommitRequest(
+                transactional_id=self.transactional_id,
+                group_id=group,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                generation_id=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=[
+                    TxnOffsetCommitTopic(
+                        name=self.topic,
+                        partitions=[
+                            TxnOffsetCommitPartition(
+                                partition_index=0,
+                                committed_offset=offset,
+                                committed_leader_epoch=-1,
+                                committed_metadata="",
+                            )
+                        ],
+                    )
+                ],
+            ),
             version or (5 if self.is_new else 3),
-            transactional_id=self.transactional_id,
-            group_id=group,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[
-                Struct(
-                    name=self.topic,
-                    partitions=[
-                        Struct(
-                            partition_index=0,
-                            committed_offset=offset,
-                            committed_leader_epoch=-1,
-                            committed_metadata="",
-                        )
-                    ],
-                )
-            ],
         )
         return KafkaCode(answer.topics[0].partitions[0].error_code)
 
 
-def fetch(client: RawClient, topic: str, *, partition: int = 0, committed: bool = True) -> Struct:
+def fetch(client: RawClient, topic: str, *, partition: int = 0, committed: bool = True) -> Any:
     """One partition's answer to a Fetch from the beginning."""
     answer = client.ask(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 24,
+            isolation_level=int(committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=partition,
+                            current_leader_epoch=-1,
+                            fetch_offset=0,
+                            last_fetched_epoch=-1,
+                            log_start_offset=-1,
+                            partition_max_bytes=1 << 24,
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
         11,
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 24,
-        isolation_level=int(committed),
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            Struct(
-                topic=topic,
-                partitions=[
-                    Struct(
-                        partition=partition,
-                        current_leader_epoch=-1,
-                        fetch_offset=0,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=1 << 24,
-                    )
-                ],
-            )
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
     )
     result = answer.responses[0].partitions[0]
-    assert isinstance(result, Struct)
+    assert isinstance(result, Message)
     assert result.error_code == KafkaCode.NONE
     return result
 

@@ -1,13 +1,16 @@
 """Produce, fetch and what they need, each as one exchange with a raw client."""
 
 import time
+from typing import Any
 
 from millstream.model import NO_TOPIC_ID, Codec, TimestampType
 from millstream.records.batch import split_batches
 from millstream.records.builder import build_batch
 from millstream.records.records import Record, read_records
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.message import Message
 from tests.support.raw_client import RawClient
 
 
@@ -43,25 +46,26 @@ def produce(
     partition: int = 0,
     acks: int = 1,
     version: int = 11,
-) -> Struct:
+) -> Any:
     response = client.ask(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    name=topic, partition_data=[ProducePartitionData(index=partition, records=data)]
+                ),
+            ],
+        ),
         version,
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=5000,
-        topic_data=[
-            Struct(name=topic, partition_data=[Struct(index=partition, records=data)]),
-        ],
     )
     result = response.responses[0].partition_responses[0]
-    assert isinstance(result, Struct)
+    assert isinstance(result, Message)
     return result
 
 
-def fetch(
-    client: RawClient, topic: str, offset: int, *, version: int = 11, **changes: int
-) -> Struct:
+def fetch(client: RawClient, topic: str, offset: int, *, version: int = 11, **changes: int) -> Any:
     fields: dict[str, int] = {
         "partition": 0,
         "current_leader_epoch": -1,
@@ -73,39 +77,40 @@ def fetch(
         **changes,
     }
     response = client.ask(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=fields["max_wait_ms"],
+            min_bytes=fields["min_bytes"],
+            max_bytes=fields["max_bytes"],
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=fields["partition"],
+                            current_leader_epoch=fields["current_leader_epoch"],
+                            fetch_offset=offset,
+                            last_fetched_epoch=fields["last_fetched_epoch"],
+                            log_start_offset=-1,
+                            partition_max_bytes=fields["partition_max_bytes"],
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
         version,
-        replica_id=-1,
-        max_wait_ms=fields["max_wait_ms"],
-        min_bytes=fields["min_bytes"],
-        max_bytes=fields["max_bytes"],
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            Struct(
-                topic=topic,
-                partitions=[
-                    Struct(
-                        partition=fields["partition"],
-                        current_leader_epoch=fields["current_leader_epoch"],
-                        fetch_offset=offset,
-                        last_fetched_epoch=fields["last_fetched_epoch"],
-                        log_start_offset=-1,
-                        partition_max_bytes=fields["partition_max_bytes"],
-                    )
-                ],
-            )
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
     )
     result = response.responses[0].partitions[0]
-    assert isinstance(result, Struct)
+    assert isinstance(result, Message)
     return result
 
 
-def values_in(result: Struct) -> list[bytes | None]:
+def values_in(result: Any) -> list[bytes | None]:
     return [
         record.value
         for found in split_batches(memoryview(bytes(result.records)))
@@ -115,11 +120,12 @@ def values_in(result: Struct) -> list[bytes | None]:
 
 def leader_epoch(client: RawClient, topic: str) -> int:
     response = client.ask(
-        ApiKey.METADATA,
+        MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic, topic_id=NO_TOPIC_ID)],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        ),
         12,
-        topics=[Struct(name=topic, topic_id=NO_TOPIC_ID)],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
     )
     epoch = response.topics[0].partitions[0].leader_epoch
     assert isinstance(epoch, int)

@@ -1,6 +1,12 @@
+from typing import Any
+
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from millstream.wire.message import Message
 from tests.broker.handlers.exchanges import batch, fetch, produce
 from tests.support.raw_client import RawClient
 
@@ -10,15 +16,21 @@ def test_delete_records_moves_the_start_and_refuses_what_is_not_there(
 ) -> None:
     produce(client, topic, batch(b"a", b"b", b"c"))
 
-    def delete(offset: int) -> Struct:
+    def delete(offset: int) -> Any:
         response = client.ask(
-            ApiKey.DELETE_RECORDS,
+            DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)],
+                    )
+                ],
+                timeout_ms=5000,
+            ),
             2,
-            topics=[Struct(name=topic, partitions=[Struct(partition_index=0, offset=offset)])],
-            timeout_ms=5000,
         )
         result = response.topics[0].partitions[0]
-        assert isinstance(result, Struct)
+        assert isinstance(result, Message)
         return result
 
     assert delete(2).low_watermark == 2

@@ -1,16 +1,23 @@
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_topic_partitions import (
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsTopic,
+)
 from tests.support.raw_client import RawClient
 
 
-def page(client: RawClient, cursor: Struct | None) -> Struct:
+def page(
+    client: RawClient, cursor: DescribeTopicPartitionsCursor | None
+) -> DescribeTopicPartitionsResponse:
     return client.ask(
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsTopic(name="many")],
+            response_partition_limit=100,
+            cursor=cursor,
+        ),
         0,
-        topics=[Struct(name="many")],
-        response_partition_limit=100,
-        cursor=cursor,
     )
 
 

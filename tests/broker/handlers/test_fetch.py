@@ -2,11 +2,17 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch, fetch, leader_epoch, produce, values_in
 from tests.support.raw_client import RawClient
 
@@ -21,55 +27,57 @@ def test_the_first_batch_is_whole_however_small_the_limits(client: RawClient, to
 def test_a_fetch_waits_for_min_bytes_and_is_woken_by_a_produce(broker: Broker, topic: str) -> None:
     with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as writer:
         topics = [
-            Struct(
+            FetchTopic(
                 topic=topic,
                 partitions=[
-                    Struct(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),
+                    FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),
                 ],
             )
         ]
         reader.send(
-            ApiKey.FETCH,
+            FetchRequest(
+                replica_id=-1,
+                max_wait_ms=60_000,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=0,
+                topics=topics,
+            ),
             4,
-            replica_id=-1,
-            # Longer than this client waits for an answer.
-            max_wait_ms=60_000,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            topics=topics,
         )
         produce(writer, topic, batch(b"wake up"))
-        result = reader.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
+        result = reader.receive(FetchRequest, 4).responses[0].partitions[0]
         assert values_in(result) == [b"wake up"]
 
 
 def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
     client: RawClient, topic: str
 ) -> None:
-    wanted = [Struct(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
-    sent = [Struct(index=0, records=batch(b"wake up"))]
+    wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    sent = [ProducePartitionData(index=0, records=batch(b"wake up"))]
     client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
     client.send(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            topics=[FetchTopic(topic=topic, partitions=wanted)],
+        ),
         4,
-        replica_id=-1,
-        max_wait_ms=60_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        topics=[Struct(topic=topic, partitions=wanted)],
     )
     client.send(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[ProduceTopicData(name=topic, partition_data=sent)],
+        ),
         3,
-        transactional_id=None,
-        acks=1,
-        timeout_ms=1000,
-        topic_data=[Struct(name=topic, partition_data=sent)],
     )
     client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
-    result = client.receive(ApiKey.FETCH, 4).responses[0].partitions[0]
+    result = client.receive(FetchRequest, 4).responses[0].partitions[0]
     assert values_in(result) == [b"wake up"]
 
 
@@ -100,15 +108,20 @@ def test_a_restart_raises_the_leader_epoch_and_fences_the_old_one(tmp_path: Path
             fenced = fetch(client, "t", 0, current_leader_epoch=old)
             assert fenced.error_code == KafkaCode.FENCED_LEADER_EPOCH
             end = client.ask(
-                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                OffsetForLeaderEpochRequest(
+                    replica_id=-1,
+                    topics=[
+                        OffsetForLeaderTopic(
+                            topic="t",
+                            partitions=[
+                                OffsetForLeaderPartition(
+                                    partition=0, current_leader_epoch=-1, leader_epoch=old
+                                )
+                            ],
+                        )
+                    ],
+                ),
                 4,
-                replica_id=-1,
-                topics=[
-                    Struct(
-                        topic="t",
-                        partitions=[Struct(partition=0, current_leader_epoch=-1, leader_epoch=old)],
-                    )
-                ],
             )
             assert end.topics[0].partitions[0].end_offset == 2
     finally:
@@ -118,11 +131,11 @@ def test_a_restart_raises_the_leader_epoch_and_fences_the_old_one(tmp_path: Path
 def test_fetch_sessions_send_only_what_is_new(client: RawClient, topic: str) -> None:
     produce(client, topic, batch(b"a"))
 
-    def ask(session_id: int, epoch: int, offset: int | None) -> Struct:
+    def ask(session_id: int, epoch: int, offset: int | None) -> Any:
         topics = []
         if offset is not None:
             partitions = [
-                Struct(
+                FetchPartition(
                     partition=index,
                     current_leader_epoch=-1,
                     fetch_offset=offset if index == 0 else 0,
@@ -132,20 +145,21 @@ def test_fetch_sessions_send_only_what_is_new(client: RawClient, topic: str) -> 
                 )
                 for index in (0, 1)
             ]
-            topics = [Struct(topic=topic, partitions=partitions)]
+            topics = [FetchTopic(topic=topic, partitions=partitions)]
         return client.ask(
-            ApiKey.FETCH,
+            FetchRequest(
+                replica_id=-1,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=0,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=topics,
+                forgotten_topics_data=[],
+                rack_id="",
+            ),
             11,
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=session_id,
-            session_epoch=epoch,
-            topics=topics,
-            forgotten_topics_data=[],
-            rack_id="",
         )
 
     full = ask(0, 0, 0)

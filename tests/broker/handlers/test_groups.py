@@ -5,6 +5,7 @@ Covers broker/handlers, broker/coordination.
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,8 +15,37 @@ from millstream.broker.handlers.join_group import first_wait_ms
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.testing import Broker
-from millstream.wire.apis import APIS, ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from millstream.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from millstream.wire.apis.delete_groups import DeleteGroupsRequest
+from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from millstream.wire.apis.describe_groups import DescribeGroupsRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.heartbeat import HeartbeatRequest
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
+from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
+from millstream.wire.apis.leave_group import LeaveGroupMember, LeaveGroupRequest
+from millstream.wire.apis.list_groups import ListGroupsRequest
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.apis.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
+from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
+from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
+from millstream.wire.message import Api
 from tests.support.raw_client import RawClient
 
 GROUP = "readers"
@@ -35,29 +65,28 @@ def client(broker: Broker) -> Iterator[RawClient]:
         yield connected
 
 
-def find_coordinator(client: RawClient) -> Struct:
-    answer = client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[GROUP])
+def find_coordinator(client: RawClient) -> Any:
+    answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
     return answer.coordinators[0]
 
 
 def topic_id(client: RawClient) -> object:
-    asked = [Struct(name="orders", topic_id=NO_TOPIC_ID)]
+    asked = [MetadataRequestTopic(name="orders", topic_id=NO_TOPIC_ID)]
     answer = client.ask(
-        ApiKey.METADATA,
+        MetadataRequest(
+            topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        ),
         12,
-        topics=asked,
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
     )
     return answer.topics[0].topic_id
 
 
 def test_before_anyone_looked_for_it_this_node_is_no_coordinator() -> None:
     with Broker() as fresh, RawClient(fresh.bootstrap) as client:
-        answer = client.ask(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+        answer = client.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
         assert answer.error_code == KafkaCode.NOT_COORDINATOR
         assert find_coordinator(client).error_code == KafkaCode.NONE
-        answer = client.ask(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+        answer = client.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
         assert answer.error_code == KafkaCode.UNKNOWN_MEMBER_ID
 
 
@@ -71,22 +100,30 @@ def test_a_group_has_options_of_its_own(client: RawClient) -> None:
     assert _describe_group(client, GROUP) == {name: "50000"}
     assert _describe_group(client, "other") == {name: "45000"}
     answer = client.ask(
-        ApiKey.ALTER_CONFIGS,
+        AlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[])],
+            validate_only=False,
+        ),
         2,
-        resources=[Struct(resource_type=32, resource_name=GROUP, configs=[])],
-        validate_only=False,
     )
     assert answer.responses[0].error_code == KafkaCode.NONE
     assert _describe_group(client, GROUP) == {name: "45000"}
 
 
 def _alter_group(client: RawClient, group: str, value: str) -> KafkaCode:
-    config = Struct(name="consumer.session.timeout.ms", config_operation=0, value=value)
+    config = IncrementallyAlterableConfig(
+        name="consumer.session.timeout.ms", config_operation=0, value=value
+    )
     answer = client.ask(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsResource(
+                    resource_type=32, resource_name=group, configs=[config]
+                )
+            ],
+            validate_only=False,
+        ),
         1,
-        resources=[Struct(resource_type=32, resource_name=group, configs=[config])],
-        validate_only=False,
     )
     return KafkaCode(answer.responses[0].error_code)
 
@@ -94,11 +131,16 @@ def _alter_group(client: RawClient, group: str, value: str) -> KafkaCode:
 def _describe_group(client: RawClient, group: str) -> dict[str, str]:
     names = ["consumer.session.timeout.ms", "no.such"]
     answer = client.ask(
-        ApiKey.DESCRIBE_CONFIGS,
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=32, resource_name=group, configuration_keys=names
+                )
+            ],
+            include_synonyms=False,
+            include_documentation=False,
+        ),
         4,
-        resources=[Struct(resource_type=32, resource_name=group, configuration_keys=names)],
-        include_synonyms=False,
-        include_documentation=False,
     )
     return {entry.name: entry.value for entry in answer.results[0].configs}
 
@@ -110,13 +152,14 @@ def test_a_client_that_learns_its_topics_late_is_known_by_its_software() -> None
 
 
 def test_the_offsets_topic_is_compacted_and_internal(client: RawClient) -> None:
-    resource = Struct(resource_type=2, resource_name="__consumer_offsets", configuration_keys=None)
+    resource = DescribeConfigsResource(
+        resource_type=2, resource_name="__consumer_offsets", configuration_keys=None
+    )
     answer = client.ask(
-        ApiKey.DESCRIBE_CONFIGS,
+        DescribeConfigsRequest(
+            resources=[resource], include_synonyms=False, include_documentation=False
+        ),
         4,
-        resources=[resource],
-        include_synonyms=False,
-        include_documentation=False,
     )
     values = {entry.name: entry.value for entry in answer.results[0].configs}
     assert values["cleanup.policy"] == "compact"
@@ -153,16 +196,16 @@ def test_groups_are_spread_as_kafka_spreads_them(name: str, hashed: int, partiti
     assert partition_for(name, 50) == partition
 
 
-def versions(api: ApiKey) -> list[int]:
-    return list(range(APIS[api].min_version, APIS[api].max_version + 1))
+def versions(api: Api) -> list[int]:
+    return list(range(api.min_version, api.max_version + 1))
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+@pytest.mark.parametrize("version", versions(OffsetCommitRequest.api))
 def test_offsets_are_committed_and_fetched_in_every_version(
     client: RawClient, version: int
 ) -> None:
     commit(client, f"commits-{version}", 7 + version, version=version)
-    for fetch_version in versions(ApiKey.OFFSET_FETCH):
+    for fetch_version in versions(OffsetFetchRequest.api):
         assert fetch(client, f"commits-{version}", fetch_version) == 7 + version
 
 
@@ -174,36 +217,33 @@ def test_a_group_whose_name_no_record_can_hold_is_refused(client: RawClient) -> 
 def commit(
     client: RawClient, group: str, offset: int, *, version: int = 8, partition: int = 0
 ) -> int:
-    one = Struct(
+    one = OffsetCommitPartition(
         partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=-1,
         committed_metadata="note",
     )
-    topic = Struct(name="orders", topic_id=topic_id(client), partitions=[one])
+    topic = OffsetCommitTopic(name="orders", topic_id=topic_id(client), partitions=[one])
     answer = client.ask(
-        ApiKey.OFFSET_COMMIT,
+        OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            retention_time_ms=-1,
+            topics=[topic],
+        ),
         version,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        retention_time_ms=-1,
-        topics=[topic],
     )
     return int(answer.topics[0].partitions[0].error_code)
 
 
 def fetch(client: RawClient, group: str, version: int) -> int:
-    topic = Struct(name="orders", topic_id=topic_id(client), partition_indexes=[0])
-    row = Struct(group_id=group, member_id=None, member_epoch=-1, topics=[topic])
+    topic = OffsetFetchTopic(name="orders", topic_id=topic_id(client), partition_indexes=[0])
+    row = OffsetFetchGroup(group_id=group, member_id=None, member_epoch=-1, topics=[topic])
     answer = client.ask(
-        ApiKey.OFFSET_FETCH,
+        OffsetFetchRequest(group_id=group, topics=[topic], groups=[row], require_stable=False),
         version,
-        group_id=group,
-        topics=[topic],
-        groups=[row],
-        require_stable=False,
     )
     found = answer.groups[0] if version >= 8 else answer
     partition = found.topics[0].partitions[0]
@@ -214,26 +254,27 @@ def fetch(client: RawClient, group: str, version: int) -> int:
 def test_a_partition_or_topic_that_is_not_there_is_refused(client: RawClient) -> None:
     code = commit(client, "nobody", 1, partition=9)
     assert code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
-    listed = client.ask(ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
+    listed = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5)
     assert "nobody" not in {row.group_id for row in listed.groups}
 
 
-def join(client: RawClient, group: str, version: int, member_id: str = "") -> Struct:
+def join(client: RawClient, group: str, version: int, member_id: str = "") -> Any:
     return client.ask(
-        ApiKey.JOIN_GROUP,
+        JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=[JoinGroupProtocol(name="range", metadata=SUBSCRIPTION)],
+            reason=None,
+        ),
         version,
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id=member_id,
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocols=[Struct(name="range", metadata=SUBSCRIPTION)],
-        reason=None,
     )
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+@pytest.mark.parametrize("version", versions(JoinGroupRequest.api))
 def test_a_member_lives_in_every_version(client: RawClient, version: int) -> None:
     group = f"life-{version}"
     joined = join(client, group, version)
@@ -244,25 +285,29 @@ def test_a_member_lives_in_every_version(client: RawClient, version: int) -> Non
     assert joined.leader == joined.member_id
     member = {"group_id": group, "generation_id": 1, "member_id": joined.member_id}
     synced = client.ask(
-        ApiKey.SYNC_GROUP,
+        SyncGroupRequest(
+            **member,
+            assignments=[SyncGroupAssignment(member_id=joined.member_id, assignment=b"mine")],
+        ),
         min(version, 5),
-        **member,
-        assignments=[Struct(member_id=joined.member_id, assignment=b"mine")],
     )
     assert (synced.error_code, bytes(synced.assignment)) == (KafkaCode.NONE, b"mine")
-    beat = client.ask(ApiKey.HEARTBEAT, min(version, 4), **member)
+    beat = client.ask(HeartbeatRequest(**member), min(version, 4))
     assert beat.error_code == KafkaCode.NONE
     left = client.ask(
-        ApiKey.LEAVE_GROUP,
+        LeaveGroupRequest(
+            group_id=group,
+            member_id=joined.member_id,
+            members=[
+                LeaveGroupMember(member_id=joined.member_id, group_instance_id=None, reason=None)
+            ],
+        ),
         min(version, 5),
-        group_id=group,
-        member_id=joined.member_id,
-        members=[Struct(member_id=joined.member_id, group_instance_id=None, reason=None)],
     )
     assert left.error_code == KafkaCode.NONE
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+@pytest.mark.parametrize("version", versions(JoinGroupRequest.api))
 def test_a_refused_join_is_answered_in_every_version(client: RawClient, version: int) -> None:
     answer = join(client, "refused", version, "nobody")
     assert answer.error_code == KafkaCode.UNKNOWN_MEMBER_ID
@@ -270,23 +315,23 @@ def test_a_refused_join_is_answered_in_every_version(client: RawClient, version:
 
 def test_administrators_are_answered_in_every_version(client: RawClient) -> None:
     commit(client, "administered", 1)
-    for version in versions(ApiKey.LIST_GROUPS):
-        answer = client.ask(ApiKey.LIST_GROUPS, version, states_filter=[], types_filter=[])
+    for version in versions(ListGroupsRequest.api):
+        answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), version)
         assert "administered" in {row.group_id for row in answer.groups}
-    for version in versions(ApiKey.DESCRIBE_GROUPS):
+    for version in versions(DescribeGroupsRequest.api):
         known, unknown = client.ask(
-            ApiKey.DESCRIBE_GROUPS,
+            DescribeGroupsRequest(
+                groups=["administered", "unknown"], include_authorized_operations=False
+            ),
             version,
-            groups=["administered", "unknown"],
-            include_authorized_operations=False,
         ).groups
         assert (known.error_code, known.group_state) == (KafkaCode.NONE, "Empty")
         expected = KafkaCode.GROUP_ID_NOT_FOUND if version >= 6 else KafkaCode.NONE
         assert (unknown.error_code, unknown.group_state) == (expected, "Dead")
-    for version in versions(ApiKey.DELETE_GROUPS):
+    for version in versions(DeleteGroupsRequest.api):
         commit(client, "administered", 1)
         results = client.ask(
-            ApiKey.DELETE_GROUPS, version, groups_names=["administered", "unknown"]
+            DeleteGroupsRequest(groups_names=["administered", "unknown"]), version
         ).results
         assert [row.error_code for row in results] == [
             KafkaCode.NONE,
@@ -296,14 +341,14 @@ def test_administrators_are_answered_in_every_version(client: RawClient) -> None
 
 def test_offsets_are_deleted(client: RawClient) -> None:
     commit(client, "deleting", 1)
-    topic = Struct(name="orders", partitions=[Struct(partition_index=0)])
-    answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id="deleting", topics=[topic])
+    topic = OffsetDeleteTopic(name="orders", partitions=[OffsetDeletePartition(partition_index=0)])
+    answer = client.ask(OffsetDeleteRequest(group_id="deleting", topics=[topic]), 0)
     assert answer.topics[0].partitions[0].error_code == KafkaCode.NONE
-    answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id="unknown", topics=[topic])
+    answer = client.ask(OffsetDeleteRequest(group_id="unknown", topics=[topic]), 0)
     assert answer.error_code == KafkaCode.GROUP_ID_NOT_FOUND
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
+@pytest.mark.parametrize("version", versions(ConsumerGroupHeartbeatRequest.api))
 def test_the_consumer_protocol_is_served_in_every_version(client: RawClient, version: int) -> None:
     group = f"consumers-{version}"
     heartbeat = {
@@ -316,28 +361,36 @@ def test_the_consumer_protocol_is_served_in_every_version(client: RawClient, ver
         "server_assignor": None,
         "topic_partitions": [],
     }
-    api = ApiKey.CONSUMER_GROUP_HEARTBEAT
-    answer = client.ask(api, version, member_id="m" if version else "", member_epoch=0, **heartbeat)
+    answer = client.ask(
+        ConsumerGroupHeartbeatRequest(
+            member_id="m" if version else "", member_epoch=0, **heartbeat
+        ),
+        version,
+    )
     assert (answer.error_code, answer.member_epoch) == (KafkaCode.NONE, 1)
     assert answer.assignment.topic_partitions[0].partitions == [0, 1, 2]
     member_id = answer.member_id
     described = client.ask(
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ConsumerGroupDescribeRequest(
+            group_ids=[group, "unknown"], include_authorized_operations=False
+        ),
         version,
-        group_ids=[group, "unknown"],
-        include_authorized_operations=False,
     ).groups
     assert (described[0].group_state, described[0].members[0].member_id) == ("Stable", member_id)
     assert described[1].error_code == KafkaCode.GROUP_ID_NOT_FOUND
-    answer = client.ask(api, version, member_id=member_id, member_epoch=9, **heartbeat)
+    answer = client.ask(
+        ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=9, **heartbeat), version
+    )
     assert answer.error_code == KafkaCode.FENCED_MEMBER_EPOCH
-    answer = client.ask(api, version, member_id=member_id, member_epoch=-1, **heartbeat)
+    answer = client.ask(
+        ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=-1, **heartbeat), version
+    )
     assert (answer.error_code, answer.member_epoch) == (KafkaCode.NONE, -1)
 
 
 def test_the_feature_that_clients_look_for_is_finalized(client: RawClient) -> None:
     answer = client.ask(
-        ApiKey.API_VERSIONS, 4, client_software_name="raw", client_software_version="1"
+        ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 4
     )
     levels = {row.name: row.max_version_level for row in answer.finalized_features}
     assert levels["group.version"] == 1

@@ -1,7 +1,10 @@
 import time
 
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.broker.handlers.exchanges import batch, produce
 from tests.support.raw_client import RawClient
 
@@ -13,18 +16,21 @@ def test_list_offsets_by_ends_and_by_time(client: RawClient, topic: str) -> None
 
     def ask(timestamp: int) -> tuple[int, int]:
         response = client.ask(
-            ApiKey.LIST_OFFSETS,
+            ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=0,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=0, current_leader_epoch=-1, timestamp=timestamp
+                            )
+                        ],
+                    )
+                ],
+            ),
             7,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[
-                Struct(
-                    name=topic,
-                    partitions=[
-                        Struct(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
-                    ],
-                )
-            ],
         )
         found = response.topics[0].partitions[0]
         assert found.error_code == 0

@@ -1,29 +1,31 @@
 import uuid
+from typing import Any
 
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.handlers.exchanges import batch, produce
 from tests.support.raw_client import RawClient
 
 
 def test_metadata_by_id_by_name_and_for_nothing(client: RawClient, topic: str) -> None:
-    def ask(topics: list[Struct] | None) -> Struct:
+    def ask(topics: list[Any] | None) -> Any:
         return client.ask(
-            ApiKey.METADATA,
+            MetadataRequest(
+                topics=topics,
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=False,
+            ),
             12,
-            topics=topics,
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
         )
 
-    found = ask([Struct(name=topic, topic_id=NO_TOPIC_ID)]).topics[0]
-    by_id = ask([Struct(name=None, topic_id=found.topic_id)]).topics[0]
+    found = ask([MetadataRequestTopic(name=topic, topic_id=NO_TOPIC_ID)]).topics[0]
+    by_id = ask([MetadataRequestTopic(name=None, topic_id=found.topic_id)]).topics[0]
     assert by_id.name == topic
-    unknown = ask([Struct(name=None, topic_id=uuid.uuid4())]).topics[0]
+    unknown = ask([MetadataRequestTopic(name=None, topic_id=uuid.uuid4())]).topics[0]
     assert unknown.error_code == KafkaCode.UNKNOWN_TOPIC_ID
-    bad = ask([Struct(name="no/slash", topic_id=NO_TOPIC_ID)]).topics[0]
+    bad = ask([MetadataRequestTopic(name="no/slash", topic_id=NO_TOPIC_ID)]).topics[0]
     assert bad.error_code == KafkaCode.INVALID_TOPIC_EXCEPTION
     assert ask([]).topics == []
     assert topic in [t.name for t in ask(None).topics]
@@ -31,7 +33,7 @@ def test_metadata_by_id_by_name_and_for_nothing(client: RawClient, topic: str) -
 
 def test_an_unknown_topic_is_created_when_allowed_and_at_once_usable(client: RawClient) -> None:
     name = f"auto-{uuid.uuid4().hex[:8]}"
-    response = client.ask(ApiKey.METADATA, 1, topics=[Struct(name=name)])
+    response = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 1)
     assert response.topics[0].error_code == 0
     assert produce(client, name, batch(b"a")).error_code == 0
 
@@ -40,15 +42,18 @@ def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(
     client: RawClient,
 ) -> None:
     names = ["__consumer_offsets", "__transaction_state"]
-    client.ask(ApiKey.METADATA, 1, topics=[Struct(name=name) for name in names])
+    client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 1)
     described = client.ask(
-        ApiKey.DESCRIBE_CONFIGS,
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=2, resource_name=name, configuration_keys=["cleanup.policy"]
+                )
+                for name in names
+            ],
+            include_synonyms=False,
+            include_documentation=False,
+        ),
         4,
-        resources=[
-            Struct(resource_type=2, resource_name=name, configuration_keys=["cleanup.policy"])
-            for name in names
-        ],
-        include_synonyms=False,
-        include_documentation=False,
     )
     assert [each.configs[0].value for each in described.results] == ["compact", "compact"]

@@ -7,8 +7,8 @@ import pytest
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch, fetch, produce, values_in
 from tests.support.raw_client import RawClient
 
@@ -143,12 +143,20 @@ def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(
 ) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout_ms": 1000}
     with RawClient(broker.bootstrap) as client:
-        good = [Struct(name=topic, partition_data=[Struct(index=0, records=batch(b"a"))])]
-        client.send(ApiKey.PRODUCE, 9, topic_data=good, **fields)
+        good = [
+            ProduceTopicData(
+                name=topic, partition_data=[ProducePartitionData(index=0, records=batch(b"a"))]
+            )
+        ]
+        client.send(ProduceRequest(topic_data=good, **fields), 9)
         # The next answer is for the next question.
         assert fetch(client, topic, 0).high_watermark == 1
-        bad = [Struct(name=topic, partition_data=[Struct(index=77, records=batch(b"a"))])]
-        client.send(ApiKey.PRODUCE, 9, topic_data=bad, **fields)
+        bad = [
+            ProduceTopicData(
+                name=topic, partition_data=[ProducePartitionData(index=77, records=batch(b"a"))]
+            )
+        ]
+        client.send(ProduceRequest(topic_data=bad, **fields), 9)
         assert client.is_closed_by_peer()
 
 
@@ -156,12 +164,10 @@ def test_an_idempotent_retry_gets_the_first_offset_and_a_gap_is_refused(
     client: RawClient, topic: str
 ) -> None:
     given = client.ask(
-        ApiKey.INIT_PRODUCER_ID,
+        InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
+        ),
         4,
-        transactional_id=None,
-        transaction_timeout_ms=1000,
-        producer_id=-1,
-        producer_epoch=-1,
     )
     assert given.error_code == 0
 

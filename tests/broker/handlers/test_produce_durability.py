@@ -20,10 +20,10 @@ from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
 
 VERSION = 11
 
@@ -54,16 +54,18 @@ class Producer:
 
     def send(self, correlation_id: int, *, timeout_ms: int = 60_000) -> Pending:
         out = bytearray()
-        write_request_header(out, RequestHeader(ApiKey.PRODUCE, VERSION, correlation_id, "app"))
+        write_request_header(
+            out, RequestHeader(ProduceRequest.api.key, VERSION, correlation_id, "app")
+        )
         records = [Record(0, self._node.clock.now_ms(), None, b"value", [])]
-        data = Struct(index=0, records=build_batch(records, base_offset=0))
-        request_writer(ApiKey.PRODUCE, VERSION)(
+        data = ProducePartitionData(index=0, records=build_batch(records, base_offset=0))
+        request_writer(ProduceRequest, VERSION)(
             out,
-            Struct(
+            ProduceRequest(
                 transactional_id=None,
                 acks=-1,
                 timeout_ms=timeout_ms,
-                topic_data=[Struct(name="t", partition_data=[data])],
+                topic_data=[ProduceTopicData(name="t", partition_data=[data])],
             ),
         )
         reply = dispatch(self._node, self._connection, memoryview(out))
@@ -79,7 +81,7 @@ async def answer_of(reply: Pending) -> tuple[int, int, int]:
     cursor = Cursor(memoryview(piece), 4)
     correlation_id = cursor.int32()
     cursor.skip_tags()
-    response = response_reader(ApiKey.PRODUCE, VERSION)(cursor)
+    response = response_reader(ProduceRequest, VERSION)(cursor)
     result = response.responses[0].partition_responses[0]
     return correlation_id, result.error_code, result.base_offset
 

@@ -15,21 +15,21 @@ from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.codec import request_writer
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer
 
 
 def two_topics_frame(now_ms: int) -> bytearray:
     out = bytearray()
-    write_request_header(out, RequestHeader(ApiKey.PRODUCE, 9, 1, "app"))
+    write_request_header(out, RequestHeader(ProduceRequest.api.key, 9, 1, "app"))
     data = build_batch([Record(0, now_ms, None, b"v" * 1000, [])], base_offset=0)
     topics = [
-        Struct(name=name, partition_data=[Struct(index=0, records=data)])
+        ProduceTopicData(name=name, partition_data=[ProducePartitionData(index=0, records=data)])
         for name in ("packed", "plain")
     ]
-    request_writer(ApiKey.PRODUCE, 9)(
-        out, Struct(transactional_id=None, acks=1, timeout_ms=1000, topic_data=topics)
+    request_writer(ProduceRequest, 9)(
+        out, ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=topics)
     )
     return out
 

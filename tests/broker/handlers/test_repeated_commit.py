@@ -19,10 +19,14 @@ from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
-from millstream.wire.messages import Struct, request_writer, response_reader
 from tests.broker.handlers.test_groups import commit, fetch, find_coordinator
 from tests.broker.handlers.test_produce_durability import HeldDurability
 from tests.support.raw_client import RawClient
@@ -60,21 +64,21 @@ def test_another_group_of_the_same_length_is_another_group(client: RawClient) ->
 
 def going_frame(correlation_id: int) -> bytearray:
     out = bytearray()
-    write_request_header(out, RequestHeader(ApiKey.OFFSET_COMMIT, 8, correlation_id, "app"))
-    one = Struct(
+    write_request_header(out, RequestHeader(OffsetCommitRequest.api.key, 8, correlation_id, "app"))
+    one = OffsetCommitPartition(
         partition_index=0,
         committed_offset=correlation_id,
         committed_leader_epoch=-1,
         committed_metadata="",
     )
-    request_writer(ApiKey.OFFSET_COMMIT, 8)(
+    request_writer(OffsetCommitRequest, 8)(
         out,
-        Struct(
+        OffsetCommitRequest(
             group_id="readers",
             generation_id_or_member_epoch=-1,
             member_id="",
             group_instance_id=None,
-            topics=[Struct(name="going", partitions=[one])],
+            topics=[OffsetCommitTopic(name="going", partitions=[one])],
         ),
     )
     return out
@@ -84,7 +88,7 @@ def code_in(frame: bytes) -> int:
     cursor = Cursor(memoryview(frame))
     cursor.int32()
     cursor.skip_tags()
-    answer = response_reader(ApiKey.OFFSET_COMMIT, 8)(cursor)
+    answer = response_reader(OffsetCommitRequest, 8)(cursor)
     return int(answer.topics[0].partitions[0].error_code)
 
 

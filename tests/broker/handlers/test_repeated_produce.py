@@ -7,6 +7,7 @@ Covers broker/handlers/produce.py, broker/network.
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,20 @@ from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.message import Message
 from tests.support.raw_client import RawClient
 
 # With this many requests before it, a request is a repetition.
@@ -68,18 +81,23 @@ def produce(
     partition: int = 0,
     acks: int = 1,
     version: int = 11,
-) -> Struct:
+) -> Any:
     named = {"topic_id": topic} if isinstance(topic, uuid.UUID) else {"name": topic}
     response = client.ask(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    **named, partition_data=[ProducePartitionData(index=partition, records=data)]
+                )
+            ],
+        ),
         version,
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=5000,
-        topic_data=[Struct(**named, partition_data=[Struct(index=partition, records=data)])],
     )
     result = response.responses[0].partition_responses[0]
-    assert isinstance(result, Struct)
+    assert isinstance(result, Message)
     return result
 
 
@@ -90,13 +108,12 @@ def repeat(client: RawClient, topic: str | uuid.UUID, **options: int) -> None:
 
 
 def topic_id(client: RawClient, name: str) -> uuid.UUID:
-    asked = [Struct(name=name, topic_id=uuid.UUID(int=0))]
+    asked = [MetadataRequestTopic(name=name, topic_id=uuid.UUID(int=0))]
     answer = client.ask(
-        ApiKey.METADATA,
+        MetadataRequest(
+            topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        ),
         12,
-        topics=asked,
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
     )
     found: uuid.UUID = answer.topics[0].topic_id
     return found
@@ -104,18 +121,21 @@ def topic_id(client: RawClient, name: str) -> uuid.UUID:
 
 def fetched_end(client: RawClient, topic: str, partition: int) -> int:
     answer = client.ask(
-        ApiKey.LIST_OFFSETS,
+        ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=partition, current_leader_epoch=-1, timestamp=-1
+                        )
+                    ],
+                )
+            ],
+        ),
         7,
-        replica_id=-1,
-        isolation_level=0,
-        topics=[
-            Struct(
-                name=topic,
-                partitions=[
-                    Struct(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
-                ],
-            )
-        ],
     )
     end: int = answer.topics[0].partitions[0].offset
     return end
@@ -171,45 +191,51 @@ def test_a_codec_that_the_topic_is_given_is_used(
 ) -> None:
     repeat(client, topic)
     client.ask(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsResource(
+                    resource_type=2,
+                    resource_name=topic,
+                    configs=[
+                        IncrementallyAlterableConfig(
+                            name="compression.type", config_operation=0, value="lz4"
+                        )
+                    ],
+                )
+            ],
+            validate_only=False,
+        ),
         1,
-        resources=[
-            Struct(
-                resource_type=2,
-                resource_name=topic,
-                configs=[Struct(name="compression.type", config_operation=0, value="lz4")],
-            )
-        ],
-        validate_only=False,
     )
     assert produce(client, topic, batch(b"v" * 5000)).base_offset == REPEATED
     asked = client.ask(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=0,
+                            current_leader_epoch=-1,
+                            fetch_offset=REPEATED,
+                            last_fetched_epoch=-1,
+                            log_start_offset=-1,
+                            partition_max_bytes=1 << 20,
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
         12,
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            Struct(
-                topic=topic,
-                partitions=[
-                    Struct(
-                        partition=0,
-                        current_leader_epoch=-1,
-                        fetch_offset=REPEATED,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=1 << 20,
-                    )
-                ],
-            )
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
     )
     assert len(asked.responses[0].partitions[0].records) < 1000
 
@@ -220,16 +246,20 @@ def test_many_clients_at_once_all_get_their_answers(broker: Broker, topic: str) 
         for _ in range(REPEATED + 1):
             for one in clients:
                 one.send(
-                    ApiKey.PRODUCE,
+                    ProduceRequest(
+                        transactional_id=None,
+                        acks=1,
+                        timeout_ms=5000,
+                        topic_data=[
+                            ProduceTopicData(
+                                name=topic,
+                                partition_data=[ProducePartitionData(index=0, records=batch(b"v"))],
+                            )
+                        ],
+                    ),
                     11,
-                    transactional_id=None,
-                    acks=1,
-                    timeout_ms=5000,
-                    topic_data=[
-                        Struct(name=topic, partition_data=[Struct(index=0, records=batch(b"v"))])
-                    ],
                 )
-            answers = [one.receive(ApiKey.PRODUCE, 11) for one in clients]
+            answers = [one.receive(ProduceRequest, 11) for one in clients]
             results = [answer.responses[0].partition_responses[0] for answer in answers]
             assert {result.error_code for result in results} == {0}
             assert len({result.base_offset for result in results}) == len(clients)

@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from millstream.broker.membership.peers import Peers
 from millstream.replication.link import LinkFailed
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from millstream.wire.codec import response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, read_request_header, response_header
-from millstream.wire.messages import Struct, response_writer
 
 PEER = 2
 
@@ -46,7 +47,9 @@ class Node:
                     break
                 await self.may_answer.wait()
                 out = response_header(header)
-                response_writer(header.api_key, header.version)(out, Struct(coordinators=[]))
+                response_writer(FindCoordinatorRequest, header.version)(
+                    out, FindCoordinatorResponse(coordinators=[])
+                )
                 writer.write(bytes(finish_frame(out)))
                 await writer.drain()
         writer.close()
@@ -88,11 +91,9 @@ async def peers_of(node: Node) -> AsyncIterator[Peers]:
             await until_none_is_left(node)
 
 
-async def ask(peers: Peers, broker_id: int = PEER, timeout_seconds: float = 10.0) -> Struct:
-    body = Struct(key_type=0, coordinator_keys=["g"])
-    return await peers.ask(
-        broker_id, ApiKey.FIND_COORDINATOR, 4, body, timeout_seconds=timeout_seconds
-    )
+async def ask(peers: Peers, broker_id: int = PEER, timeout_seconds: float = 10.0) -> Any:
+    body = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    return await peers.ask(broker_id, body, 4, timeout_seconds=timeout_seconds)
 
 
 def test_a_connection_is_kept_for_the_next_request() -> None:

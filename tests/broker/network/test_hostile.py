@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker.requests.routes import served
 from millstream.testing import Broker
-from millstream.wire.apis import APIS, ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis import declared_api
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.metadata import MetadataRequest
 from tests.broker.handlers.exchanges import batch, produce
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
@@ -31,11 +33,12 @@ def broker() -> Iterator[Broker]:
 
 def is_alive(bootstrap: str) -> bool:
     with RawClient(bootstrap) as canary:
-        return bool(canary.ask(ApiKey.METADATA, 1, topics=None).brokers)
+        return bool(canary.ask(MetadataRequest(topics=None), 1).brokers)
 
 
 def header(api: int, version: int) -> bytes:
-    flexible = api in APIS and APIS[api].is_flexible(version)
+    known = declared_api(api)
+    flexible = known is not None and known.is_flexible(version)
     return struct.pack(">hhih", api, version, 1, -1) + (b"\0" if flexible else b"")
 
 
@@ -84,8 +87,8 @@ def test_random_bodies_for_every_api_and_version_never_harm_the_node(broker: Bro
     chance = random.Random(7)
     cases = [
         (api.key, version)
-        for api in APIS.values()
-        for version in range(api.lowest_listed, api.max_version + 1)
+        for api in served().values()
+        for version in range(api.min_listed, api.max_version + 1)
     ]
     for key, version in cases:
         for _ in range(3):
@@ -147,7 +150,7 @@ def test_connections_beyond_the_limits_are_refused() -> None:
     with Broker(settings=settings) as running:
         held = [RawClient(running.bootstrap) for _ in range(10)]
         for client in held:
-            client.ask(ApiKey.METADATA, 1, topics=[])
+            client.ask(MetadataRequest(topics=[]), 1)
         with RawClient(running.bootstrap) as one_more:
             assert one_more.is_closed_by_peer()
         held.pop().sock.close()
@@ -155,7 +158,7 @@ def test_connections_beyond_the_limits_are_refused() -> None:
         while time.monotonic() < deadline:
             with RawClient(running.bootstrap) as again:
                 try:
-                    again.ask(ApiKey.METADATA, 1, topics=[])
+                    again.ask(MetadataRequest(topics=[]), 1)
                     break
                 except ConnectionError:
                     continue
@@ -195,11 +198,11 @@ def test_clients_never_take_the_last_descriptors(tmp_path: Path) -> None:
         with RawClient(node.bootstrap) as first:
             address = node.bootstrap.rsplit(":", 1)
             held = [socket.create_connection(address, timeout=5) for _ in range(300)]
-            topic = Struct(
+            topic = CreatableTopic(
                 name="t", num_partitions=20, replication_factor=1, assignments=[], configs=[]
             )
             created = first.ask(
-                ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=5000, validate_only=False
+                CreateTopicsRequest(topics=[topic], timeout_ms=5000, validate_only=False), 4
             )
             assert created.topics[0].error_code == 0
             assert produce(first, "t", batch(b"x"), acks=-1).error_code == 0

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,15 @@ from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
 from millstream.storage.log import Appended, Batches
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.message import Message
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 
@@ -67,19 +75,24 @@ def batch(value: bytes, timestamp_ms: int | None = None) -> bytearray:
 
 def send(client: RawClient, topic: str, data: bytearray) -> None:
     client.send(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    name=topic, partition_data=[ProducePartitionData(index=0, records=data)]
+                )
+            ],
+        ),
         VERSION,
-        transactional_id=None,
-        acks=1,
-        timeout_ms=5000,
-        topic_data=[Struct(name=topic, partition_data=[Struct(index=0, records=data)])],
     )
 
 
-def result(client: RawClient) -> Struct:
-    answer = client.receive(ApiKey.PRODUCE, VERSION)
+def result(client: RawClient) -> Any:
+    answer = client.receive(ProduceRequest, VERSION)
     found = answer.responses[0].partition_responses[0]
-    assert isinstance(found, Struct)
+    assert isinstance(found, Message)
     return found
 
 
@@ -98,12 +111,12 @@ def produce_all(clients: list[RawClient], topic: str, round_number: int) -> dict
 
 def fetch(client: RawClient, topic: str, offset: int = 0, *, wait_ms: int = 0) -> bytes:
     ask_fetch(client, topic, offset, wait_ms)
-    answer = client.receive(ApiKey.FETCH, 12)
+    answer = client.receive(FetchRequest, 12)
     return bytes(answer.responses[0].partitions[0].records or b"")
 
 
 def ask_fetch(client: RawClient, topic: str, offset: int, wait_ms: int) -> None:
-    asked = Struct(
+    asked = FetchPartition(
         partition=0,
         current_leader_epoch=-1,
         fetch_offset=offset,
@@ -112,18 +125,19 @@ def ask_fetch(client: RawClient, topic: str, offset: int, wait_ms: int) -> None:
         partition_max_bytes=1 << 20,
     )
     client.send(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, partitions=[asked])],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
         12,
-        replica_id=-1,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[Struct(topic=topic, partitions=[asked])],
-        forgotten_topics_data=[],
-        rack_id="",
     )
 
 
@@ -136,16 +150,19 @@ def values_from(client: RawClient, topic: str, start: int) -> dict[int, bytes | 
 
 def configure(client: RawClient, topic: str, name: str, value: str) -> None:
     client.ask(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsResource(
+                    resource_type=2,
+                    resource_name=topic,
+                    configs=[
+                        IncrementallyAlterableConfig(name=name, config_operation=0, value=value)
+                    ],
+                )
+            ],
+            validate_only=False,
+        ),
         1,
-        resources=[
-            Struct(
-                resource_type=2,
-                resource_name=topic,
-                configs=[Struct(name=name, config_operation=0, value=value)],
-            )
-        ],
-        validate_only=False,
     )
 
 
@@ -186,7 +203,7 @@ def test_a_consumer_that_waits_is_woken(clients: list[RawClient], topic: str) ->
     # Longer than this client waits for an answer.
     ask_fetch(waiting, topic, (BEFORE + 1) * CLIENTS, wait_ms=60_000)
     produce_all(others, topic, BEFORE + 1)
-    answer = waiting.receive(ApiKey.FETCH, 12)
+    answer = waiting.receive(FetchRequest, 12)
     assert answer.responses[0].partitions[0].records
 
 
@@ -300,13 +317,16 @@ def test_what_was_answered_is_there_after_kill_9(tmp_path: Path) -> None:
     with node, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(node.bootstrap)) for _ in range(CLIENTS)]
         clients[0].ask(
-            ApiKey.CREATE_TOPICS,
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+                    )
+                ],
+                timeout_ms=10_000,
+                validate_only=False,
+            ),
             5,
-            topics=[
-                Struct(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-            ],
-            timeout_ms=10_000,
-            validate_only=False,
         )
         for round_number in range(BEFORE + 3):
             told |= produce_all(clients, "t", round_number)

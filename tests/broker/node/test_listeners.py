@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.describe_cluster import DescribeClusterRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.metadata import MetadataRequest
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 
@@ -45,17 +47,17 @@ def test_each_listener_answers_with_its_own_address(tmp_path: Path) -> None:
             addresses, (("inside.example", 1111), ("outside.example", 2222)), strict=True
         ):
             with RawClient(address) as client:
-                [broker] = client.ask(ApiKey.METADATA, 1, topics=[]).brokers
+                [broker] = client.ask(MetadataRequest(topics=[]), 1).brokers
                 assert (broker.host, broker.port) == told
                 [broker] = client.ask(
-                    ApiKey.DESCRIBE_CLUSTER,
+                    DescribeClusterRequest(
+                        include_cluster_authorized_operations=False, endpoint_type=1
+                    ),
                     1,
-                    include_cluster_authorized_operations=False,
-                    endpoint_type=1,
                 ).brokers
                 assert (broker.host, broker.port) == told
                 found = client.ask(
-                    ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]
+                    FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4
                 ).coordinators[0]
                 assert (found.host, found.port) == told
     finally:

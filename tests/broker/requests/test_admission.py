@@ -19,8 +19,18 @@ from millstream.model import ANONYMOUS, OFFSETS_TOPIC, Principal
 from millstream.records.batch import BatchView
 from millstream.replication.admission import Generation, Refusal
 from millstream.replication.partition import Partition
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.replication.nodes import Cluster, cluster_of
 from tests.replication.test_partition import open_partition
 from tests.replication.writing import produce
@@ -61,17 +71,22 @@ Route = Callable[[], KafkaCode]
 def send_produce(client: RawClient, acks: int, value: bytes = b"v") -> None:
     data = batch(1, value=value, timestamp_ms=int(time.time() * 1000) - SENT_LATE_MS)
     client.send(
-        ApiKey.PRODUCE,
+        ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[
+                ProduceTopicData(
+                    name="t", partition_data=[ProducePartitionData(index=0, records=bytes(data))]
+                )
+            ],
+        ),
         11,
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=5000,
-        topic_data=[Struct(name="t", partition_data=[Struct(index=0, records=bytes(data))])],
     )
 
 
 def produced(client: RawClient) -> KafkaCode:
-    answer = client.receive(ApiKey.PRODUCE, 11)
+    answer = client.receive(ProduceRequest, 11)
     return KafkaCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -95,7 +110,7 @@ def produce_together(clients: list[RawClient]) -> KafkaCode:
 
 
 def fetch(client: RawClient, *, wait_ms: int = 0, offset: int = 0) -> KafkaCode:
-    asked = Struct(
+    asked = FetchPartition(
         partition=0,
         current_leader_epoch=-1,
         fetch_offset=offset,
@@ -104,34 +119,36 @@ def fetch(client: RawClient, *, wait_ms: int = 0, offset: int = 0) -> KafkaCode:
         partition_max_bytes=1 << 20,
     )
     answer = client.ask(
-        ApiKey.FETCH,
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic="t", partitions=[asked])],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
         12,
-        replica_id=-1,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[Struct(topic="t", partitions=[asked])],
-        forgotten_topics_data=[],
-        rack_id="",
     )
     return KafkaCode(answer.responses[0].partitions[0].error_code)
 
 
 def commit(client: RawClient, group: str) -> KafkaCode:
-    one = Struct(
+    one = OffsetCommitPartition(
         partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
     )
     answer = client.ask(
-        ApiKey.OFFSET_COMMIT,
+        OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[OffsetCommitTopic(name="t", partitions=[one])],
+        ),
         8,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[Struct(name="t", partitions=[one])],
     )
     return KafkaCode(answer.topics[0].partitions[0].error_code)
 
@@ -295,16 +312,19 @@ def test_a_change_of_options_holds_on_every_route(tmp_path: Path) -> None:
 def configure(routes: Routes, name: str, value: str) -> None:
     with RawClient(routes.bootstrap) as client:
         client.ask(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    IncrementalAlterConfigsResource(
+                        resource_type=2,
+                        resource_name="t",
+                        configs=[
+                            IncrementallyAlterableConfig(name=name, config_operation=0, value=value)
+                        ],
+                    )
+                ],
+                validate_only=False,
+            ),
             1,
-            resources=[
-                Struct(
-                    resource_type=2,
-                    resource_name="t",
-                    configs=[Struct(name=name, config_operation=0, value=value)],
-                )
-            ],
-            validate_only=False,
         )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,8 @@ from millstream.broker.broker import Broker
 from millstream.cluster import departed
 from millstream.cluster.state import BrokerState
 from millstream.errors import KafkaCode
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_cluster import DescribeClusterRequest
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.replication.nodes import ask, cluster_of, until
 
 pytestmark = pytest.mark.slow
@@ -23,22 +24,21 @@ def nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(departed, "SHOWN_SECONDS", 600.0)
 
 
-async def metadata(node: Broker) -> Struct:
+async def metadata(node: Broker) -> Any:
     return await ask(
         node,
-        ApiKey.METADATA,
+        MetadataRequest(
+            topics=[MetadataRequestTopic(name="t")],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        ),
         9,
-        topics=[Struct(name="t")],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
     )
 
 
 async def live_nodes(node: Broker) -> list[int]:
-    answer = await ask(
-        node, ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False
-    )
+    answer = await ask(node, DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
     return sorted(one.broker_id for one in answer.brokers)
 
 

@@ -18,7 +18,8 @@ from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
 from millstream.storage.log import Log
 from millstream.testing import Broker
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.apis.compact_topic import CompactTopicRequest
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -240,14 +241,14 @@ class RawVendor:
 class TestVendorApi:
     def listed(self, client: RawClient, name: str) -> set[int]:
         answer = client.ask(
-            ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1"
+            ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3
         )
         return {row.api_key for row in answer.api_keys}
 
     def test_the_key_is_shown_to_our_own_clients_only(self, broker: Broker) -> None:
         with RawClient(broker.bootstrap) as client:
-            assert ApiKey.COMPACT_TOPIC in self.listed(client, "millstream")
-            assert ApiKey.COMPACT_TOPIC not in self.listed(client, "librdkafka")
+            assert CompactTopicRequest.api.key in self.listed(client, "millstream")
+            assert CompactTopicRequest.api.key not in self.listed(client, "librdkafka")
 
     def test_what_cannot_be_compacted_gets_a_code(self, broker: Broker) -> None:
         other = create(broker, **{"cleanup.policy": "delete"})

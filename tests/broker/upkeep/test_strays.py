@@ -10,8 +10,7 @@ from millstream.broker.upkeep.strays import delete_strays, is_due
 from millstream.cluster.state import ClusterImage, TopicState
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.storage.strays import Stray
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_topics import DeletableTopic, DeleteTopicsRequest
 from tests.replication.nodes import Cluster, ask, cluster_of, produce, until
 
 GONE, THERE = UUID(int=1), UUID(int=2)
@@ -49,10 +48,10 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
     node = next(iter(cluster.nodes.values()))
     answer = await ask(
         node,
-        ApiKey.DELETE_TOPICS,
+        DeleteTopicsRequest(
+            topics=[DeletableTopic(name=name, topic_id=NO_TOPIC_ID)], timeout_ms=10_000
+        ),
         6,
-        topics=[Struct(name=name, topic_id=NO_TOPIC_ID)],
-        timeout_ms=10_000,
     )
     assert answer.responses[0].error_code == 0
 

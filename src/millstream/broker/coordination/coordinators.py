@@ -6,7 +6,7 @@ Wiring only. What groups do is in `coordinators/`, how shards are kept in `shard
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from millstream.broker.coordination.shards import Shards, shown
 from millstream.broker.node.state import NodeState
@@ -22,9 +22,11 @@ from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.journal import Decide, Machine, ShardStatus
 from millstream.errors import KafkaError
 from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC
-from millstream.wire.messages import Struct
+from millstream.wire.message import Message
 
 R = TypeVar("R")
+M = TypeVar("M", bound=Message)
+N = TypeVar("N", bound=Message)
 GroupMachine = Machine[ShardState, Change, Env]
 GroupDecide = Decide[ShardState, Env, R, Change]
 
@@ -111,9 +113,9 @@ class GroupCoordinators:
         group_id: str,
         decide: "GroupDecide[R]",
         *,
-        show: Callable[[R], Struct],
-        refuse: Callable[[KafkaError], Struct],
-    ) -> Struct | Coroutine[Any, Any, Struct]:
+        show: Callable[[R], M],
+        refuse: Callable[[KafkaError], M],
+    ) -> M | Coroutine[Any, Any, M]:
         """What a handler returns: the reply as a message, now or when it is there."""
         try:
             answer = self.submit(group_id, decide)
@@ -176,25 +178,20 @@ def _expire_offsets(shard: GroupShard, group_id: str) -> None:
 
 
 def gather(
-    answers: Sequence[Struct | Coroutine[Any, Any, Struct]],
-    combine: Callable[[list[Struct]], Struct],
-) -> Struct | Coroutine[Any, Any, Struct]:
+    answers: Sequence[M | Coroutine[Any, Any, M]], combine: Callable[[list[M]], N]
+) -> N | Coroutine[Any, Any, N]:
     """One answer about several groups, in order; at once if all of them are there."""
-    ready = [each for each in answers if isinstance(each, Struct)]
+    ready = [each for each in answers if isinstance(each, Message)]
     if len(ready) == len(answers):
         return combine(ready)
     return _gather_later(answers, combine)
 
 
 async def _gather_later(
-    answers: Sequence[Struct | Coroutine[Any, Any, Struct]],
-    combine: Callable[[list[Struct]], Struct],
-) -> Struct:
+    answers: Sequence[M | Coroutine[Any, Any, M]], combine: Callable[[list[M]], N]
+) -> N:
     return combine([await _when_ready(answer) for answer in answers])
 
 
-async def _when_ready(answer: Struct | Coroutine[Any, Any, Struct]) -> Struct:
-    if isinstance(answer, Struct):
-        return answer
-    # A cast: a Struct has any attribute for mypy, so it does not leave the union.
-    return await cast("Coroutine[Any, Any, Struct]", answer)
+async def _when_ready(answer: M | Coroutine[Any, Any, M]) -> M:
+    return answer if isinstance(answer, Message) else await answer

@@ -15,8 +15,17 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.replication.link import LinkFailed
-from millstream.wire.apis import ApiKey
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from millstream.wire.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 _MARKERS_VERSION: Final = 1
 # Version 5 knows TRANSACTION_ABORTABLE.
@@ -36,29 +45,22 @@ async def write_markers(
     producer: ProducerEpoch,
 ) -> None:
     """End a transaction in partitions that another node leads. Raises KafkaError."""
-    body = Struct(
+    request = WriteTxnMarkersRequest(
         markers=[
-            Struct(
+            WritableTxnMarker(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 transaction_result=marker.type is ControlType.COMMIT,
                 topics=[
-                    Struct(name=name, partition_indexes=indexes)
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                     for name, indexes in partitions.items()
                 ],
                 coordinator_epoch=marker.coordinator_epoch,
-                transaction_version=0,
             )
         ]
     )
     try:
-        answer = await peers.ask(
-            leader,
-            ApiKey.WRITE_TXN_MARKERS,
-            _MARKERS_VERSION,
-            body,
-            timeout_seconds=_SECONDS_MAX,
-        )
+        answer = await peers.ask(leader, request, _MARKERS_VERSION, timeout_seconds=_SECONDS_MAX)
     except LinkFailed as error:
         raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
     codes = _marker_codes(answer)
@@ -70,7 +72,7 @@ async def write_markers(
                 raise KafkaError(code, f"{name}-{index}")
 
 
-def _marker_codes(answer: Struct) -> Codes:
+def _marker_codes(answer: WriteTxnMarkersResponse) -> Codes:
     return {
         (topic.name, partition.partition_index): KafkaCode(partition.error_code)
         for one in answer.markers
@@ -110,28 +112,22 @@ async def _ask_coordinator(
     *,
     is_verified_only: bool,
 ) -> Codes:
-    body = Struct(
+    request = AddPartitionsToTxnRequest(
         transactions=[
-            Struct(
+            AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 verify_only=is_verified_only,
                 topics=[
-                    Struct(name=name, partitions=sorted(indexes))
+                    AddPartitionsToTxnTopic(name=name, partitions=sorted(indexes))
                     for name, indexes in partitions.items()
                 ],
             )
         ]
     )
     try:
-        answer = await peers.ask(
-            coordinator,
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            _ADD_VERSION,
-            body,
-            timeout_seconds=_SECONDS_MAX,
-        )
+        answer = await peers.ask(coordinator, request, _ADD_VERSION, timeout_seconds=_SECONDS_MAX)
     except LinkFailed as error:
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     if answer.error_code != KafkaCode.NONE:

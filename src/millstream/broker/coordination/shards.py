@@ -29,11 +29,12 @@ from millstream.records.builder import build_key_values
 from millstream.records.control import EndTransactionMarker, read_end_marker
 from millstream.records.records import iterate_records
 from millstream.replication.partition import Partition
-from millstream.wire.messages import Struct
+from millstream.wire.message import Message
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+M = TypeVar("M", bound=Message)
 S = TypeVar("S")
 C = TypeVar("C")
 E = TypeVar("E")
@@ -376,9 +377,9 @@ class Shards(Generic[S, C, E]):
 
 def shown(
     answer: "R | asyncio.Future[R]",
-    show: Callable[[R], Struct],
-    refuse: Callable[[KafkaError], Struct],
-) -> Struct | Coroutine[Any, Any, Struct]:
+    show: Callable[[R], M],
+    refuse: Callable[[KafkaError], M],
+) -> M | Coroutine[Any, Any, M]:
     """A reply as a message, now or when it is there."""
     if isinstance(answer, asyncio.Future):
         return _show_later(answer, show, refuse)
@@ -386,8 +387,8 @@ def shown(
 
 
 async def _show_later(
-    answer: "asyncio.Future[R]", show: Callable[[R], Struct], refuse: Callable[[KafkaError], Struct]
-) -> Struct:
+    answer: "asyncio.Future[R]", show: Callable[[R], M], refuse: Callable[[KafkaError], M]
+) -> M:
     try:
         return show(await answer)
     except KafkaError as error:

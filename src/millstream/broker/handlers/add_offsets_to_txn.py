@@ -9,7 +9,7 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -18,11 +18,11 @@ KNOWS_FENCING_FROM: Final = 2
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
-    def refuse(error: KafkaError) -> Struct:
+    broker: "Broker", request: Request, body: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
+    def refuse(error: KafkaError) -> AddOffsetsToTxnResponse:
         knows_fencing = request.version >= KNOWS_FENCING_FROM
-        return Struct(error_code=old_code(error.code, knows_fencing=knows_fencing))
+        return AddOffsetsToTxnResponse(error_code=old_code(error.code, knows_fencing=knows_fencing))
 
     try:
         if not body.transactional_id:
@@ -35,7 +35,7 @@ def handle(
         )
     except KafkaError as error:
         return refuse(error)
-    return shown(answer, lambda code: Struct(error_code=code), refuse)
+    return shown(answer, lambda code: AddOffsetsToTxnResponse(error_code=code), refuse)
 
 
 def offsets_partition(broker: "Broker", group_id: str) -> dict[str, frozenset[int]]:

@@ -8,10 +8,19 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+
+HOLDS_NEXT_REQUEST = True
 
 KNOWS_FENCING_FROM: Final = 2
 BATCHED_FROM: Final = 4
@@ -20,13 +29,17 @@ KNOWS_ABORTABLE_FROM: Final = 5
 Codes = Mapping[tuple[str, int], KafkaCode]
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(
+    broker: "Broker", request: Request, body: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
     version = request.version
     if version < BATCHED_FROM:
         producer = ProducerEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         topics = body.v3_and_below_topics
         codes = await _add(broker, body.v3_and_below_transactional_id, producer, topics, 0)
-        return Struct(results_by_topic_v3_and_below=_results(topics, codes, version))
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_results(topics, codes, version)
+        )
     results = []
     for one in body.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
@@ -38,19 +51,19 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
                 broker, one.transactional_id, producer, one.topics, EPOCH_PER_TRANSACTION
             )
         results.append(
-            Struct(
+            AddPartitionsToTxnResult(
                 transactional_id=one.transactional_id,
                 topic_results=_results(one.topics, codes, version),
             )
         )
-    return Struct(error_code=KafkaCode.NONE, results_by_transaction=results)
+    return AddPartitionsToTxnResponse(error_code=KafkaCode.NONE, results_by_transaction=results)
 
 
 async def _add(
     broker: "Broker",
     transactional_id: str,
     producer: ProducerEpoch,
-    topics: Sequence[Struct],
+    topics: Sequence[AddPartitionsToTxnTopic],
     client_version: int,
 ) -> Codes:
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
@@ -78,7 +91,10 @@ async def _add(
 
 
 async def _verify(
-    broker: "Broker", transactional_id: str, producer: ProducerEpoch, topics: Sequence[Struct]
+    broker: "Broker",
+    transactional_id: str,
+    producer: ProducerEpoch,
+    topics: Sequence[AddPartitionsToTxnTopic],
 ) -> Codes:
     try:
         return await wait_for(
@@ -88,19 +104,21 @@ async def _verify(
         return {(topic.name, index): error.code for topic in topics for index in topic.partitions}
 
 
-def _partitions(topics: Sequence[Struct]) -> dict[str, frozenset[int]]:
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> dict[str, frozenset[int]]:
     found: dict[str, frozenset[int]] = {}
     for topic in topics:
         found[topic.name] = found.get(topic.name, frozenset()) | frozenset(topic.partitions)
     return found
 
 
-def _results(topics: Sequence[Struct], codes: Codes, version: int) -> list[Struct]:
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int
+) -> list[AddPartitionsToTxnTopicResult]:
     return [
-        Struct(
+        AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                Struct(
+                AddPartitionsToTxnPartitionResult(
                     partition_index=index,
                     partition_error_code=_told(codes[topic.name, index], version),
                 )

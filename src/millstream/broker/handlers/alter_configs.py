@@ -1,31 +1,46 @@
 """AlterConfigs (33), versions 0-2: replaces all settings of a topic or broker."""
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.broker.handlers.describe_configs import broker_of, group_of
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+)
+from millstream.wire.apis.incremental_alter_configs import IncrementalAlterConfigsResource
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return await answer_each(
-        body, lambda resource: _replace(broker, resource, validate_only=body.validate_only)
+
+Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
+
+
+async def handle(
+    broker: "Broker", request: Request, body: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    responses = await answer_each(
+        body.resources,
+        lambda resource: _replace(broker, resource, validate_only=body.validate_only),
     )
+    return AlterConfigsResponse(responses=responses)
 
 
 async def answer_each(
-    body: Struct, change: Callable[[Struct], Coroutine[Any, Any, None]]
-) -> Struct:
+    resources: list[Resource], change: Callable[[Resource], Coroutine[Any, Any, None]]
+) -> list[AlterConfigsResult]:
     """Change each resource of a request; each gets its own code."""
     answers = []
-    for resource in body.resources:
-        answer = Struct(
+    for resource in resources:
+        answer = AlterConfigsResult(
             error_code=KafkaCode.NONE,
             error_message=None,
             resource_type=resource.resource_type,
@@ -36,10 +51,12 @@ async def answer_each(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
-    return Struct(responses=answers)
+    return answers
 
 
-async def _replace(broker: "Broker", resource: Struct, *, validate_only: bool) -> None:
+async def _replace(
+    broker: "Broker", resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
     name = resource.resource_name
     settings = {config.name: config.value for config in resource.configs}
     if resource.resource_type == config_view.TOPIC:

@@ -5,20 +5,28 @@ from typing import TYPE_CHECKING
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
-from millstream.wire.messages import Struct
+from millstream.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignedPartition,
+    ReassignedTopic,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(
+    broker: "Broker", request: Request, body: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
     may_resize = body.allow_replication_factor_change
-    return Struct(
+    return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_resize,
         error_code=KafkaCode.NONE,
         error_message=None,
         responses=[
-            Struct(
+            ReassignedTopic(
                 name=topic.name,
                 partitions=[
                     await _alter(broker, topic.name, wanted, may_resize=may_resize)
@@ -30,7 +38,9 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     )
 
 
-async def _alter(broker: "Broker", topic: str, wanted: Struct, *, may_resize: bool) -> Struct:
+async def _alter(
+    broker: "Broker", topic: str, wanted: ReassignablePartition, *, may_resize: bool
+) -> ReassignedPartition:
     if broker.leaders is None:
         return _one(broker, topic, wanted)
     where = TopicPartition(topic, wanted.partition_index)
@@ -42,10 +52,12 @@ async def _alter(broker: "Broker", topic: str, wanted: Struct, *, may_resize: bo
             await broker.leaders.reassign(where, wanted.replicas, may_resize=may_resize)
     except KafkaError as error:
         code, message = error.code, error.message
-    return Struct(partition_index=wanted.partition_index, error_code=code, error_message=message)
+    return ReassignedPartition(
+        partition_index=wanted.partition_index, error_code=code, error_message=message
+    )
 
 
-def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
+def _one(broker: "Broker", topic: str, wanted: ReassignablePartition) -> ReassignedPartition:
     """One node alone: everything is here, and stays."""
     code, message = KafkaCode.NONE, None
     if broker.partitions.find(topic, wanted.partition_index) is None:
@@ -55,4 +67,6 @@ def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
     elif list(wanted.replicas) != [broker.node_id]:
         code = KafkaCode.INVALID_REPLICA_ASSIGNMENT
         message = f"broker {broker.node_id} is the only one"
-    return Struct(partition_index=wanted.partition_index, error_code=code, error_message=message)
+    return ReassignedPartition(
+        partition_index=wanted.partition_index, error_code=code, error_message=message
+    )

@@ -4,9 +4,15 @@ import re
 from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.routes import served
 from millstream.errors import KafkaCode
-from millstream.wire.apis import APIS
-from millstream.wire.messages import Struct
+from millstream.wire.apis.api_versions import (
+    ApiVersionsKey,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
+)
 from millstream.wire.vendor import CLIENT_SOFTWARE_NAME, KEYS_FROM
 
 if TYPE_CHECKING:
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+def handle(broker: "Broker", request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
     code = KafkaCode.NONE
     api_keys = listed_versions()
     if request.version >= 3:
@@ -27,11 +33,18 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         if names[0] == CLIENT_SOFTWARE_NAME:
             # Other clients never see keys that Kafka does not have.
             api_keys = listed_versions(with_ours=True)
-    return Struct(
+    return ApiVersionsResponse(
         error_code=code,
         api_keys=api_keys,
+        supported_features=[
+            SupportedFeature(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in FEATURES
+        ],
         finalized_features_epoch=0,
-        **features(),
+        finalized_features=[
+            FinalizedFeature(name=name, max_version_level=highest, min_version_level=highest)
+            for name, _, highest in FEATURES
+        ],
     )
 
 
@@ -40,22 +53,9 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
 FEATURES = (("group.version", 1, 1), ("transaction.version", 0, 2))
 
 
-def features() -> dict[str, list[Struct]]:
-    return {
-        "supported_features": [
-            Struct(name=name, min_version=lowest, max_version=highest)
-            for name, lowest, highest in FEATURES
-        ],
-        "finalized_features": [
-            Struct(name=name, max_version_level=highest, min_version_level=highest)
-            for name, _, highest in FEATURES
-        ],
-    }
-
-
-def listed_versions(*, with_ours: bool = False) -> list[Struct]:
+def listed_versions(*, with_ours: bool = False) -> list[ApiVersionsKey]:
     return [
-        Struct(api_key=api.key, min_version=api.lowest_listed, max_version=api.highest_listed)
-        for api in APIS.values()
+        ApiVersionsKey(api_key=api.key, min_version=api.min_listed, max_version=api.max_listed)
+        for api in served().values()
         if with_ours or api.key < KEYS_FROM
     ]

@@ -18,15 +18,15 @@ from millstream.coordinators.transactions.joint_commit import (
     commit_group,
 )
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.commit_group import CommitGroupRequest, CommitGroupResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: CommitGroupRequest
+) -> CommitGroupResponse | Coroutine[Any, Any, CommitGroupResponse]:
     members = [
         Member(one.transactional_id, ProducerEpoch(one.producer_id, one.producer_epoch))
         for one in body.members
@@ -41,8 +41,8 @@ def handle(
     return shown(answer, _show, _refuse)
 
 
-def _show(reply: GroupReply) -> Struct:
-    return Struct(
+def _show(reply: GroupReply) -> CommitGroupResponse:
+    return CommitGroupResponse(
         error_code=KafkaCode.NONE,
         error_message=None,
         already_committed=reply.is_repeated,
@@ -50,8 +50,8 @@ def _show(reply: GroupReply) -> Struct:
     )
 
 
-def _refuse(error: KafkaError) -> Struct:
-    return Struct(
+def _refuse(error: KafkaError) -> CommitGroupResponse:
+    return CommitGroupResponse(
         error_code=error.code,
         error_message=error.message,
         already_committed=False,

@@ -5,21 +5,29 @@ from typing import TYPE_CHECKING
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
-from millstream.wire.messages import Struct
+from millstream.wire.apis.compact_topic import (
+    CompactedPartition,
+    CompactTopicRequest,
+    CompactTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+def handle(broker: "Broker", request: Request, body: CompactTopicRequest) -> CompactTopicResponse:
     try:
         partitions = _partitions(broker, body)
     except KafkaError as error:
-        return Struct(error_code=error.code, error_message=error.message, partitions=[])
-    return Struct(error_code=KafkaCode.NONE, error_message=None, partitions=partitions)
+        return CompactTopicResponse(
+            error_code=error.code, error_message=error.message, partitions=[]
+        )
+    return CompactTopicResponse(
+        error_code=KafkaCode.NONE, error_message=None, partitions=partitions
+    )
 
 
-def _partitions(broker: "Broker", body: Struct) -> list[Struct]:
+def _partitions(broker: "Broker", body: CompactTopicRequest) -> list[CompactedPartition]:
     partitions = broker.partitions.of_topic(body.topic)
     if not partitions:
         raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -37,9 +45,9 @@ def _partitions(broker: "Broker", body: Struct) -> list[Struct]:
     return [_told(broker, index, partition) for index, partition in sorted(partitions.items())]
 
 
-def _told(broker: "Broker", index: int, partition: Partition) -> Struct:
+def _told(broker: "Broker", index: int, partition: Partition) -> CompactedPartition:
     progress = broker.cleaner.progress(partition)
-    return Struct(
+    return CompactedPartition(
         partition=index,
         state=progress.state,
         problem=progress.problem,

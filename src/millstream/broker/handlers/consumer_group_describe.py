@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.topic_view import NO_OPERATIONS
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.epochs import chosen_assignor
 from millstream.coordinators.consumer.group import ConsumerGroup, ConsumerMember
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.consumer_group_describe import (
+    ConsumerGroupAssignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescription,
+    ConsumerGroupMember,
+    ConsumerGroupTopicPartitions,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -20,13 +26,15 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     answers = [_describe(broker, group_id) for group_id in body.group_ids]
-    return gather(answers, lambda groups: Struct(groups=groups))
+    return gather(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _describe(broker: "Broker", group_id: str) -> Struct | Coroutine[Any, Any, Struct]:
+def _describe(
+    broker: "Broker", group_id: str
+) -> ConsumerGroupDescription | Coroutine[Any, Any, ConsumerGroupDescription]:
     return broker.coordinators.ask(
         group_id,
         lambda state, env: requests.describe_consumer(state, group_id),
@@ -35,9 +43,9 @@ def _describe(broker: "Broker", group_id: str) -> Struct | Coroutine[Any, Any, S
     )
 
 
-def _answer(broker: "Broker", group: ConsumerGroup) -> Struct:
+def _answer(broker: "Broker", group: ConsumerGroup) -> ConsumerGroupDescription:
     stored = {member_id: member.stored for member_id, member in group.members.items()}
-    return Struct(
+    return ConsumerGroupDescription(
         error_code=KafkaCode.NONE,
         error_message=None,
         group_id=group.group_id,
@@ -49,13 +57,14 @@ def _answer(broker: "Broker", group: ConsumerGroup) -> Struct:
             _member(broker, member_id, member, group.target.get(member_id, {}))
             for member_id, member in group.members.items()
         ],
-        authorized_operations=NO_OPERATIONS,
     )
 
 
-def _member(broker: "Broker", member_id: str, member: ConsumerMember, target: Assignment) -> Struct:
+def _member(
+    broker: "Broker", member_id: str, member: ConsumerMember, target: Assignment
+) -> ConsumerGroupMember:
     stored = member.stored
-    return Struct(
+    return ConsumerGroupMember(
         member_id=member_id,
         instance_id=stored.instance_id,
         rack_id=stored.rack_id,
@@ -70,18 +79,20 @@ def _member(broker: "Broker", member_id: str, member: ConsumerMember, target: As
     )
 
 
-def _assignment(broker: "Broker", assignment: Assignment) -> Struct:
-    return Struct(
+def _assignment(broker: "Broker", assignment: Assignment) -> ConsumerGroupAssignment:
+    return ConsumerGroupAssignment(
         topic_partitions=[
-            Struct(topic_id=topic_id, topic_name=topic.name, partitions=list(partitions))
+            ConsumerGroupTopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=list(partitions)
+            )
             for topic_id, partitions in assignment.items()
             if (topic := broker.image.topics_by_id.get(topic_id)) is not None
         ]
     )
 
 
-def _refuse(group_id: str, error: KafkaError) -> Struct:
-    return Struct(
+def _refuse(group_id: str, error: KafkaError) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
         error_code=error.code,
         error_message=error.message,
         group_id=group_id,
@@ -90,5 +101,4 @@ def _refuse(group_id: str, error: KafkaError) -> Struct:
         assignment_epoch=0,
         assignor_name="",
         members=[],
-        authorized_operations=NO_OPERATIONS,
     )

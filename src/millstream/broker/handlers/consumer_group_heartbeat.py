@@ -8,15 +8,20 @@ from millstream.coordinators.consumer.group import sorted_assignment
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     owned = body.topic_partitions
     heartbeat = HeartbeatRequest(
         group_id=body.group_id,
@@ -45,16 +50,16 @@ def handle(
     )
 
 
-def _answer(reply: HeartbeatReply) -> Struct:
+def _answer(reply: HeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if reply.assignment is not None:
-        assignment = Struct(
+        assignment = HeartbeatAssignment(
             topic_partitions=[
-                Struct(topic_id=topic_id, partitions=list(partitions))
+                HeartbeatTopicPartitions(topic_id=topic_id, partitions=list(partitions))
                 for topic_id, partitions in reply.assignment.items()
             ]
         )
-    return Struct(
+    return ConsumerGroupHeartbeatResponse(
         error_code=KafkaCode.NONE,
         error_message=None,
         member_id=reply.member_id,
@@ -64,8 +69,8 @@ def _answer(reply: HeartbeatReply) -> Struct:
     )
 
 
-def _refuse(error: KafkaError) -> Struct:
-    return Struct(
+def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
         error_code=error.code,
         error_message=error.message,
         member_id=None,

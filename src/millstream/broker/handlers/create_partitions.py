@@ -4,17 +4,27 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsResult,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+
+async def handle(
+    broker: "Broker", request: Request, body: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
     names = [topic.name for topic in body.topics]
     results = []
     for topic in body.topics:
-        answer = Struct(name=topic.name, error_code=KafkaCode.NONE, error_message=None)
+        answer = CreatePartitionsResult(
+            name=topic.name, error_code=KafkaCode.NONE, error_message=None
+        )
         try:
             if names.count(topic.name) > 1:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "topic named twice in one request")
@@ -29,4 +39,4 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         results.append(answer)
-    return Struct(results=results)
+    return CreatePartitionsResponse(results=results)

@@ -8,19 +8,29 @@ from millstream.cluster.changes import NewTopic
 from millstream.cluster.metadata import TopicResult
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
-from millstream.wire.messages import Struct
+from millstream.wire.apis.create_topics import (
+    CreatableTopic,
+    CreatedConfig,
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+
+async def handle(
+    broker: "Broker", request: Request, body: CreateTopicsRequest
+) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) for topic in body.topics]
     results = await broker.topics.create(wanted, validate_only=body.validate_only)
-    return Struct(topics=[_answer(broker, result) for result in results])
+    return CreateTopicsResponse(topics=[_answer(broker, result) for result in results])
 
 
-def _new_topic(topic: Struct) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -30,11 +40,11 @@ def _new_topic(topic: Struct) -> NewTopic:
     )
 
 
-def _answer(broker: "Broker", result: TopicResult) -> Struct:
+def _answer(broker: "Broker", result: TopicResult) -> CreatedTopic:
     state = result.state
     if result.error is not None or state is None:
         error = result.error
-        return Struct(
+        return CreatedTopic(
             name=result.name,
             topic_id=NO_TOPIC_ID,
             error_code=error.code if error else KafkaCode.UNKNOWN_SERVER_ERROR,
@@ -43,12 +53,21 @@ def _answer(broker: "Broker", result: TopicResult) -> Struct:
             replication_factor=-1,
             configs=[],
         )
-    return Struct(
+    return CreatedTopic(
         name=result.name,
         topic_id=state.topic_id,
         error_code=KafkaCode.NONE,
         error_message=None,
         num_partitions=len(state.partitions),
         replication_factor=len(state.partitions[0].replicas),
-        configs=config_view.topic_entries(broker, state, names=None),
+        configs=[
+            CreatedConfig(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.config_source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in config_view.topic_entries(broker, state, names=None)
+        ],
     )

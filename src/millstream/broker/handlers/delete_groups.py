@@ -7,22 +7,26 @@ from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_groups import (
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     answers = [_delete(broker, group_id) for group_id in dict.fromkeys(body.groups_names)]
-    return gather(answers, lambda results: Struct(results=results))
+    return gather(answers, lambda results: DeleteGroupsResponse(results=results))
 
 
-def _delete(broker: "Broker", group_id: str) -> Struct | Coroutine[Any, Any, Struct]:
-    def answer(code: KafkaCode) -> Struct:
-        return Struct(group_id=group_id, error_code=code)
+def _delete(broker: "Broker", group_id: str) -> DeletedGroup | Coroutine[Any, Any, DeletedGroup]:
+    def answer(code: KafkaCode) -> DeletedGroup:
+        return DeletedGroup(group_id=group_id, error_code=code)
 
     return broker.coordinators.ask(
         group_id,

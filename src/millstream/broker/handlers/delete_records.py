@@ -12,7 +12,13 @@ from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.partition import Partition
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -20,22 +26,26 @@ if TYPE_CHECKING:
 TO_HIGH_WATERMARK: Final = -1
 
 # What is answered for a partition, and the wait for its followers, if there is one.
-Deletion = tuple[Struct, "asyncio.Future[None] | None"]
+Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Coroutine[Any, Any, Struct]:
+def handle(
+    broker: "Broker", request: Request, body: DeleteRecordsRequest
+) -> Coroutine[Any, Any, DeleteRecordsResponse]:
     deletions: list[Deletion] = []
-    answer = Struct(topics=[])
+    answer = DeleteRecordsResponse(topics=[])
     for topic in body.topics:
         done = [_delete(broker, topic.name, wanted) for wanted in topic.partitions]
         deletions += done
-        answer.topics.append(Struct(name=topic.name, partitions=[each for each, _ in done]))
+        answer.topics.append(
+            DeleteRecordsTopicResponse(name=topic.name, partitions=[each for each, _ in done])
+        )
     return _answer_later(broker, answer, deletions, body.timeout_ms)
 
 
 async def _answer_later(
-    broker: "Broker", answer: Struct, deletions: list[Deletion], timeout_ms: int
-) -> Struct:
+    broker: "Broker", answer: DeleteRecordsResponse, deletions: list[Deletion], timeout_ms: int
+) -> DeleteRecordsResponse:
     waits = [wait for _, wait in deletions if wait is not None]
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     # What was deleted must not come back after a crash.
@@ -71,8 +81,8 @@ def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
     return error.code
 
 
-def _delete(broker: "Broker", topic: str, wanted: Struct) -> Deletion:
-    answer = Struct(
+def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> Deletion:
+    answer = DeleteRecordsPartitionResponse(
         partition_index=wanted.partition_index, low_watermark=-1, error_code=KafkaCode.NONE
     )
     try:

@@ -5,22 +5,33 @@ from typing import TYPE_CHECKING
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
-from millstream.wire.messages import Struct
+from millstream.wire.apis.delete_topics import (
+    DeletableTopic,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+
+async def handle(
+    broker: "Broker", request: Request, body: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     if request.version < 6:
-        wanted = [Struct(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
+        wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
         wanted = body.topics
-    return Struct(responses=[await _delete(broker, request, topic) for topic in wanted])
+    return DeleteTopicsResponse(
+        responses=[await _delete(broker, request, topic) for topic in wanted]
+    )
 
 
-async def _delete(broker: "Broker", request: Request, wanted: Struct) -> Struct:
-    answer = Struct(
+async def _delete(broker: "Broker", request: Request, wanted: DeletableTopic) -> DeletedTopic:
+    answer = DeletedTopic(
         name=wanted.name, topic_id=wanted.topic_id, error_code=KafkaCode.NONE, error_message=None
     )
     try:

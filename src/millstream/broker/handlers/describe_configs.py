@@ -6,18 +6,30 @@ from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import topic_name_problem
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(results=[_describe(broker, body, resource) for resource in body.resources])
+def handle(
+    broker: "Broker", request: Request, body: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(broker, body, resource) for resource in body.resources]
+    )
 
 
-def _describe(broker: "Broker", body: Struct, resource: Struct) -> Struct:
-    answer = Struct(
+def _describe(
+    broker: "Broker", body: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    answer = DescribeConfigsResult(
         error_code=KafkaCode.NONE,
         error_message=None,
         resource_type=resource.resource_type,
@@ -36,7 +48,7 @@ def _describe(broker: "Broker", body: Struct, resource: Struct) -> Struct:
     return answer
 
 
-def _entries(broker: "Broker", resource: Struct) -> list[Struct]:
+def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[DescribedConfig]:
     # An empty list of keys means all, as a null one does.
     names = resource.configuration_keys or None
     if resource.resource_type == config_view.TOPIC:

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.coordination.coordinators import gather
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.topic_view import NO_OPERATIONS
 from millstream.coordinators.groups import admin
 from millstream.coordinators.groups.admin import DescribedGroup
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_groups import (
+    DescribeGroupsGroup,
+    DescribeGroupsMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -19,16 +23,16 @@ KNOWS_NOT_FOUND_FROM: Final = 6
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     answers = [_describe(broker, request, group_id) for group_id in body.groups]
-    return gather(answers, lambda groups: Struct(groups=groups))
+    return gather(answers, lambda groups: DescribeGroupsResponse(groups=groups))
 
 
 def _describe(
     broker: "Broker", request: Request, group_id: str
-) -> Struct | Coroutine[Any, Any, Struct]:
-    def refuse(error: KafkaError) -> Struct:
+) -> DescribeGroupsGroup | Coroutine[Any, Any, DescribeGroupsGroup]:
+    def refuse(error: KafkaError) -> DescribeGroupsGroup:
         code = error.code
         if code is KafkaCode.GROUP_ID_NOT_FOUND and request.version < KNOWS_NOT_FOUND_FROM:
             return _answer(DescribedGroup(group_id), KafkaCode.NONE, None)
@@ -43,8 +47,8 @@ def _describe(
     )
 
 
-def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> Struct:
-    return Struct(
+def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> DescribeGroupsGroup:
+    return DescribeGroupsGroup(
         error_code=code,
         error_message=message,
         group_id=group.group_id,
@@ -52,7 +56,7 @@ def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> Stru
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=[
-            Struct(
+            DescribeGroupsMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
@@ -62,5 +66,4 @@ def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> Stru
             )
             for member in group.members
         ],
-        authorized_operations=NO_OPERATIONS,
     )

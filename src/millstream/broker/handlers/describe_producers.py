@@ -4,16 +4,24 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_producers import (
+    ActiveProducer,
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(
+def handle(
+    broker: "Broker", request: Request, body: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
         topics=[
-            Struct(
+            DescribeProducersTopicResponse(
                 name=topic.name,
                 partitions=[_one(broker, topic.name, index) for index in topic.partition_indexes],
             )
@@ -22,23 +30,23 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     )
 
 
-def _one(broker: "Broker", topic: str, index: int) -> Struct:
+def _one(broker: "Broker", topic: str, index: int) -> DescribeProducersPartition:
     try:
         partition = broker.partitions.get(topic, index)
         partition.require_online()
     except KafkaError as error:
-        return Struct(
+        return DescribeProducersPartition(
             partition_index=index,
             error_code=error.code,
             error_message=error.message,
             active_producers=[],
         )
-    return Struct(
+    return DescribeProducersPartition(
         partition_index=index,
         error_code=KafkaCode.NONE,
         error_message=None,
         active_producers=[
-            Struct(
+            ActiveProducer(
                 producer_id=producer_id,
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,

@@ -4,49 +4,85 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.request import Request
+from millstream.cluster.state import TopicState
 from millstream.errors import KafkaCode
-from millstream.model import NO_TOPIC_ID, topic_name_problem
-from millstream.wire.messages import Struct
+from millstream.model import NO_TOPIC_ID, TopicId, topic_name_problem
+from millstream.wire.apis.describe_topic_partitions import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+def handle(
+    broker: "Broker", request: Request, body: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in body.topics} or broker.image.topics)
     start, first_index = "", 0
     if body.cursor is not None:
         start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
     room_max = broker.config.int("max.request.partition.size.limit")
     room = min(max(body.response_partition_limit, 1), room_max)
-    topics: list[Struct] = []
+    topics: list[DescribedTopic] = []
     for name in names:
         if name < start:
             continue
         index = first_index if name == start else 0
         if room == 0:
-            return _answer(topics, Struct(topic_name=name, partition_index=index))
+            return _answer(
+                topics, DescribeTopicPartitionsCursor(topic_name=name, partition_index=index)
+            )
         described, shown, is_whole = _page(broker, name, index, room)
         topics.append(described)
         room -= shown
         if not is_whole:
-            return _answer(topics, Struct(topic_name=name, partition_index=index + shown))
+            return _answer(
+                topics,
+                DescribeTopicPartitionsCursor(topic_name=name, partition_index=index + shown),
+            )
     return _answer(topics, None)
 
 
-def _page(broker: "Broker", name: str, index: int, room: int) -> tuple[Struct, int, bool]:
+def _page(broker: "Broker", name: str, index: int, room: int) -> tuple[DescribedTopic, int, bool]:
     topic = broker.image.topics.get(name)
     if topic is None:
         code = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic_name_problem(name) is not None:
             code = KafkaCode.INVALID_TOPIC_EXCEPTION
-        return topic_view.absent(name, NO_TOPIC_ID, code), 0, True
+        return _topic(name, NO_TOPIC_ID, code), 0, True
     end = min(index + room, len(topic.partitions))
-    described = topic_view.absent(name, topic.topic_id, KafkaCode.NONE)
+    described = _topic(name, topic.topic_id, KafkaCode.NONE)
     described.is_internal = topic.is_internal
-    described.partitions = [topic_view.partition(broker, topic, i) for i in range(index, end)]
+    described.partitions = [_partition(broker, topic, i) for i in range(index, end)]
     return described, max(end - index, 0), end >= len(topic.partitions)
 
 
-def _answer(topics: list[Struct], next_cursor: Struct | None) -> Struct:
-    return Struct(topics=topics, next_cursor=next_cursor)
+def _topic(name: str, topic_id: TopicId, code: KafkaCode) -> DescribedTopic:
+    return DescribedTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
+
+
+def _partition(broker: "Broker", topic: TopicState, index: int) -> DescribedPartition:
+    state = topic.partitions[index]
+    shown = topic_view.partition(broker, topic, index)
+    return DescribedPartition(
+        error_code=shown.error_code,
+        partition_index=index,
+        leader_id=shown.leader_id,
+        leader_epoch=shown.leader_epoch,
+        replica_nodes=shown.replica_nodes,
+        isr_nodes=shown.isr_nodes,
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=shown.offline_replicas,
+    )
+
+
+def _answer(
+    topics: list[DescribedTopic], next_cursor: DescribeTopicPartitionsCursor | None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)

@@ -8,17 +8,26 @@ from millstream.coordinators.codecs.transactions import StoredTransaction
 from millstream.coordinators.transactions.decisions import Decision
 from millstream.coordinators.transactions.state import TransactionsState
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_transactions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(transaction_states=[await _one(broker, name) for name in body.transactional_ids])
+async def handle(
+    broker: "Broker", request: Request, body: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[await _one(broker, name) for name in body.transactional_ids]
+    )
 
 
-async def _one(broker: "Broker", name: str) -> Struct:
+async def _one(broker: "Broker", name: str) -> DescribedTransaction:
     try:
         if not name:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
@@ -26,7 +35,7 @@ async def _one(broker: "Broker", name: str) -> Struct:
             broker.transactions.submit(name, lambda state, env: Decision(_find(state, name)))
         )
     except KafkaError as error:
-        return Struct(
+        return DescribedTransaction(
             error_code=error.code,
             transactional_id=name,
             transaction_state="",
@@ -36,7 +45,7 @@ async def _one(broker: "Broker", name: str) -> Struct:
             producer_epoch=0,
             topics=[],
         )
-    return Struct(
+    return DescribedTransaction(
         error_code=KafkaCode.NONE,
         transactional_id=name,
         transaction_state=state_name(found),
@@ -45,7 +54,7 @@ async def _one(broker: "Broker", name: str) -> Struct:
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            Struct(topic=topic, partitions=sorted(indexes))
+            DescribedTransactionTopic(topic=topic, partitions=sorted(indexes))
             for topic, indexes in sorted(found.partitions.items())
         ],
     )

@@ -8,16 +8,18 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION, EndRequest, end
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
-from millstream.wire.messages import Struct
+from millstream.wire.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+
+HOLDS_NEXT_REQUEST = True
 
 KNOWS_FENCING_FROM: Final = 2
 BUMPS_FROM: Final = 5
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(broker: "Broker", request: Request, body: EndTxnRequest) -> EndTxnResponse:
     wanted = EndRequest(
         body.transactional_id,
         ProducerEpoch(body.producer_id, body.producer_epoch),
@@ -35,7 +37,7 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
         )
     except KafkaError as error:
         code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
-        return Struct(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
-    return Struct(
+        return EndTxnResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
+    return EndTxnResponse(
         error_code=KafkaCode.NONE, producer_id=given.producer_id, producer_epoch=given.epoch
     )

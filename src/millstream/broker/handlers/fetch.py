@@ -41,6 +41,7 @@ from millstream.wire.headers import finish_frame, response_header
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+READS_FRAME = True
 READ_COMMITTED = 1
 Read = tuple[SessionPartition, FetchResult]
 

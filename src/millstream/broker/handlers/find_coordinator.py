@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -23,8 +27,8 @@ BATCHED_FROM: Final = 4
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     shards = _shards(broker, body.key_type)
     if shards is not None and not shards.has_topic:
         return _create_first(broker, request, body)
@@ -37,7 +41,9 @@ def _shards(broker: "Broker", key_type: int) -> "GroupCoordinators | Transaction
     return broker.transactions if key_type == TRANSACTION else None
 
 
-async def _create_first(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def _create_first(
+    broker: "Broker", request: Request, body: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     problem = KafkaError(KafkaCode.NONE)
     try:
         shards = _shards(broker, body.key_type)
@@ -48,18 +54,29 @@ async def _create_first(broker: "Broker", request: Request, body: Struct) -> Str
     return _find(broker, request, body, problem)
 
 
-def _find(broker: "Broker", request: Request, body: Struct, problem: KafkaError) -> Struct:
+def _find(
+    broker: "Broker", request: Request, body: FindCoordinatorRequest, problem: KafkaError
+) -> FindCoordinatorResponse:
     keys = body.coordinator_keys if request.version >= BATCHED_FROM else [body.key]
     if body.key_type not in (GROUP, TRANSACTION):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
     found = [_coordinator(broker, request, body.key_type, key, problem) for key in keys]
-    return Struct(coordinators=found) if request.version >= BATCHED_FROM else found[0]
+    if request.version >= BATCHED_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    [one] = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
 
 
 def _coordinator(
     broker: "Broker", request: Request, key_type: int, key: str, problem: KafkaError
-) -> Struct:
+) -> Coordinator:
     if problem.code is not KafkaCode.NONE:
         return _unknown(key, problem)
     if broker.replicas is None:
@@ -73,8 +90,8 @@ def _coordinator(
     return _known(key, leader.id, endpoint.host, endpoint.port)
 
 
-def _known(key: str, node_id: int, host: str, port: int) -> Struct:
-    return Struct(
+def _known(key: str, node_id: int, host: str, port: int) -> Coordinator:
+    return Coordinator(
         key=key,
         error_code=KafkaCode.NONE,
         error_message=None,
@@ -84,8 +101,8 @@ def _known(key: str, node_id: int, host: str, port: int) -> Struct:
     )
 
 
-def _unknown(key: str, problem: KafkaError) -> Struct:
-    return Struct(
+def _unknown(key: str, problem: KafkaError) -> Coordinator:
+    return Coordinator(
         key=key,
         error_code=problem.code,
         error_message=problem.message,

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import requests
-from millstream.wire.messages import Struct
+from millstream.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: HeartbeatRequest
+) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     return broker.coordinators.ask(
         body.group_id,
         lambda state, env: requests.heartbeat(
@@ -24,6 +24,6 @@ def handle(
             generation=body.generation_id,
             env=env,
         ),
-        show=lambda code: Struct(error_code=code),
-        refuse=lambda error: Struct(error_code=error.code),
+        show=lambda code: HeartbeatResponse(error_code=code),
+        refuse=lambda error: HeartbeatResponse(error_code=error.code),
     )

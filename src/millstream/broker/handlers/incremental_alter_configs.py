@@ -8,19 +8,32 @@ from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.cluster.changes import ConfigChange, ConfigOperation
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementallyAlterableConfig,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return await answer_each(
-        body, lambda resource: _alter(broker, resource, validate_only=body.validate_only)
+
+async def handle(
+    broker: "Broker", request: Request, body: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    responses = await answer_each(
+        body.resources,
+        lambda resource: _alter(broker, resource, validate_only=body.validate_only),
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
-async def _alter(broker: "Broker", resource: Struct, *, validate_only: bool) -> None:
+async def _alter(
+    broker: "Broker", resource: IncrementalAlterConfigsResource, *, validate_only: bool
+) -> None:
     name = resource.resource_name
     changes = [_change(config) for config in resource.configs]
     if len({change.name for change in changes}) < len(changes):
@@ -41,7 +54,7 @@ async def _alter(broker: "Broker", resource: Struct, *, validate_only: bool) -> 
         )
 
 
-def _change(config: Struct) -> ConfigChange:
+def _change(config: IncrementallyAlterableConfig) -> ConfigChange:
     try:
         operation = ConfigOperation(config.config_operation)
     except ValueError:

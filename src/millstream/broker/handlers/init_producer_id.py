@@ -12,7 +12,7 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
-from millstream.wire.messages import Struct
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -20,33 +20,41 @@ if TYPE_CHECKING:
 KNOWS_FENCING_FROM: Final = 4
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(
+    broker: "Broker", request: Request, body: InitProducerIdRequest
+) -> InitProducerIdResponse:
     try:
         if body.enable2_pc or body.keep_prepared_txn:
             # What Kafka answers where two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
-            return await _take_over(broker, body)
+            return await _take_over(broker, body, body.transactional_id)
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
-        return Struct(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
-    return Struct(error_code=KafkaCode.NONE, producer_id=producer_id, producer_epoch=0)
+        return InitProducerIdResponse(
+            error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1
+        )
+    return InitProducerIdResponse(
+        error_code=KafkaCode.NONE, producer_id=producer_id, producer_epoch=0
+    )
 
 
-async def _take_over(broker: "Broker", body: Struct) -> Struct:
-    if body.transactional_id == "" or (body.producer_id >= 0) is not (body.producer_epoch >= 0):
+async def _take_over(
+    broker: "Broker", body: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    if transactional_id == "" or (body.producer_id >= 0) is not (body.producer_epoch >= 0):
         raise KafkaError(KafkaCode.INVALID_REQUEST)
     current = None
     if body.producer_id >= 0:
         current = ProducerEpoch(body.producer_id, body.producer_epoch)
-    wanted = InitRequest(body.transactional_id, body.transaction_timeout_ms, current)
+    wanted = InitRequest(transactional_id, body.transaction_timeout_ms, current)
     await broker.producer_ids.ensure()
     given = await wait_for(
         broker.transactions.submit(
-            body.transactional_id, lambda state, env: init_producer(state, wanted, env)
+            transactional_id, lambda state, env: init_producer(state, wanted, env)
         )
     )
-    return Struct(
+    return InitProducerIdResponse(
         error_code=KafkaCode.NONE, producer_id=given.producer_id, producer_epoch=given.epoch
     )

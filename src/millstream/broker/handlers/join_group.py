@@ -8,7 +8,7 @@ from millstream.coordinators.classic.protocol import JoinRequest
 from millstream.coordinators.classic.rebalance import JoinReply
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -23,8 +23,8 @@ _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: JoinGroupRequest
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     join = JoinRequest(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -43,10 +43,10 @@ def handle(
         first_wait_ms=first_wait_ms(request.connection.client_software),
     )
 
-    def show(reply: JoinReply) -> Struct:
+    def show(reply: JoinReply) -> JoinGroupResponse:
         return _answer(reply, request.version)
 
-    def refuse(error: KafkaError) -> Struct:
+    def refuse(error: KafkaError) -> JoinGroupResponse:
         return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
 
     return broker.coordinators.ask(
@@ -59,11 +59,11 @@ def first_wait_ms(client_software: str | None) -> int:
     return _FIRST_WAIT_MS.get((client_software or "").partition(" ")[0], 0)
 
 
-def _answer(reply: JoinReply, version: int) -> Struct:
+def _answer(reply: JoinReply, version: int) -> JoinGroupResponse:
     name = reply.protocol_name
     if name is None and (version < MAY_LACK_PROTOCOL or reply.code is KafkaCode.NONE):
         name = ""
-    return Struct(
+    return JoinGroupResponse(
         error_code=reply.code,
         generation_id=reply.generation,
         protocol_type=reply.protocol_type,
@@ -72,7 +72,7 @@ def _answer(reply: JoinReply, version: int) -> Struct:
         skip_assignment=reply.skip_assignment,
         member_id=reply.member_id,
         members=[
-            Struct(
+            JoinGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata,

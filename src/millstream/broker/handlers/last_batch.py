@@ -10,15 +10,15 @@ from millstream.broker.coordination.shards import shown
 from millstream.broker.requests.request import Request
 from millstream.coordinators.transactions.joint_commit import NO_BATCH, last_batch
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.last_batch import LastBatchRequest, LastBatchResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: LastBatchRequest
+) -> LastBatchResponse | Coroutine[Any, Any, LastBatchResponse]:
     try:
         answer = broker.transactions.shards.submit(
             body.group, lambda state, env: last_batch(state, body.group, body.run, env)
@@ -28,9 +28,11 @@ def handle(
     return shown(answer, _show, _refuse)
 
 
-def _show(number: int) -> Struct:
-    return Struct(error_code=KafkaCode.NONE, error_message=None, last_batch=number)
+def _show(number: int) -> LastBatchResponse:
+    return LastBatchResponse(error_code=KafkaCode.NONE, error_message=None, last_batch=number)
 
 
-def _refuse(error: KafkaError) -> Struct:
-    return Struct(error_code=error.code, error_message=error.message, last_batch=NO_BATCH)
+def _refuse(error: KafkaError) -> LastBatchResponse:
+    return LastBatchResponse(
+        error_code=error.code, error_message=error.message, last_batch=NO_BATCH
+    )

@@ -7,7 +7,11 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import Leaving
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode
-from millstream.wire.messages import Struct
+from millstream.wire.apis.leave_group import (
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -16,20 +20,22 @@ BATCHED_FROM: Final = 3
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: LeaveGroupRequest
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     if request.version >= BATCHED_FROM:
         leaving = [Leaving(m.member_id, m.group_instance_id) for m in body.members]
     else:
         leaving = [Leaving(body.member_id, None)]
 
-    def show(codes: Sequence[KafkaCode]) -> Struct:
+    def show(codes: Sequence[KafkaCode]) -> LeaveGroupResponse:
         if request.version < BATCHED_FROM:
-            return Struct(error_code=codes[0], members=[])
-        return Struct(
+            return LeaveGroupResponse(error_code=codes[0], members=[])
+        return LeaveGroupResponse(
             error_code=KafkaCode.NONE,
             members=[
-                Struct(member_id=who.member_id, group_instance_id=who.instance_id, error_code=code)
+                LeaveGroupMemberResponse(
+                    member_id=who.member_id, group_instance_id=who.instance_id, error_code=code
+                )
                 for who, code in zip(leaving, codes, strict=True)
             ],
         )
@@ -38,5 +44,5 @@ def handle(
         body.group_id,
         lambda state, env: requests.leave(state, body.group_id, leaving, env),
         show=show,
-        refuse=lambda error: Struct(error_code=error.code, members=[]),
+        refuse=lambda error: LeaveGroupResponse(error_code=error.code, members=[]),
     )

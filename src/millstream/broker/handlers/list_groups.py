@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.list_groups import ListGroupsGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(broker: "Broker", request: Request, body: ListGroupsRequest) -> ListGroupsResponse:
     try:
         shards = await broker.coordinators.active_shards()
     except KafkaError as error:
-        return Struct(error_code=error.code, groups=[])
-    return Struct(
+        return ListGroupsResponse(error_code=error.code, groups=[])
+    return ListGroupsResponse(
         error_code=KafkaCode.NONE,
         groups=[
-            Struct(
+            ListGroupsGroup(
                 group_id=row.group_id,
                 protocol_type=row.protocol_type,
                 group_state=row.state,

@@ -11,7 +11,13 @@ from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
 from millstream.replication.partition import Partition
-from millstream.wire.messages import Struct
+from millstream.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -26,10 +32,10 @@ NO_OFFSET: Final = -1
 READ_COMMITTED: Final = 1
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(
+def handle(broker: "Broker", request: Request, body: ListOffsetsRequest) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
         topics=[
-            Struct(
+            ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     _one(broker, topic.name, wanted, body.isolation_level)
@@ -41,8 +47,10 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     )
 
 
-def _one(broker: "Broker", topic: str, wanted: Struct, isolation_level: int) -> Struct:
-    answer = Struct(
+def _one(
+    broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=KafkaCode.NONE,
         timestamp=NO_TIMESTAMP_MS,
@@ -59,7 +67,9 @@ def _one(broker: "Broker", topic: str, wanted: Struct, isolation_level: int) -> 
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int, isolation_level: int, answer: Struct) -> None:
+def _look_up(
+    partition: Partition, timestamp: int, isolation_level: int, answer: ListOffsetsPartitionResponse
+) -> None:
     log = partition.log
     if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.is_settled:
         # What an older leader has shown may be more than this one knows to be committed.

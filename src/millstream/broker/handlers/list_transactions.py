@@ -7,7 +7,11 @@ from millstream.broker.handlers.describe_transactions import state_name
 from millstream.broker.requests.request import Request
 from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.list_transactions import (
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -26,7 +30,9 @@ STATE_NAMES: Final = frozenset(
 )
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(
+    broker: "Broker", request: Request, body: ListTransactionsRequest
+) -> ListTransactionsResponse:
     unknown = [name for name in body.state_filters if name not in STATE_NAMES]
     try:
         pattern = re.compile(body.transactional_id_pattern or "")
@@ -46,7 +52,7 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
 
 
 def _is_wanted(
-    transaction: Transaction, body: Struct, pattern: "re.Pattern[str]", now_ms: int
+    transaction: Transaction, body: ListTransactionsRequest, pattern: "re.Pattern[str]", now_ms: int
 ) -> bool:
     stored = transaction.stored
     if body.state_filters and state_name(stored) not in body.state_filters:
@@ -60,12 +66,14 @@ def _is_wanted(
     return not pattern.pattern or pattern.fullmatch(transaction.transactional_id) is not None
 
 
-def _answer(code: KafkaCode, unknown: list[str], found: list[Transaction]) -> Struct:
-    return Struct(
+def _answer(
+    code: KafkaCode, unknown: list[str], found: list[Transaction]
+) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
         error_code=code,
         unknown_state_filters=unknown,
         transaction_states=[
-            Struct(
+            ListedTransaction(
                 transactional_id=one.transactional_id,
                 producer_id=one.stored.producer_id,
                 transaction_state=state_name(one.stored),

@@ -17,7 +17,7 @@ from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.admission import Refusal
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis import offset_commit as messages
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, response_header
 from millstream.wire.offset_commit import (
@@ -32,9 +32,9 @@ from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+READS_FRAME = True
 KNOWS_MEMBER_EPOCHS_FROM: Final = 9
-# Looked up once: a member of an enum costs as much as a function call.
-OFFSET_COMMIT: Final = int(ApiKey.OFFSET_COMMIT)
+OFFSET_COMMIT: Final = messages.OffsetCommitRequest.api.key
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:

@@ -7,25 +7,30 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply
 from millstream.errors import KafkaCode
-from millstream.wire.messages import Struct
+from millstream.wire.apis.offset_delete import (
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     wanted = [(t.name, [p.partition_index for p in t.partitions]) for t in body.topics]
 
-    def show(codes: CommitReply) -> Struct:
-        return Struct(
+    def show(codes: CommitReply) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(
             error_code=KafkaCode.NONE,
             topics=[
-                Struct(
+                OffsetDeleteTopicResponse(
                     name=name,
                     partitions=[
-                        Struct(partition_index=index, error_code=code)
+                        OffsetDeletePartitionResponse(partition_index=index, error_code=code)
                         for index, code in zip(partitions, topic_codes, strict=True)
                     ],
                 )
@@ -37,5 +42,5 @@ def handle(
         body.group_id,
         lambda state, env: offsets.delete(state, body.group_id, wanted),
         show=show,
-        refuse=lambda error: Struct(error_code=error.code, topics=[]),
+        refuse=lambda error: OffsetDeleteResponse(error_code=error.code, topics=[]),
     )

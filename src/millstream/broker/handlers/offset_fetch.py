@@ -9,8 +9,16 @@ from millstream.coordinators.codecs.changes import CommittedOffset
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import FetchedTopic
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
-from millstream.wire.messages import Struct
+from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.wire.apis.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartition,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -22,21 +30,25 @@ TOP_LEVEL_ERROR_FROM: Final = 2
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     if request.version >= BATCHED_FROM:
         groups = [_fetch(broker, request, group, body.require_stable) for group in body.groups]
-        return gather(groups, lambda answers: Struct(groups=answers))
-    body.member_id, body.member_epoch = None, -1
-    answer = _fetch(broker, request, body, body.require_stable)
-    return gather([answer], lambda answers: answers[0])
+        return gather(groups, lambda answers: OffsetFetchResponse(groups=answers))
+    alone = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
+    answer = _fetch(broker, request, alone, body.require_stable)
+    return gather([answer], lambda answers: _of_one_group(answers[0]))
+
+
+def _of_one_group(group: OffsetFetchGroupResponse) -> OffsetFetchResponse:
+    return OffsetFetchResponse(topics=group.topics, error_code=group.error_code)
 
 
 def _fetch(
-    broker: "Broker", request: Request, group: Struct, require_stable: bool
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, group: OffsetFetchGroup, require_stable: bool
+) -> OffsetFetchGroupResponse | Coroutine[Any, Any, OffsetFetchGroupResponse]:
     by_id = request.version >= BY_ID_FROM
-    unknown: list[Struct] = []
+    unknown: list[OffsetFetchTopicResponse] = []
     topics: list[tuple[str, Sequence[int]]] | None = None
     if group.topics is not None:
         topics = []
@@ -48,18 +60,18 @@ def _fetch(
             else:
                 topics.append((name, topic.partition_indexes))
 
-    def show(found: list[FetchedTopic]) -> Struct:
+    def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
         rows = [_found(broker, topic) for topic in found]
         if by_id:
             # Offsets of a topic that is gone cannot be named by id.
             rows = [row for row in rows if row.topic_id != NO_TOPIC_ID]
         return _group(group.group_id, KafkaCode.NONE, rows + unknown)
 
-    def refuse(error: KafkaError) -> Struct:
+    def refuse(error: KafkaError) -> OffsetFetchGroupResponse:
         rows = [
             _topic(
-                topic.__dict__.get("name", ""),
-                topic.topic_id if by_id else NO_TOPIC_ID,
+                topic.name,
+                topic.topic_id,
                 _failed(topic.partition_indexes, error.code),
             )
             for topic in group.topics or ()
@@ -82,27 +94,27 @@ def _fetch(
     )
 
 
-def _name(broker: "Broker", topic: Struct) -> str | None:
+def _name(broker: "Broker", topic: OffsetFetchTopic) -> str | None:
     found = broker.image.topics_by_id.get(topic.topic_id)
     return found.name if found is not None else None
 
 
-def _found(broker: "Broker", topic: FetchedTopic) -> Struct:
+def _found(broker: "Broker", topic: FetchedTopic) -> OffsetFetchTopicResponse:
     known = broker.image.topics.get(topic.name)
     partitions = [_partition(index, value) for index, value in topic.partitions]
     return _topic(topic.name, known.topic_id if known else NO_TOPIC_ID, partitions)
 
 
-def _partition(index: int, value: CommittedOffset | KafkaCode | None) -> Struct:
+def _partition(index: int, value: CommittedOffset | KafkaCode | None) -> OffsetFetchPartition:
     if isinstance(value, CommittedOffset):
-        return Struct(
+        return OffsetFetchPartition(
             partition_index=index,
             committed_offset=value.offset,
             committed_leader_epoch=value.leader_epoch,
             metadata=value.metadata,
             error_code=KafkaCode.NONE,
         )
-    return Struct(
+    return OffsetFetchPartition(
         partition_index=index,
         committed_offset=-1,
         committed_leader_epoch=-1,
@@ -111,13 +123,17 @@ def _partition(index: int, value: CommittedOffset | KafkaCode | None) -> Struct:
     )
 
 
-def _failed(partitions: Sequence[int], code: KafkaCode) -> list[Struct]:
+def _failed(partitions: Sequence[int], code: KafkaCode) -> list[OffsetFetchPartition]:
     return [_partition(index, code) for index in partitions]
 
 
-def _topic(name: str, topic_id: object, partitions: list[Struct]) -> Struct:
-    return Struct(name=name, topic_id=topic_id, partitions=partitions)
+def _topic(
+    name: str, topic_id: TopicId, partitions: list[OffsetFetchPartition]
+) -> OffsetFetchTopicResponse:
+    return OffsetFetchTopicResponse(name=name, topic_id=topic_id, partitions=partitions)
 
 
-def _group(group_id: str, code: KafkaCode, topics: list[Struct]) -> Struct:
-    return Struct(group_id=group_id, error_code=code, topics=topics)
+def _group(
+    group_id: str, code: KafkaCode, topics: list[OffsetFetchTopicResponse]
+) -> OffsetFetchGroupResponse:
+    return OffsetFetchGroupResponse(group_id=group_id, error_code=code, topics=topics)

@@ -5,16 +5,24 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResponse,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    return Struct(
+def handle(
+    broker: "Broker", request: Request, body: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
         topics=[
-            Struct(
+            OffsetForLeaderTopicResponse(
                 topic=topic.topic,
                 partitions=[_one(broker, topic.topic, wanted) for wanted in topic.partitions],
             )
@@ -23,8 +31,8 @@ def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     )
 
 
-def _one(broker: "Broker", topic: str, wanted: Struct) -> Struct:
-    answer = Struct(
+def _one(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(
         error_code=KafkaCode.NONE, partition=wanted.partition, leader_epoch=-1, end_offset=-1
     )
     try:

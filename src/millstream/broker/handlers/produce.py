@@ -28,7 +28,7 @@ from millstream.replication.partition import Partition
 from millstream.storage.incoming import recompression_of
 from millstream.storage.log import Appended
 from millstream.storage.values import BatchGroup
-from millstream.wire.apis import ApiKey
+from millstream.wire.apis import produce as messages
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, finish_frame, response_header
 from millstream.wire.produce import (
@@ -44,6 +44,7 @@ from millstream.wire.repeated import RepeatedProduce, repeated_produce
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+READS_FRAME = True
 Results = list[tuple[ProduceTopic, list[ProduceResult]]]
 # Answers that wait for the disk: the result to change when they fail, and what they wait for.
 Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
@@ -52,8 +53,7 @@ Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
 Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
 
 VERSION_MIN = 3
-# Looked up once: a member of an enum costs as much as a function call.
-PRODUCE = int(ApiKey.PRODUCE)
+PRODUCE = messages.ProduceRequest.api.key
 
 
 def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:

@@ -7,15 +7,15 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import SyncRequest
 from millstream.coordinators.classic.rebalance import SyncReply
 from millstream.coordinators.groups import requests
-from millstream.wire.messages import Struct
+from millstream.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
 def handle(
-    broker: "Broker", request: Request, body: Struct
-) -> Struct | Coroutine[Any, Any, Struct]:
+    broker: "Broker", request: Request, body: SyncGroupRequest
+) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     sync = SyncRequest(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
@@ -32,8 +32,8 @@ def handle(
     )
 
 
-def _answer(reply: SyncReply) -> Struct:
-    return Struct(
+def _answer(reply: SyncReply) -> SyncGroupResponse:
+    return SyncGroupResponse(
         error_code=reply.code,
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,

@@ -14,17 +14,27 @@ from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
-from millstream.wire.messages import Struct
+from millstream.wire.apis.txn_offset_commit import (
+    TxnOffsetCommitPartitionResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopic,
+    TxnOffsetCommitTopicResponse,
+)
 from millstream.wire.offset_commit import OffsetToCommit
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
+HOLDS_NEXT_REQUEST = True
+
 ADDS_FROM: Final = 5
 KNOWS_ABORTABLE_FROM: Final = 4
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
+async def handle(
+    broker: "Broker", request: Request, body: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
     producer = ProducerEpoch(body.producer_id, body.producer_epoch)
     try:
         partitions = offsets_partition(broker, body.group_id)
@@ -33,12 +43,14 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
     except KafkaError as error:
         code = _told(error.code, request.version)
         codes = [[code] * len(topic.partitions) for topic in body.topics]
-    return Struct(
+    return TxnOffsetCommitResponse(
         topics=[
-            Struct(
+            TxnOffsetCommitTopicResponse(
                 name=topic.name,
                 partitions=[
-                    Struct(partition_index=one.partition_index, error_code=code)
+                    TxnOffsetCommitPartitionResponse(
+                        partition_index=one.partition_index, error_code=code
+                    )
                     for one, code in zip(topic.partitions, topic_codes, strict=True)
                 ],
             )
@@ -66,7 +78,9 @@ async def _check(
         raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
 
 
-async def _commit(broker: "Broker", body: Struct, producer: ProducerEpoch) -> CommitReply:
+async def _commit(
+    broker: "Broker", body: TxnOffsetCommitRequest, producer: ProducerEpoch
+) -> CommitReply:
     wanted = CommitRequest(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -82,7 +96,7 @@ async def _commit(broker: "Broker", body: Struct, producer: ProducerEpoch) -> Co
     )
 
 
-def _wanted(broker: "Broker", topic: Struct) -> tuple[str, list[OffsetToCommit]]:
+def _wanted(broker: "Broker", topic: TxnOffsetCommitTopic) -> tuple[str, list[OffsetToCommit]]:
     found = broker.image.topics.get(topic.name)
     count = 0 if found is None else len(found.partitions)
     return topic.name, [

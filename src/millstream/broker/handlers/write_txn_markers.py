@@ -10,19 +10,28 @@ from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
-from millstream.wire.messages import Struct
+from millstream.wire.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    WrittenTxnMarker,
+    WrittenTxnMarkerPartition,
+    WrittenTxnMarkerTopic,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 
-async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
-    waits: list[tuple[Struct, asyncio.Future[None]]] = []
+async def handle(
+    broker: "Broker", request: Request, body: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    waits: list[tuple[WrittenTxnMarkerPartition, asyncio.Future[None]]] = []
     markers = [
-        Struct(
+        WrittenTxnMarker(
             producer_id=one.producer_id,
             topics=[
-                Struct(
+                WrittenTxnMarkerTopic(
                     name=topic.name,
                     partitions=[
                         _write(broker, one, topic.name, index, waits)
@@ -39,17 +48,17 @@ async def handle(broker: "Broker", request: Request, body: Struct) -> Struct:
             await wait
         except KafkaError as error:
             result.error_code = error.code
-    return Struct(markers=markers)
+    return WriteTxnMarkersResponse(markers=markers)
 
 
 def _write(
     broker: "Broker",
-    one: Struct,
+    one: WritableTxnMarker,
     topic: str,
     index: int,
-    waits: "list[tuple[Struct, asyncio.Future[None]]]",
-) -> Struct:
-    result = Struct(partition_index=index, error_code=KafkaCode.NONE)
+    waits: "list[tuple[WrittenTxnMarkerPartition, asyncio.Future[None]]]",
+) -> WrittenTxnMarkerPartition:
+    result = WrittenTxnMarkerPartition(partition_index=index, error_code=KafkaCode.NONE)
     kind = ControlType.COMMIT if one.transaction_result else ControlType.ABORT
     try:
         broker.partitions.get(topic, index)

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream.replication.link import Link, LinkFailed, LinkTimedOut
-from millstream.wire.messages import Struct
+from millstream.wire.message import Message, Request
 
 log = logging.getLogger(__name__)
 
@@ -14,6 +14,7 @@ _IDLE_MAX: Final = 2
 _CONNECT_SECONDS_MAX: Final = 5.0
 
 Address = tuple[str, int]
+M = TypeVar("M", bound=Message)
 
 
 class Peers:
@@ -26,8 +27,8 @@ class Peers:
         self._is_closed = False
 
     async def ask(
-        self, broker_id: int, api_key: int, version: int, body: Struct, *, timeout_seconds: float
-    ) -> Struct:
+        self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
+    ) -> M:
         """Raises LinkFailed."""
         address = self._address(broker_id)
         if address is None:
@@ -40,7 +41,7 @@ class Peers:
         if kept:
             link = kept.pop()
             try:
-                return await self._ask(link, broker_id, api_key, version, body, timeout_seconds)
+                return await self._ask(link, broker_id, request, version, timeout_seconds)
             except LinkTimedOut:
                 raise
             except LinkFailed as error:
@@ -50,20 +51,19 @@ class Peers:
         link = await Link.connect(
             host, port, client_id=self._client_id, timeout_seconds=_CONNECT_SECONDS_MAX
         )
-        return await self._ask(link, broker_id, api_key, version, body, timeout_seconds)
+        return await self._ask(link, broker_id, request, version, timeout_seconds)
 
     async def _ask(
         self,
         link: Link,
         broker_id: int,
-        api_key: int,
+        request: Request[M],
         version: int,
-        body: Struct,
         timeout_seconds: float,
-    ) -> Struct:
+    ) -> M:
         address = self._addresses.get(broker_id)
         try:
-            answer = await link.ask(api_key, version, body, timeout_seconds=timeout_seconds)
+            answer = await link.ask(request, version, timeout_seconds=timeout_seconds)
         except BaseException:
             link.close()
             raise

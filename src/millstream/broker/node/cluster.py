@@ -6,12 +6,15 @@ that no other code has to know which of the two it runs in.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from millstream.cluster.state import PartitionState, Reassignment, TopicState
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import Log
+from millstream.wire.message import Message, Request
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,8 @@ class Peers(Protocol):
     """Requests to other nodes."""
 
     async def ask(
-        self, broker_id: int, api_key: int, version: int, body: Any, *, timeout_seconds: float
-    ) -> Any:
+        self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
+    ) -> M:
         """Raises LinkFailed."""
         ...
 

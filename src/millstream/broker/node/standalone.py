@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.broker.node.adopting import mark_begun, take_over
 from millstream.broker.node.cluster import NodeAddress
@@ -17,6 +17,9 @@ from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.replication.table import PartitionTable
 from millstream.storage.log import Log
+from millstream.wire.message import Message, Request
+
+M = TypeVar("M", bound=Message)
 
 if TYPE_CHECKING:
     from millstream.cluster.adoption import AdoptionPlan
@@ -142,8 +145,8 @@ class NoPeers:
     """Nobody to ask: `other_leader` never names anybody."""
 
     async def ask(
-        self, broker_id: int, api_key: int, version: int, body: Any, *, timeout_seconds: float
-    ) -> Any:
+        self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
+    ) -> M:
         raise AssertionError(f"a standalone node asked node {broker_id}")
 
 

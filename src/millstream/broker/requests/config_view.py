@@ -12,7 +12,7 @@ from millstream.config import (
     GroupConfig,
     topic_config,
 )
-from millstream.wire.messages import Struct
+from millstream.wire.apis.describe_configs import DescribedConfig, DescribedSynonym
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -25,33 +25,35 @@ GROUP: Final = 32
 
 def topic_entries(
     broker: "Broker", topic: TopicState, *, names: Iterable[str] | None
-) -> list[Struct]:
+) -> list[DescribedConfig]:
     config = topic_config(broker.config, topic.overrides)
     chosen = TOPIC_OPTIONS if names is None else [n for n in names if n in TOPIC_OPTIONS]
     return [_entry(config.describe(name)) for name in chosen]
 
 
-def broker_entries(broker: "Broker", *, names: Iterable[str] | None) -> list[Struct]:
+def broker_entries(broker: "Broker", *, names: Iterable[str] | None) -> list[DescribedConfig]:
     chosen = BROKER_OPTIONS if names is None else [n for n in names if n in BROKER_OPTIONS]
     return [_entry(broker.config.describe(name)) for name in chosen]
 
 
-def group_entries(broker: "Broker", group_id: str, *, names: Iterable[str] | None) -> list[Struct]:
+def group_entries(
+    broker: "Broker", group_id: str, *, names: Iterable[str] | None
+) -> list[DescribedConfig]:
     config = GroupConfig(broker.config, broker.image.group_overrides.get(group_id, {}))
     chosen = GROUP_OPTIONS if names is None else [n for n in names if n in GROUP_OPTIONS]
     return [_entry(config.describe(name)) for name in chosen]
 
 
-def _entry(described: Described) -> Struct:
+def _entry(described: Described) -> DescribedConfig:
     option = described.option
-    return Struct(
+    return DescribedConfig(
         name=described.name,
         value=described.value,
         read_only=described.is_read_only,
         config_source=described.source,
         is_sensitive=option.is_sensitive,
         synonyms=[
-            Struct(name=synonym.name, value=synonym.value, source=synonym.source)
+            DescribedSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
             for synonym in described.synonyms
         ],
         config_type=option.kind,

@@ -1,20 +1,19 @@
 """From a frame to its handler and back to bytes.
 
-Most handlers are `handle(broker, request, body) -> Struct`, or a coroutine of one; they
-live in `handlers/<api>.py` and are imported when first asked for. Produce, Fetch and
-OffsetCommit have their own codecs and see the frame itself. Handlers translate; deciding
-is done below them.
+Handlers live in `handlers/<api>.py` and are imported when first asked for (see `routes`).
+Handlers translate; deciding is done below them.
 """
 
-import importlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.routes import Route, load_route, served
 from millstream.errors import KafkaCode, ProtocolError
-from millstream.wire.apis import APIS, ApiKey
+from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import (
     RequestHeader,
@@ -22,16 +21,12 @@ from millstream.wire.headers import (
     read_request_header,
     response_header,
 )
-from millstream.wire.messages import Struct, request_reader, response_writer
+from millstream.wire.message import Api, Message
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
-Handler = Callable[["Broker", Request, Struct], Struct | Coroutine[Any, Any, Struct]]
-FrameHandler = Callable[["Broker", Request, Cursor], Pieces | Pending]
-
-_frame_handlers: dict[int, FrameHandler] = {}
-_handlers: dict[int, Handler] = {}
+_routes: dict[int, Route] = {}
 
 
 def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pieces | Pending:
@@ -44,82 +39,58 @@ def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pie
             return reply
     cursor = Cursor(frame)
     header = read_request_header(cursor)
-    api = APIS.get(header.api_key)
-    if api is None:
-        raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
-    if not api.lowest_listed <= header.version <= api.max_version:
-        if header.api_key == ApiKey.API_VERSIONS:
-            return _unsupported_api_versions(broker, header)
-        raise ProtocolError(f"{api.key.name} version {header.version} is not supported")
+    route = _routes.get(header.api_key) or _find_route(header)
+    api = route.api
+    if not api.min_listed <= header.version <= api.max_version:
+        if api is ApiVersionsRequest.api:
+            return _unsupported_api_versions(header)
+        raise ProtocolError(f"{api.name.upper()} version {header.version} is not supported")
     connection.client_id = header.client_id
     request = Request(header, connection)
     broker.requests[header.api_key] = broker.requests.get(header.api_key, 0) + 1
-    frame_handler = _frame_handlers.get(header.api_key)
-    if frame_handler is not None:
-        return frame_handler(broker, request, cursor)
-    if header.api_key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT):
-        return _load_frame_handler(header.api_key)(broker, request, cursor)
+    if route.handle_frame is not None:
+        return route.handle_frame(broker, request, cursor)
+    assert route.handle is not None
     # The frame lies in the buffer that all connections share; these handlers may keep
     # parts of it beyond their first await.
     cursor = _copied(cursor)
-    body = request_reader(header.api_key, header.version)(cursor)
-    handler = _handlers.get(header.api_key) or _load_handler(header.api_key)
-    answer = handler(broker, request, body)
-    if isinstance(answer, Struct):
-        return _encode(header, answer)
-    return Pending(_encode_later(header, answer), gate=header.api_key in _EFFECT_AFTER_WAIT)
+    body = request_reader(api.request, header.version)(cursor)
+    answer = route.handle(broker, request, body)
+    if isinstance(answer, Message):
+        return _encode(api, header, answer)
+    return Pending(_encode_later(api, header, answer), gate=route.holds_next_request)
 
 
-# Requests whose effect comes after a wait; the connection's next request must see it.
-_EFFECT_AFTER_WAIT = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.METADATA,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.END_TXN,
-    }
-)
+def _find_route(header: RequestHeader) -> Route:
+    api = served().get(header.api_key)
+    if api is None:
+        raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
+    return _routes.setdefault(header.api_key, load_route(api))
 
 
 def _copied(cursor: Cursor) -> Cursor:
     return Cursor(memoryview(bytes(cursor.data)), cursor.position)
 
 
-def _load_frame_handler(api_key: int) -> FrameHandler:
-    module = importlib.import_module(f"millstream.broker.handlers.{ApiKey(api_key).name.lower()}")
-    handler: FrameHandler = module.handle
-    _frame_handlers[api_key] = handler
-    return handler
-
-
-def _load_handler(api_key: int) -> Handler:
-    module = importlib.import_module(f"millstream.broker.handlers.{ApiKey(api_key).name.lower()}")
-    handler: Handler = module.handle
-    _handlers[api_key] = handler
-    return handler
-
-
-def _encode(header: RequestHeader, answer: Struct) -> Pieces:
+def _encode(api: Api, header: RequestHeader, answer: Message) -> Pieces:
     out = response_header(header)
-    response_writer(header.api_key, header.version)(out, answer)
+    response_writer(api.request, header.version)(out, answer)
     return [finish_frame(out)]
 
 
-async def _encode_later(header: RequestHeader, answer: Coroutine[Any, Any, Struct]) -> Pieces:
-    return _encode(header, await answer)
+async def _encode_later(
+    api: Api, header: RequestHeader, answer: Coroutine[Any, Any, Message]
+) -> Pieces:
+    return _encode(api, header, await answer)
 
 
-def _unsupported_api_versions(broker: "Broker", header: RequestHeader) -> Pieces:
+def _unsupported_api_versions(header: RequestHeader) -> Pieces:
     """KIP-511: answer a version from the future in version 0, with the list to choose from."""
     from millstream.broker.handlers.api_versions import listed_versions
 
     old = RequestHeader(header.api_key, 0, header.correlation_id, None)
     return _encode(
+        ApiVersionsRequest.api,
         old,
-        Struct(error_code=KafkaCode.UNSUPPORTED_VERSION, api_keys=listed_versions()),
+        ApiVersionsResponse(error_code=KafkaCode.UNSUPPORTED_VERSION, api_keys=listed_versions()),
     )

@@ -6,97 +6,73 @@ from typing import TYPE_CHECKING
 from millstream.cluster.state import BrokerState, PartitionState, TopicState
 from millstream.errors import KafkaCode
 from millstream.model import TopicId
-from millstream.wire.messages import Struct
+from millstream.wire.apis.metadata import MetadataBroker, MetadataPartition, MetadataTopic
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
-# "Not asked for": authorized operations exist once there is an authorizer.
-NO_OPERATIONS = -2147483648
 
-
-def brokers(broker: "Broker", listener: str) -> list[Struct]:
+def brokers(broker: "Broker", listener: str) -> list[MetadataBroker]:
     """The brokers at the addresses of the listener that was asked; whoever has none by that
     name is not shown there."""
     if broker.replicas is not None:
         return _at_listener(broker.image.brokers.values(), listener)
     host, port = broker.advertised(listener)
     rack = broker.config.optional_string("broker.rack")
-    return [
-        Struct(
-            node_id=broker.node_id,
-            broker_id=broker.node_id,
-            host=host,
-            port=port,
-            rack=rack,
-            is_fenced=False,
-        )
-    ]
+    return [MetadataBroker(node_id=broker.node_id, host=host, port=port, rack=rack)]
 
 
-def departed(broker: "Broker", listener: str) -> list[Struct]:
+def departed(broker: "Broker", listener: str) -> list[MetadataBroker]:
     """Those that died a moment ago: clients do better if nodes go after their leaderships."""
     membership = broker.membership
     return [] if membership is None else _at_listener(membership.departed(), listener)
 
 
-def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[Struct]:
+def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[MetadataBroker]:
     return [
-        Struct(
-            node_id=one.id,
-            broker_id=one.id,
-            host=endpoint.host,
-            port=endpoint.port,
-            rack=one.rack,
-            is_fenced=False,
-        )
+        MetadataBroker(node_id=one.id, host=endpoint.host, port=endpoint.port, rack=one.rack)
         for one in nodes
         if (endpoint := one.endpoint(listener)) is not None
     ]
 
 
-def describe(broker: "Broker", topic: TopicState) -> Struct:
-    return Struct(
+def describe(broker: "Broker", topic: TopicState) -> MetadataTopic:
+    return MetadataTopic(
         error_code=KafkaCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[partition(broker, topic, i) for i in range(len(topic.partitions))],
-        topic_authorized_operations=NO_OPERATIONS,
     )
 
 
-def partition(broker: "Broker", topic: TopicState, index: int) -> Struct:
+def partition(broker: "Broker", topic: TopicState, index: int) -> MetadataPartition:
     state = topic.partitions[index]
     if broker.replicas is not None:
         return _in_cluster(broker, state, index)
     found = broker.partitions.find(topic.name, index)
     is_online = found is not None and found.offline_reason is None
-    return Struct(
+    return MetadataPartition(
         error_code=KafkaCode.NONE if is_online else KafkaCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=state.leader if is_online else -1,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
         offline_replicas=[] if is_online else list(state.replicas),
     )
 
 
-def _in_cluster(broker: "Broker", state: PartitionState, index: int) -> Struct:
+def _in_cluster(broker: "Broker", state: PartitionState, index: int) -> MetadataPartition:
     live = broker.image.brokers
     has_leader = state.leader in live and not _is_suspect(broker, state.leader)
-    return Struct(
+    return MetadataPartition(
         error_code=KafkaCode.NONE if has_leader else KafkaCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=state.leader if has_leader else -1,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=list(state.elr),
-        last_known_elr=list(state.last_known_elr),
         offline_replicas=[replica for replica in state.replicas if replica not in live],
     )
 
@@ -112,12 +88,11 @@ def controller_id(broker: "Broker") -> int:
     return broker.node_id if broker.replicas is None else broker.image.controller_id
 
 
-def absent(name: str | None, topic_id: TopicId, code: KafkaCode) -> Struct:
-    return Struct(
+def absent(name: str | None, topic_id: TopicId, code: KafkaCode) -> MetadataTopic:
+    return MetadataTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,
         is_internal=False,
         partitions=[],
-        topic_authorized_operations=NO_OPERATIONS,
     )

@@ -1,0 +1,14 @@
+"""SaslHandshake (17): the mechanism that a client logs in with."""
+
+from __future__ import annotations
+
+from millstream.wire.message import Int16, Message, Request
+
+
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"], key=17, versions=(0, 1)):
+    mechanism: str
+
+
+class SaslHandshakeResponse(Message):
+    error_code: Int16
+    mechanisms: list[str]
