@@ -41,11 +41,11 @@ from millstream.cluster.state import (
 )
 from millstream.config import BrokerConfig
 from millstream.model import TopicId, TopicPartition
-from millstream.replication.asking import FetcherSettings, Surroundings
 from millstream.replication.cluster_commit import ClusterCommit
-from millstream.replication.fetcher import Fetchers
+from millstream.replication.fetch_connection import FetcherNode, FetcherSettings
 from millstream.replication.node import Node
 from millstream.replication.partition import Partition
+from millstream.replication.replica_fetcher import ReplicaFetchers
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.log import Log
 
@@ -108,7 +108,7 @@ class Member:
         self.peers = Peers(node.node_id, nodes.address)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)
-        self._fetchers = Fetchers(self._fetcher_surroundings(nodes))
+        self._fetchers = ReplicaFetchers(self._fetcher_node(nodes))
         self._replica_node = self._new_replica_node()
         self._high_watermarks = node.disk.store.checkpoints.high_watermarks()
         self._leaving: asyncio.Task[None] | None = None
@@ -139,8 +139,8 @@ class Member:
             on_doubt=lambda where, offset: self._scrubbing.doubt(where, offset),
         )
 
-    def _fetcher_surroundings(self, nodes: Nodes) -> Surroundings:
-        return Surroundings(
+    def _fetcher_node(self, nodes: Nodes) -> FetcherNode:
+        return FetcherNode(
             broker_id=self._node.node_id,
             broker_epoch=lambda: self.membership.broker_epoch,
             address=nodes.address,

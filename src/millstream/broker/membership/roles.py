@@ -16,7 +16,7 @@ from millstream.cluster.membership import Membership
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.model import TopicPartition
-from millstream.replication.fetcher import Fetchers
+from millstream.replication.replica_fetcher import ReplicaFetchers
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 
@@ -29,7 +29,7 @@ class Roles:
     """Listens to the membership."""
 
     def __init__(
-        self, node: NodeState, topics: Topics, membership: Membership, fetchers: Fetchers
+        self, node: NodeState, topics: Topics, membership: Membership, fetchers: ReplicaFetchers
     ) -> None:
         self._node = node
         self._topics = topics

@@ -1,7 +1,7 @@
-"""One connection to a leader's node: a task that asks for partitions, one request at a time.
+"""One connection to a leader's node, over which partitions are fetched, one request at a time.
 
-Which partitions, and what becomes of the answers, is the fetcher's business. What is added
-does not wait for a long poll to end: the connection is closed and the next request has it.
+The replica fetcher says which partitions, and what becomes of the answers. What is added does
+not wait for a long poll to end: the connection is closed and the next request has it.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from typing import Final
 
 from millstream.clock import Clock
 from millstream.errors import ProtocolError
+from millstream.replication.busy_and_quiet import QuietRule
 from millstream.replication.following import FetchPosition
-from millstream.replication.lanes import QuietRule
 from millstream.replication.link import Link, LinkFailed
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.apis.fetch import FetchRequest
@@ -43,7 +43,7 @@ class FetcherSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class FetcherNode:
     """What a fetcher asks of its node, new at every request."""
 
     broker_id: int
@@ -62,7 +62,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class FetchTask:
     """What one connection is for."""
 
     # What to ask for now, and in how many seconds that is another question.
@@ -73,17 +73,17 @@ class Errand:
     tell: Callable[[str], None]
 
 
-class Asking:
-    def __init__(self, leader_id: int, surroundings: Surroundings, errand: Errand) -> None:
+class FetchConnection:
+    def __init__(self, leader_id: int, node: FetcherNode, task: FetchTask) -> None:
         self._leader_id = leader_id
-        self._node = surroundings
-        self._errand = errand
+        self._node = node
+        self._fetches = task
         self._changed = asyncio.Event()
         self._link: Link | None = None
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def ask_anew(self) -> None:
+    def fetch_again(self) -> None:
         """There is more to ask for than when the last request was made."""
         self._changed.set()
 
@@ -100,23 +100,23 @@ class Asking:
 
     async def _step(self) -> None:
         self._changed.clear()
-        asked = self._errand.wanted()
+        asked = self._fetches.wanted()
         if not asked:
-            await self._sleep(self._errand.due_seconds())
+            await self._sleep(self._fetches.due_seconds())
             return
         try:
             answers = await self._exchange(asked)
         except (LinkFailed, ProtocolError) as error:
             self._hang_up()
-            self._errand.tell(str(error))
+            self._fetches.tell(str(error))
             await self._sleep(self._pause_seconds)
             longest = self._node.settings().pause_seconds_max
             self._pause_seconds = min(self._pause_seconds * 2, longest)
             return
         if answers is not None:
             self._pause_seconds = PAUSE_SECONDS_MIN
-            self._errand.tell("")
-            await self._errand.take(asked, answers)
+            self._fetches.tell("")
+            await self._fetches.take(asked, answers)
 
     async def _sleep(self, seconds: float | None) -> None:
         """Until something changes, at most that long."""
@@ -130,7 +130,7 @@ class Asking:
         """The answers; None when other partitions came meanwhile and all is asked anew."""
         settings = self._node.settings()
         link = await self._connected()
-        due = self._errand.due_seconds()
+        due = self._fetches.due_seconds()
         wait_ms = settings.wait_ms if due is None else min(settings.wait_ms, int(due * 1000))
         out = link.begin(FetchRequest.api.key, VERSION)
         write_replica_fetch(

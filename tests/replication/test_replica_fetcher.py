@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from millstream.clock import Clock, SystemClock
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
-from millstream.replication.asking import FetcherSettings, Surroundings
-from millstream.replication.fetcher import Fetchers
-from millstream.replication.lanes import QuietRule
+from millstream.replication.busy_and_quiet import QuietRule
+from millstream.replication.fetch_connection import FetcherNode, FetcherSettings
+from millstream.replication.replica_fetcher import ReplicaFetchers
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.values import FileRange
 from millstream.wire.cursor import Cursor
@@ -93,7 +93,7 @@ async def following_of(
     held_back: Collection[ReplicatedPartition] = (),
     clock: Clock | None = None,
     quiet_rule: QuietRule | None = None,
-) -> AsyncIterator[tuple[Leader, Fetchers]]:
+) -> AsyncIterator[tuple[Leader, ReplicaFetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
     address = server.sockets[0].getsockname()[:2]
@@ -101,8 +101,8 @@ async def following_of(
     async def checkpoint() -> None:
         return None
 
-    fetchers = Fetchers(
-        Surroundings(
+    fetchers = ReplicaFetchers(
+        FetcherNode(
             broker_id=2,
             broker_epoch=lambda: 41,
             address=lambda node: address,

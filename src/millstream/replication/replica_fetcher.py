@@ -1,8 +1,8 @@
 """Following one other node: everything that this node follows there.
 
-One request has all the partitions where something happens, and one of its own, on another
-connection, those where nothing does (`lanes`). A partition that fails is left out for a while
-and the others go on.
+One request has all the partitions where something happens. Those where nothing does have
+another, on a connection of their own (`busy_and_quiet`). A partition that fails is left out
+for a while and the others go on.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ from functools import partial
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
-from millstream.replication.asking import (
+from millstream.replication.busy_and_quiet import BusyAndQuiet
+from millstream.replication.fetch_connection import (
     PAUSE_SECONDS_MIN,
     Asked,
-    Asking,
-    Errand,
-    Surroundings,
+    FetchConnection,
+    FetcherNode,
+    FetchTask,
 )
 from millstream.replication.following import (
     BackOff,
@@ -27,7 +28,6 @@ from millstream.replication.following import (
     Step,
     TakeRecords,
 )
-from millstream.replication.lanes import Lanes
 from millstream.replication.leadership import Divergence
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.replica_fetch import ReplicaFetched
@@ -40,11 +40,11 @@ BYTES_PER_TURN: Final = 256 << 10
 _HELD_BACK_SECONDS: Final = 0.1
 
 
-class Fetcher:
-    def __init__(self, leader_id: int, surroundings: Surroundings) -> None:
+class ReplicaFetcher:
+    def __init__(self, leader_id: int, node: FetcherNode) -> None:
         self.leader_id = leader_id
-        self._node = surroundings
-        self._lanes: Lanes[ReplicatedPartition] = Lanes(surroundings.quiet_rule)
+        self._node = node
+        self._partitions: BusyAndQuiet[ReplicatedPartition] = BusyAndQuiet(node.quiet_rule)
         # When each that failed may be asked for again, and how long the last pause was. They
         # are never among the quiet ones.
         self._paused: dict[ReplicatedPartition, tuple[float, float]] = {}
@@ -53,22 +53,24 @@ class Fetcher:
         self._problem = ""
         # What a person was told of each that cannot be followed.
         self._problems: dict[ReplicatedPartition, str] = {}
-        errand = Errand(self._ask_busy, self._next_due_seconds, self._take, self._tell)
-        self._busy = Asking(leader_id, surroundings, errand)
-        self._quiet: Asking | None = None
+        task = FetchTask(self._ask_busy, self._next_due_seconds, self._take, self._tell)
+        self._busy = FetchConnection(leader_id, node, task)
+        self._quiet: FetchConnection | None = None
 
     def follow(self, partition: ReplicatedPartition) -> None:
         """Take part from the next request on; again, where it is known but has a new epoch."""
-        self._lanes.add(partition, now=self._node.clock.monotonic())
+        self._partitions.add(partition, now=self._node.clock.monotonic())
         self._paused.pop(partition, None)
-        self._busy.ask_anew()
-        if self._quiet is None and len(self._lanes) >= self._node.quiet_rule.count_min:
+        self._busy.fetch_again()
+        if self._quiet is None and len(self._partitions) >= self._node.quiet_rule.count_min:
             # What is wrong with the leader's node, the busy ones tell.
-            errand = Errand(self._ask_quiet, self._next_look_seconds, self._take, lambda text: None)
-            self._quiet = Asking(self.leader_id, self._node, errand)
+            task = FetchTask(
+                self._ask_quiet, self._next_look_seconds, self._take, lambda text: None
+            )
+            self._quiet = FetchConnection(self.leader_id, self._node, task)
 
     def leave(self, partition: ReplicatedPartition) -> None:
-        self._lanes.remove(partition)
+        self._partitions.remove(partition)
         self._paused.pop(partition, None)
         self._problems.pop(partition, None)
 
@@ -85,25 +87,25 @@ class Fetcher:
             log.info("fetches from node %d again", self.leader_id)
         self._problem = problem
 
-    # -- asking -----------------------------------------------------------------------
+    # -- what to fetch ---------------------------------------------------------------
 
     def _ask_busy(self) -> Asked:
         now = self._node.clock.monotonic()
         due = []
-        for partition in self._lanes.busy:
+        for partition in self._partitions.busy:
             paused = self._paused.get(partition)
             if paused is not None and paused[0] > now:
                 continue
             if self._node.is_held_back(partition):
                 self._paused[partition] = (now + _HELD_BACK_SECONDS, 0.0)
-                self._lanes.happened(partition, now=now)
+                self._partitions.happened(partition, now=now)
                 continue
             due.append(partition)
         return self._positions(due)
 
     def _ask_quiet(self) -> Asked:
-        self._lanes.settle(now=self._node.clock.monotonic())
-        return self._positions(self._lanes.quiet)
+        self._partitions.settle(now=self._node.clock.monotonic())
+        return self._positions(self._partitions.quiet)
 
     def _positions(self, partitions: Iterable[ReplicatedPartition]) -> Asked:
         asked: Asked = {}
@@ -134,7 +136,7 @@ class Fetcher:
             # The disk failed, which the partition knows by itself, or this node stops.
             return
         self._note(partition)
-        self._busy.ask_anew()
+        self._busy.fetch_again()
 
     def _next_due_seconds(self) -> float | None:
         if not self._paused:
@@ -145,7 +147,7 @@ class Fetcher:
     def _next_look_seconds(self) -> float:
         return self._node.quiet_rule.after_seconds
 
-    # -- taking -----------------------------------------------------------------------
+    # -- what was fetched ------------------------------------------------------------
 
     async def _take(self, asked: Asked, answers: list[ReplicaFetched]) -> None:
         taken_bytes = 0
@@ -172,10 +174,10 @@ class Fetcher:
     def _note(self, partition: ReplicatedPartition) -> None:
         """Something happened: what was quiet is asked for with the busy ones, at once, because
         the leader waits to hear that the records have arrived."""
-        if partition not in self._lanes:
+        if partition not in self._partitions:
             return
-        if self._lanes.happened(partition, now=self._node.clock.monotonic()):
-            self._busy.ask_anew()
+        if self._partitions.happened(partition, now=self._node.clock.monotonic()):
+            self._busy.fetch_again()
 
     def _take_one(
         self, partition: ReplicatedPartition, position: FetchPosition, fetched: ReplicaFetched
@@ -214,19 +216,19 @@ class Fetcher:
         self._paused[partition] = (self._node.clock.monotonic() + pause, pause)
 
 
-class Fetchers:
+class ReplicaFetchers:
     """One fetcher for each node that leads something here."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._node = surroundings
-        self._fetchers: dict[int, Fetcher] = {}
+    def __init__(self, node: FetcherNode) -> None:
+        self._node = node
+        self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[ReplicatedPartition, int] = {}
 
     def follow(self, partition: ReplicatedPartition, leader_id: int) -> None:
         self.leave(partition, unless=leader_id)
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = Fetcher(leader_id, self._node)
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(leader_id, self._node)
         self._followed[partition] = leader_id
         fetcher.follow(partition)
 

@@ -25,7 +25,7 @@ class QuietRule:
     count_min: int = 100
 
 
-class Lanes(Generic[K]):
+class BusyAndQuiet(Generic[K]):
     def __init__(self, rule: QuietRule) -> None:
         self._rule = rule
         # In the order in which they are asked for, and since when nothing happened there.
