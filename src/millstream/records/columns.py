@@ -1,7 +1,7 @@
 """Record batches as plain buffers, and the loops over records that compaction needs.
 
 The buffers are laid out as Arrow lays out `int64`, `binary` and
-`list<struct<string, binary>>` columns, so that whoever has pyarrow wraps them without a
+`list<struct<string, binary>>` columns, so that callers with pyarrow wrap them without a
 copy. Nothing here knows Arrow.
 
 The loops exist twice: compiled, and in Python for installs without a C compiler. Both give

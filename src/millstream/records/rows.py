@@ -1,6 +1,6 @@
 """Rows that lie in columns, as Arrow lays them out, into record batches.
 
-The way back of `columns`: whoever has rows in buffers makes batches of them without an
+The way back of `columns`: callers with rows in buffers make batches of them without an
 object per row. The loops exist twice, compiled and in Python, with the same output.
 Nothing here knows Arrow; `ends` are its 32-bit offsets, and `first` is where an array
 that is a slice of a larger one begins.
@@ -96,7 +96,7 @@ def build_batch_of_rows(
 ) -> tuple[bytes, bytes]:
     """Header and records of one batch of `count` encoded records with the same time.
 
-    Apart, because whoever sends them need not copy a megabyte to put 61 bytes before it.
+    Apart, so that a sender need not copy a megabyte to put 61 bytes before it.
     """
     payload = compress(codec, records)
     header = bytearray(HEADER_BYTES)

@@ -7,7 +7,7 @@ were quiet for a while go into a request of their own, which nearly always waits
 record there brings a partition back among the busy ones.
 
 Pure: the time is passed in. A partition is in one of the two, and while it changes over it
-may be asked for twice: answers that come late are told by their position.
+may be fetched twice: the position of an answer shows that it came late.
 """
 
 from collections.abc import Hashable

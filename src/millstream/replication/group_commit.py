@@ -138,7 +138,7 @@ class GroupCommit:
             for partition in dict.fromkeys(partition for partition, _ in taken):
                 self._release(partition)
             if self._rounds_ahead == 0 and not self._tickets and self._waiting:
-                # A log was cut while it was synced: whoever waits still needs another one.
+                # A log was cut while it was synced: those who wait still need another sync.
                 self._dirty.update(self._waiting)
                 self._take_tickets_soon()
         self._go_on()

@@ -11,7 +11,7 @@ who may join is in `isr`. Three rules carry the safety:
   behind what is committed as long as it may be elected.
 
 Pure: times are milliseconds of a clock that never jumps, passed in; the log is passed in as
-its end. Whoever drives this writes the log's high watermark and the store.
+its end. `leader` drives this and writes the log's high watermark; `isr_proposer` writes the store.
 """
 
 from collections.abc import Collection, Iterable, Mapping

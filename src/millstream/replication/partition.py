@@ -274,7 +274,7 @@ class Partition:
             raise self._read_failed(error) from error
 
     def _read_failed(self, error: Exception) -> KafkaError:
-        """The answer to whoever asked; a person is told once.
+        """The error to answer with; it is logged once.
 
         Other records may be readable, and writing goes on: whether the disk is dead shows
         when something is written.
@@ -308,7 +308,7 @@ class Partition:
         self.fetch_waits.wake()
 
     def go_away(self) -> None:
-        """The topic is deleted: whoever still holds this partition learns it."""
+        """The topic is deleted: those who still hold this partition get an error."""
         self.offline_reason = "the topic is deleted"
         self._generation.bump()
         self.fetch_waits.wake()

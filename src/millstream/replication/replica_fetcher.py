@@ -80,7 +80,7 @@ class ReplicaFetcher:
             await self._quiet.stop()
 
     def _tell(self, problem: str) -> None:
-        """A person is told once, however often it is tried."""
+        """Log a problem once, however often it is met."""
         if problem and problem != self._problem:
             log.warning("cannot fetch from node %d: %s", self.leader_id, problem)
         elif self._problem and not problem:
@@ -119,7 +119,7 @@ class ReplicaFetcher:
         return asked
 
     def _counts(self, partition: ReplicatedPartition) -> bool:
-        """May a position be told? Where every replica syncs first it may not be yet: the
+        """May the leader hear a position? Where every replica syncs first, not yet: the
         records came on the other connection, or from another leader."""
         if partition in self._syncing:
             return False

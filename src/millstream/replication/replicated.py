@@ -1,4 +1,4 @@
-"""A partition with replicas on other nodes: leads, follows, or waits to be told.
+"""A partition with replicas on other nodes: it leads, follows, or has no role yet.
 
 Roles come from the cluster's state, one version after the other. While this node leads, a
 `Leader` has everything that belongs to that leadership; while it follows, `following` decides
@@ -102,7 +102,7 @@ class ReplicatedPartition(Partition):
         self.role = role
 
     def stand_by(self) -> None:
-        """The node is fenced: it leads nothing and follows nobody until it is told again."""
+        """The node is fenced: it leads nothing and follows nobody until it gets a new role."""
         self._stop(Role.none())
         self.role = Role.none()
 

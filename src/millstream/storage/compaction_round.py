@@ -102,7 +102,7 @@ def compact_segments(
 ) -> Generator[CleanedSegment, None, None]:
     """The new segments, one after the other. Raises CannotCompact and OSError.
 
-    `moved` is told how many bytes were read or written, often; it may wait, or raise to
+    `moved` is called often, with the bytes read or written since; it may wait, or raise to
     end the round. Each segment is to be in place before the next is asked for: what goes
     from a later one may rest on what went from an earlier one.
     """

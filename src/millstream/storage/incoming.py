@@ -28,7 +28,7 @@ def batch_rules(config: LogConfig) -> BatchRules:
 
 
 def answered_again(known: ProducedBatch, config: LogConfig, log_start_offset: int) -> Appended:
-    """What a retry is told of a batch that is in the log already."""
+    """The answer to a retry of a batch that is in the log already."""
     is_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time_ms = known.timestamp_ms if is_append_time else -1
     next_offset = known.last_offset + 1

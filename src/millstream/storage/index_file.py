@@ -79,7 +79,7 @@ class EntryFile:
         length = min(per_page * self.entry_bytes, end - self._page_start)
         page = self.file.read_at(self._page_start, length)
         # Someone cut the file behind our back: zeros are entries that point nowhere, and
-        # whoever uses an entry verifies it.
+        # users of an entry verify it.
         self._page = page + bytes(length - len(page))
 
     def flush(self) -> None:

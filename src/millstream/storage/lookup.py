@@ -144,7 +144,7 @@ def _first_at(batch: BatchView, timestamp_ms: int, from_offset: int) -> Timestam
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return TimestampOffset(record.timestamp_ms, record.offset, epoch)
     except ValueError:
-        # Records that cannot be read: whoever starts at the batch misses nothing.
+        # Records that cannot be read: a reader that starts at the batch misses nothing.
         return TimestampOffset(batch.max_timestamp_ms, max(batch.base_offset, from_offset), epoch)
     return None
 

@@ -54,7 +54,7 @@ def read_or_make_meta(
 
 
 def stored_node_id(file_system: FileSystem, directory: str) -> int | None:
-    """The node that a directory belongs to; None when it is nobody's yet."""
+    """The node that a directory belongs to; None when it has no owner yet."""
     path = f"{directory}/{layout.META_FILE}"
     values = _parse(read_file(file_system, path), path)
     found = values.get("node.id", values.get("broker.id", ""))

@@ -5,7 +5,7 @@
     NNN.log             in place, the old ones are NNN.log.deleted
 
 `begin_swap`, a sync of the directory, `finish_swap`, a sync of the directory: the renames
-are quick and belong to whoever owns the log, the syncs may wait for the disk. The names of
+are quick and belong to the owner of the log, the syncs may wait for the disk. The names of
 the log file change last, so that a `.log.swap` never lacks what belongs to it.
 
 A compacted segment ends with the last batch of those it replaces, if need be without its
@@ -60,7 +60,7 @@ def begin_swap(log: Log, cleaned: CleanedSegment) -> None:
 def finish_swap(log: Log, cleaned: CleanedSegment, old: list[Segment], *, now_ms: int) -> Segment:
     """Take the old segments' names away, and give them to the new one.
 
-    Whoever reads an old file goes on reading it: it keeps its bytes until it is unpinned.
+    A reader of an old file goes on reading it: it keeps its bytes until it is unpinned.
     """
     new = _new_segment(log, cleaned, now_ms)
     new.modified_ms = old[-1].modified_ms

@@ -2,7 +2,7 @@
 
 The files are Kafka's. A recovery point says up to where a log is on the disk for sure, so
 it must never say more than the log has: a start would take a log that was cut for a damaged
-one. Whoever is about to cut asks `may_cut` first.
+one. Callers that are about to cut ask `may_cut` first.
 """
 
 from collections.abc import Callable, Mapping

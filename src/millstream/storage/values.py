@@ -1,4 +1,4 @@
-"""What a log is told, and what it answers."""
+"""What a log takes and returns: its options, batches, ranges of files, errors."""
 
 import errno
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class BatchGroup(WellFormedGroup, Protocol):
 
 @dataclass(slots=True)
 class FileRange:
-    """Bytes of a log file. Whoever uses the descriptor pins the file meanwhile."""
+    """Bytes of a log file. Callers pin the file while they use its descriptor."""
 
     file: LogFile
     position: int

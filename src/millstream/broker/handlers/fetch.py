@@ -169,7 +169,7 @@ def _read(
             budget = budget if budget > 0 or is_first else NO_ROOM
             read_for_replica(broker, body, admission, fetch, result, budget)
             return result
-        # Whoever says where it is may read from a follower near to it (KIP-392).
+        # A consumer that names its rack may read from a follower near to it (KIP-392).
         is_near_enough = partition.is_replicated and body.rack_id
         refusal = admission.near_read if is_near_enough else admission.read
         if refusal is not None:

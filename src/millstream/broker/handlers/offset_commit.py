@@ -1,6 +1,6 @@
 """OffsetCommit (8), versions 2-10: topics by id from version 10 on.
 
-Sees the frame itself, with a codec of its own: this is the group request that comes
+Reads the frame with its own codec: this is the group request that comes
 thousands of times a second. An answer that waits for the disk is a future, not a task, and
 a client that commits the same partitions again gets a shortcut (`wire.repeated_commit`).
 """

@@ -65,7 +65,7 @@ cdef inline int recognize_batch(Item* item) noexcept nogil:
     item.attributes = <int> batch[21] << 8 | batch[22]
     if item.attributes > CODEC_MAX:
         return OTHER
-    # A producer id of its own: sequence numbers are checked elsewhere.
+    # With a producer id: its sequence numbers are checked elsewhere.
     if <int64_t> ms_get64(batch + 43) >= 0:
         return OTHER
     item.records = <int32_t> ms_get32(batch + 57)

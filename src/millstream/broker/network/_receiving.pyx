@@ -396,7 +396,7 @@ cdef class Receiver:
         cdef Item* item
         cdef Registration registration
         for i in range(count):
-            # Whoever was closed meanwhile has no descriptor any more.
+            # A connection that was closed meanwhile has no descriptor any more.
             self._items[i].fd = (<Registration> registrations[i])._fd
         with nogil:
             for i in range(count):

@@ -59,7 +59,7 @@ class CommitAdmission:
 
 
 class Authorizer(Protocol):
-    """Permissions. None where there is one. Whoever changes them bumps the generation."""
+    """Permissions: None where there is one. A change of them bumps the generation."""
 
     def write(self, principal: Principal, topic: str) -> Refusal | None: ...
     def read(self, principal: Principal, topic: str) -> Refusal | None: ...

@@ -75,7 +75,7 @@ class FetchSession:
                 self.partitions.pop((topic_key, index), None)
 
     def move_to_end(self, partition: SessionPartition) -> None:
-        """Whoever got records goes last next time, so that none starves the others."""
+        """A partition that gave records goes last next time, so that none starves the others."""
         key = (partition.topic, partition.request.index)
         # A pipelined request may have made us forget it meanwhile.
         if key in self.partitions:

@@ -33,7 +33,7 @@ def read_for_replica(
     """Fill in `result`. Raises KafkaError."""
     partition = admission.partition
     if not isinstance(partition, ReplicatedPartition):
-        # No other node is a replica here, whoever says so.
+        # No other node has a replica of it, whatever the request says.
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
     node = broker.image.brokers.get(body.replica_id)
     if node is None or node.epoch != body.replica_epoch:
