@@ -52,6 +52,7 @@ def test_the_same_bytes_as_kio(api: Api, version: int, kind: str) -> None:
         read = codec.response_reader(api.request, version)
         write = codec.response_writer(api.request, version)
     assert bool(schema.__flexible__) is api.is_flexible(version)
+    assert_same_shape(api.request if kind == "request" else api.response, schema, version)
     for seed in range(ROUNDS):
         theirs = make(schema, random.Random(f"{api.key} {version} {kind} {seed}"))
         frame = io.BytesIO()
@@ -66,6 +67,18 @@ def test_the_same_bytes_as_kio(api: Api, version: int, kind: str) -> None:
         assert out == data
         again, size = entity_reader(schema)(bytes(out), 0)
         assert (again, size) == (theirs, len(out))
+
+
+def assert_same_shape(ours: type[Message], theirs: Any, version: int) -> None:
+    """The same fields are on the wire, and the same of them may be null."""
+    found = {field.name: field for field in codec.fields_of(ours, version) if field.is_on_wire}
+    assert set(found) == {name_of(field) for field in fields(theirs)}
+    for field in fields(theirs):
+        mine = found[name_of(field)]
+        if kafka_type(field) not in ("uuid", "datetime_i64"):
+            assert mine.is_nullable == without_none(field.type)[1], field.name
+        if part(field) is not None:
+            assert_same_shape(mine.kind, part(field), version)
 
 
 def assert_same(ours: Message, theirs: Any, newest: Any) -> None:

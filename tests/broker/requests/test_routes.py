@@ -31,9 +31,14 @@ def test_every_handler_has_its_declaration() -> None:
 
 
 @pytest.mark.parametrize("api", served().values(), ids=lambda api: api.name)
-def test_every_api_has_its_handler(api: Api) -> None:
+def test_every_handler_is_typed_by_its_declaration(api: Api) -> None:
     route = load_route(api)
-    assert callable(route.handle or route.handle_frame)
+    if route.handle is None:
+        assert callable(route.handle_frame)
+        return
+    types = route.handle.__annotations__
+    assert types["body"] is api.request
+    assert api.response.__name__ in str(types["return"])
 
 
 def test_behaviour_is_stated_by_the_handlers() -> None:
