@@ -1,7 +1,6 @@
 from asyncio import AbstractEventLoop
 
-from millstream.broker.network.connection import Connection
-from millstream.broker.network.receiving import AppendGroup
+from millstream.broker.network.receiving import AppendGroup, Readable
 
 class Expected:
     def __init__(
@@ -22,6 +21,6 @@ class Registration:
 
 class Receiver:
     def __init__(self, loop: AbstractEventLoop, frame_bytes_max: int) -> None: ...
-    def register(self, connection: Connection, fd: int) -> Registration: ...
+    def register(self, connection: Readable, fd: int) -> Registration: ...
     def turn(self) -> None: ...
     def close(self) -> None: ...
