@@ -20,7 +20,6 @@ from typing import Any
 
 from bench import frames
 from millstream.broker.broker import Broker
-from millstream.broker.requests.dispatch import dispatch
 from millstream.config import load_config
 from millstream.model import ANONYMOUS, Codec
 from millstream.records.batch import BatchView
@@ -59,10 +58,10 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     body_at = cursor.position
     data = read_produce_request(cursor, header.version).topics[0].partitions[0][1]
     assert data is not None
-    partition = node.partitions.get(TOPIC, 0)
+    partition = node.node.partitions.get(TOPIC, 0)
     connection = _connection()
-    view, now_ms = BatchView(data), node.clock.now_ms()
-    terms = node.admissions.of(ANONYMOUS, partition).write
+    view, now_ms = BatchView(data), node.node.clock.now_ms()
+    terms = node.services.admissions.of(ANONYMOUS, partition).write
     rules = terms.rules
 
     def decode() -> None:
@@ -76,7 +75,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
 
     def whole() -> None:
         _INT64.pack_into(data, 0, 0)
-        dispatch(node, connection, frame)
+        node.dispatch(connection, frame)
 
     def decoded() -> None:
         connection.shortcut = connection.last_request = None
@@ -101,10 +100,10 @@ def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
         frames.fetch_frame(TOPIC, offset=0, max_bytes=1 << 20, min_bytes=1, wait_ms=0)
     )[4:]
     connection = _connection()
-    partition = node.partitions.get(TOPIC, 0)
+    partition = node.node.partitions.get(TOPIC, 0)
 
     def whole() -> None:
-        reply = dispatch(node, connection, frame)
+        reply = node.dispatch(connection, frame)
         assert isinstance(reply, list)
         for piece in reply:
             if hasattr(piece, "release"):
@@ -127,7 +126,7 @@ async def create_topic(node: Broker) -> None:
         name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
-    answer: Any = create_topics.handle(node, Request(header, connection), body)
+    answer: Any = create_topics.handle(node.node, node.topics, Request(header, connection), body)
     if asyncio.iscoroutine(answer):
         await answer
 
@@ -144,7 +143,7 @@ async def main() -> None:
                 record_bytes=record_bytes,
                 count=count,
                 codec=Codec.NONE,
-                timestamp_ms=node.clock.now_ms(),
+                timestamp_ms=node.node.clock.now_ms(),
             )
             show(f"produce, {name}", produce_steps(node, batch))
         show("fetch of a megabyte", fetch_steps(node))

@@ -16,15 +16,15 @@ async def main():
     node = Broker(load_config(flags=flags), dev=True)
     await node.start()
     print(*(name for name in sys.modules if name.startswith("millstream.coordinators")))
-    assert not node.has_groups and not node.has_transactions
+    assert not node.coordination.has_groups and not node.coordination.has_transactions
     if sys.argv[2] == "asks":
-        await node.coordinators.ensure_topic()
-        await node.transactions.ensure_topic()
+        await node.coordination.groups.ensure_topic()
+        await node.coordination.transactions.ensure_topic()
     await node.stop()
 
     again = Broker(load_config(flags=flags), dev=True)
     await again.start()
-    print(again.has_groups, again.has_transactions)
+    print(again.coordination.has_groups, again.coordination.has_transactions)
     await again.stop()
 
 asyncio.run(main())

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millstream.broker.broker import Broker
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
 from millstream.config import load_config
 from millstream.errors import KafkaCode
@@ -23,6 +22,7 @@ from millstream.wire.apis.list_offsets import (
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.message import Message, Request
 from tests.storage.logs import batch
+from tests.support.open_node import OpenNode
 
 _SECONDS_MAX = 60.0
 _SETTINGS = {
@@ -39,12 +39,12 @@ M = TypeVar("M", bound=Message)
 class Cluster:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.tree = MemoryTree()
-        self.nodes: dict[int, Broker] = {}
+        self.nodes: dict[int, OpenNode] = {}
         self._folder = folder
         self._settings = {**_SETTINGS, **settings}
         self._sessions: dict[int, MemoryStore] = {}
 
-    async def start(self, node_id: int, **settings: str) -> Broker:
+    async def start(self, node_id: int, **settings: str) -> OpenNode:
         async def open_session() -> MemoryStore:
             self._sessions[node_id] = self.tree.open_session()
             return self._sessions[node_id]
@@ -55,7 +55,7 @@ class Cluster:
             "log.dirs": str(self._folder / f"node-{node_id}"),
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        node = Broker(load_config(flags=flags), dev=True, open_session=open_session)
+        node = OpenNode(load_config(flags=flags), dev=True, open_session=open_session)
         await node.start()
         self.nodes[node_id] = node
         return node
@@ -64,7 +64,6 @@ class Cluster:
         """As a dead process: nothing is said to anybody, and the session runs out."""
         node = self.nodes.pop(node_id)
         membership = node.membership
-        assert membership is not None
         membership._has_left = True
         await node._server.stop()
         await node.node.cluster.stop()
@@ -92,7 +91,7 @@ class Cluster:
         assert isinstance(found, ReplicatedPartition)
         return found
 
-    def leader(self, topic: str = "t", index: int = 0) -> Broker | None:
+    def leader(self, topic: str = "t", index: int = 0) -> OpenNode | None:
         """The node that leads, once it knows."""
         for node in self.nodes.values():
             found = node.partitions.find(topic, index)
@@ -100,7 +99,7 @@ class Cluster:
                 return node
         return None
 
-    async def led(self, topic: str = "t", index: int = 0, *, besides: int = -1) -> Broker:
+    async def led(self, topic: str = "t", index: int = 0, *, besides: int = -1) -> OpenNode:
         def is_led() -> bool:
             leader = self.leader(topic, index)
             return leader is not None and leader.node_id != besides
@@ -195,7 +194,7 @@ async def cluster_of(
         await cluster.stop()
 
 
-async def ask(node: Broker, request: Request[M], version: int) -> M:
+async def ask(node: OpenNode, request: Request[M], version: int) -> M:
     link = await Link.connect("127.0.0.1", node.port, client_id="test", timeout_seconds=5)
     try:
         return await link.ask(request, version, timeout_seconds=_SECONDS_MAX)
@@ -204,7 +203,7 @@ async def ask(node: Broker, request: Request[M], version: int) -> M:
 
 
 async def produce(
-    node: Broker, count: int = 1, *, topic: str = "t", index: int = 0, acks: int = -1
+    node: OpenNode, count: int = 1, *, topic: str = "t", index: int = 0, acks: int = -1
 ) -> tuple[KafkaCode, int]:
     """The code of the answer, and the offset of the first record."""
     answer = await ask(
@@ -227,7 +226,7 @@ async def produce(
 
 
 async def fetch(
-    node: Broker,
+    node: OpenNode,
     offset: int = 0,
     *,
     topic: str = "t",
@@ -270,7 +269,7 @@ async def fetch(
     return answer.responses[0].partitions[0]
 
 
-async def end_offset(node: Broker, *, topic: str = "t", index: int = 0) -> tuple[KafkaCode, int]:
+async def end_offset(node: OpenNode, *, topic: str = "t", index: int = 0) -> tuple[KafkaCode, int]:
     answer = await ask(
         node,
         ListOffsetsRequest(

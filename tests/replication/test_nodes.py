@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker
 from millstream.cluster.lease import Lease
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
@@ -28,6 +27,7 @@ from millstream.wire.apis.offset_commit import (
 from millstream.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from tests.replication.nodes import Cluster, ask, cluster_of, end_offset, fetch, produce, until
 from tests.storage.logs import NOW_MS, append_as_leader, batch
+from tests.support.open_node import OpenNode
 
 pytestmark = pytest.mark.slow
 
@@ -152,8 +152,7 @@ def test_a_follower_that_stays_behind_leaves_and_comes_back(tmp_path: Path) -> N
             leader = await cluster.led()
             slow_id = next(n for n in cluster.nodes if n != leader.node_id)
             slow = cluster.replica(slow_id)
-            replicas = cluster.nodes[slow_id].replicas
-            assert replicas is not None
+            replicas = cluster.nodes[slow_id].member
             replicas._fetchers.leave(slow)
             # Acknowledged all the same, once the others need no longer wait for it.
             assert (await produce(leader))[0] is KafkaCode.NONE
@@ -177,8 +176,7 @@ def test_a_throttled_replica_catches_up_only_as_fast_as_it_may(tmp_path: Path) -
             leader = await cluster.led()
             slow_id = next(n for n in cluster.nodes if n != leader.node_id)
             slow = cluster.replica(slow_id)
-            replicas = cluster.nodes[slow_id].replicas
-            assert replicas is not None
+            replicas = cluster.nodes[slow_id].member
             replicas._fetchers.leave(slow)
             # In sync, nobody is held back.
             for _ in range(5):
@@ -186,8 +184,7 @@ def test_a_throttled_replica_catches_up_only_as_fast_as_it_may(tmp_path: Path) -
             await cluster.in_sync(*(n for n in cluster.nodes if n != slow_id))
             replicas._fetchers.follow(slow, leader.node_id)
             leading = cluster.replica(leader.node_id)
-            assert leader.replicas is not None
-            throttles = leader.replicas.throttles
+            throttles = leader.member.throttles
             await until(
                 lambda: throttles.holds_back_sending(leading, slow_id), "the rate is used up"
             )
@@ -293,7 +290,7 @@ def test_a_node_whose_disk_fails_gives_its_leaderships_away_and_is_suspect(tmp_p
     asyncio.run(scenario())
 
 
-async def _delete_records(node: Broker, offset: int, timeout_ms: int = 10_000) -> Any:
+async def _delete_records(node: OpenNode, offset: int, timeout_ms: int = 10_000) -> Any:
     answer = await ask(
         node,
         DeleteRecordsRequest(
@@ -333,8 +330,7 @@ def test_a_deletion_that_a_follower_in_sync_does_not_hear_of_times_out(tmp_path:
             leader = await cluster.led()
             await produce(leader, 5)
             deaf = next(n for n in cluster.nodes.values() if n is not leader)
-            assert deaf.replicas is not None
-            await deaf.replicas._fetchers.stop()
+            await deaf.member._fetchers.stop()
             late = await _delete_records(leader, 3, timeout_ms=100)
             assert late.error_code == KafkaCode.REQUEST_TIMED_OUT
             assert late.low_watermark == -1

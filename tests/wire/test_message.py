@@ -45,12 +45,13 @@ def test_a_null_array_is_read_only_in_versions_that_have_one() -> None:
 
 
 def test_messages_are_equal_by_their_fields() -> None:
-    assert HEARTBEAT == HeartbeatRequest(
-        group_id="g", generation_id=3, member_id="m", group_instance_id=None
+    assert (
+        HeartbeatRequest(group_id="g", generation_id=3, member_id="m", group_instance_id=None)
+        == HEARTBEAT
     )
-    assert HEARTBEAT != HeartbeatRequest(group_id="g", generation_id=4, member_id="m")
+    assert HeartbeatRequest(group_id="g", generation_id=4, member_id="m") != HEARTBEAT
     assert "group_id='g'" in repr(HEARTBEAT)
-    assert HEARTBEAT != MetadataPartition
+    assert MetadataPartition != HEARTBEAT
 
 
 WRONG = """

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
@@ -24,15 +24,16 @@ from millstream.broker.node.standalone import Standalone, begin_alone, open_own_
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
-from millstream.broker.requests.dispatch import dispatch
+from millstream.broker.requests.dispatch import Dispatcher
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.services import Services
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import BrokerConfig, parse_listeners
-from millstream.errors import NoSpace, StartError
+from millstream.errors import StartError
 from millstream.model import NO_TOPIC_ID
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
@@ -41,14 +42,8 @@ from millstream.storage.meta import stored_node_id
 from millstream.storage.values import LogConfig
 
 if TYPE_CHECKING:
-    from millstream.broker.coordination.coordinators import GroupCoordinators
-    from millstream.broker.coordination.transactions import TransactionCoordinator
-    from millstream.broker.membership.member import Member, OpenSession
+    from millstream.broker.membership.member import OpenSession
     from millstream.cluster.adoption import AdoptionPlan
-    from millstream.cluster.elections import Elections
-    from millstream.cluster.membership import Membership
-    from millstream.cluster.state import ClusterImage
-    from millstream.storage.store import LogStore
 
 log = logging.getLogger(__name__)
 
@@ -71,22 +66,17 @@ class Broker:
         # How to reach the cluster; None for a standalone node.
         self._open_session = open_session or session_opener(config)
         self._partitions = PartitionTable()
-        self.generation = self._partitions.generation
-        self.admissions = Admissions(self.generation)
         self._disk = DataDirectory(
             Path(config.list("log.dirs")[0]),
             clock=self._clock,
             partitions=self._partitions,
             new_durability=_durability(dev=dev, is_member=self._open_session is not None),
         )
-        self._server = Server(self._dispatch, _limits(config))
+        self._server = Server(self.dispatch, _limits(config))
         # What a failed start has to undo, in this order.
         self._undo: list[Callable[[], Awaitable[None]]] = [self._server.stop]
         self._housekeeping: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
-        # Requests answered, by API key.
-        self.requests: dict[int, int] = {}
-        self.fetch_sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"))
         # Made by `start`.
         self.addresses: Addresses
         self.node: NodeState
@@ -94,6 +84,8 @@ class Broker:
         self.producer_ids: ProducerIds
         self.topics: Topics
         self.cleaner: Cleaner
+        self.services: Services
+        self._dispatcher: Dispatcher
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -102,93 +94,6 @@ class Broker:
     @property
     def port(self) -> int:
         return self._server.endpoints[0].port
-
-    # TRANSITION: what handlers still ask of the whole node.
-
-    @property
-    def image(self) -> "ClusterImage":
-        return self.node.image
-
-    @property
-    def config(self) -> BrokerConfig:
-        return self.node.config
-
-    @property
-    def controller(self) -> ClusterMetadata:
-        return self.node.metadata
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
-    @property
-    def node_id(self) -> int:
-        return self.node.node_id
-
-    @property
-    def partitions(self) -> PartitionTable:
-        return self._partitions
-
-    @property
-    def durability(self) -> Durability:
-        return self._disk.durability
-
-    @property
-    def store(self) -> "LogStore":
-        return self._disk.store
-
-    @property
-    def data_dir(self) -> Path:
-        return self._disk.path
-
-    @property
-    def disk_failure(self) -> str | None:
-        return self._disk.failure
-
-    async def checkpoint(self) -> None:
-        await self._disk.checkpoint()
-
-    def note_no_space(self, error: NoSpace) -> None:
-        self._disk.note_no_space(error)
-
-    def fail_disk(self, reason: str) -> None:
-        self._disk.fail(reason)
-
-    def advertised(self, listener: str) -> tuple[str, int]:
-        return self.addresses.advertised(listener)
-
-    @property
-    def fetch_bytes_max(self) -> int:
-        return self.node.config.int("fetch.max.bytes")
-
-    @property
-    def replicas(self) -> "Member | None":
-        cluster = self.node.cluster
-        return None if isinstance(cluster, Standalone) else cast("Member", cluster)
-
-    @property
-    def membership(self) -> "Membership | None":
-        return None if self.replicas is None else self.replicas.membership
-
-    @property
-    def leaders(self) -> "Elections | None":
-        return None if self.replicas is None else self.replicas.elections
-
-    @property
-    def coordinators(self) -> "GroupCoordinators":
-        return self.coordination.groups
-
-    @property
-    def transactions(self) -> "TransactionCoordinator":
-        return self.coordination.transactions
-
-    @property
-    def has_groups(self) -> bool:
-        return self.coordination.has_groups
-
-    @property
-    def has_transactions(self) -> bool:
-        return self.coordination.has_transactions
 
     # -- start ------------------------------------------------------------------------
 
@@ -317,6 +222,17 @@ class Broker:
         self.coordination.topics = self.topics
         self.coordination.producer_ids = self.producer_ids
         self.cleaner = Cleaner(self.node)
+        slots = self._config.int("max.incremental.fetch.session.cache.slots")
+        self.services = Services(
+            node=self.node,
+            topics=self.topics,
+            coordination=self.coordination,
+            producer_ids=self.producer_ids,
+            admissions=Admissions(self._partitions.generation),
+            fetch_sessions=FetchSessions(slots),
+            cleaner=self.cleaner,
+        )
+        self._dispatcher = Dispatcher(self.services)
 
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.node.image.topics.get(topic)
@@ -356,8 +272,8 @@ class Broker:
         except CoordinationFailed as error:
             log.error("the coordination store was not closed cleanly: %s", error)
 
-    def _dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
-        return dispatch(self, connection, frame)
+    def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
+        return self._dispatcher.dispatch(connection, frame)
 
 
 def _durability(*, dev: bool, is_member: bool) -> Callable[[Callable[[str], None]], Durability]:

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker
 from millstream.broker.network.replies import Pending
-from millstream.broker.requests.dispatch import dispatch
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
@@ -24,6 +22,7 @@ from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, P
 from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
+from tests.support.open_node import OpenNode
 
 VERSION = 11
 
@@ -40,7 +39,7 @@ class HeldDurability:
 
 
 class Producer:
-    def __init__(self, node: Broker) -> None:
+    def __init__(self, node: OpenNode) -> None:
         self._node = node
         self.disk = HeldDurability()
         node.node.disk.durability = self.disk  # type: ignore[assignment]
@@ -68,7 +67,7 @@ class Producer:
                 topic_data=[ProduceTopicData(name="t", partition_data=[data])],
             ),
         )
-        reply = dispatch(self._node, self._connection, memoryview(out))
+        reply = self._node.dispatch(self._connection, memoryview(out))
         assert isinstance(reply, Pending)
         return reply
 
@@ -95,7 +94,7 @@ def requests_before(request: pytest.FixtureRequest) -> int:
 def run(folder: Path, requests_before: int, test: Any, *, timeout_ms: int = 60_000) -> None:
     async def with_node() -> None:
         flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        node = Broker(load_config(flags=flags), dev=True)
+        node = OpenNode(load_config(flags=flags), dev=True)
         await node.start()
         kept = node.node.disk.durability
         try:

@@ -8,9 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from millstream.broker.broker import Broker
 from millstream.broker.network.replies import Pending
-from millstream.broker.requests.dispatch import dispatch
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.records.builder import build_batch
@@ -18,6 +16,7 @@ from millstream.records.records import Record
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.codec import request_writer
 from millstream.wire.headers import RequestHeader, write_request_header
+from tests.support.open_node import OpenNode
 
 
 def two_topics_frame(now_ms: int) -> bytearray:
@@ -36,7 +35,7 @@ def two_topics_frame(now_ms: int) -> bytearray:
 
 async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
     flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    node = Broker(load_config(flags=flags), dev=True)
+    node = OpenNode(load_config(flags=flags), dev=True)
     await node.start()
     try:
         wanted = [
@@ -48,7 +47,7 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
         connection: Any = SimpleNamespace(
             client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
         )
-        answer = dispatch(node, connection, memoryview(frame))
+        answer = node.dispatch(connection, memoryview(frame))
         assert isinstance(answer, Pending)
         # Another connection receives before the loop comes to the waiting one.
         frame[:] = b"\xdd" * len(frame)

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker as Node
 from millstream.broker.network.replies import Pending
-from millstream.broker.requests.dispatch import dispatch
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
@@ -29,6 +27,7 @@ from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
 from tests.broker.handlers.test_groups import commit, fetch, find_coordinator
 from tests.broker.handlers.test_produce_durability import HeldDurability
+from tests.support.open_node import OpenNode as Node
 from tests.support.raw_client import RawClient
 
 REPEATED = 3
@@ -117,7 +116,7 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
             client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
         )
         for number in range(REPEATED + 1):
-            reply = dispatch(node, connection, memoryview(going_frame(number)))
+            reply = node.dispatch(connection, memoryview(going_frame(number)))
             assert isinstance(reply, Pending)
             if number < REPEATED:
                 disk.waits[-1].set_result(None)

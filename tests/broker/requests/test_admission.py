@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker
 from millstream.broker.network.receiving import COMPILED
 from millstream.broker.network.replies import Shortcut
 from millstream.broker.requests.admission import Admissions, AllowAll
@@ -36,6 +35,7 @@ from tests.replication.test_partition import open_partition
 from tests.replication.writing import produce
 from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import batch, make_log_config
+from tests.support.open_node import OpenNode
 from tests.support.raw_client import RawClient
 
 DENIED = KafkaCode.TOPIC_AUTHORIZATION_FAILED
@@ -161,7 +161,7 @@ def commit_once(bootstrap: str) -> KafkaCode:
 class Routes:
     """Live connections to one node, one for each way that a request can take."""
 
-    def __init__(self, cluster: Cluster, node: Broker) -> None:
+    def __init__(self, cluster: Cluster, node: OpenNode) -> None:
         self.cluster = cluster
         self.node = node
         self.bootstrap = f"127.0.0.1:{node.port}"
@@ -207,7 +207,7 @@ class Routes:
     def shortcuts(self) -> list[Shortcut]:
         """Those that are current."""
         found = [connection.shortcut for connection in self.node._server.connections]
-        current = self.node.generation.number
+        current = self.node.partitions.generation.number
         return [one for one in found if one is not None and one.generation == current]
 
 

@@ -1,11 +1,17 @@
 """What is served is what the docs say, and every declaration finds its handler by its name."""
 
 import re
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
 import pytest
 
-from millstream.broker.requests.routes import load_route, served
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.requests.routes import load_route, parts_of, served
+from millstream.broker.requests.services import Services
 from millstream.wire.message import Api
 
 ROW = re.compile(r"^\| (\d+) \| \w+ \| (\d+)(?:-(\d+))?(?: \((\d+)-\d+\))? \|", re.MULTILINE)
@@ -30,19 +36,43 @@ def test_every_handler_has_its_declaration() -> None:
     assert files == {api.name for api in served().values()}
 
 
+# The parts of a node by name, as handlers may ask for them.
+PARTS = {
+    **get_type_hints(Services),
+    "groups": GroupCoordinators,
+    "transactions": TransactionCoordinator,
+}
+SERVICES: Any = SimpleNamespace(**dict.fromkeys([*PARTS, "parts"]))
+
+
 @pytest.mark.parametrize("api", served().values(), ids=lambda api: api.name)
-def test_every_handler_is_typed_by_its_declaration(api: Api) -> None:
-    route = load_route(api)
-    if route.handle is None:
-        assert callable(route.handle_frame)
-        return
-    types = route.handle.__annotations__
-    assert types["body"] is api.request
-    assert api.response.__name__ in str(types["return"])
+def test_every_handler_is_typed_by_its_declaration_and_asks_for_parts_that_there_are(
+    api: Api,
+) -> None:
+    route = load_route(api, SERVICES)
+    assert callable(route.handle or route.handle_frame)
+    handle = import_module(f"millstream.broker.handlers.{api.name}").handle
+    types = get_type_hints(handle)
+    if route.handle is not None:
+        assert types["body"] is api.request
+        assert api.response.__name__ in str(types["return"])
+    for name in parts_of(handle):
+        if name == "parts":
+            # A protocol of its own: what it names has to be there, and to be of that type.
+            asked = types[name]
+            properties = [
+                part for part, value in vars(asked).items() if isinstance(value, property)
+            ]
+            assert properties
+            for part in properties:
+                asked_type = get_type_hints(vars(asked)[part].fget)["return"]
+                assert asked_type == PARTS[part], part
+        else:
+            assert types[name] is PARTS[name], name
 
 
 def test_behaviour_is_stated_by_the_handlers() -> None:
-    routes = [load_route(api) for api in served().values()]
+    routes = [load_route(api, SERVICES) for api in served().values()]
     assert {route.api.name for route in routes if route.handle_frame} == {
         "produce",
         "fetch",

@@ -83,7 +83,7 @@ def test_what_was_deleted_while_a_node_was_away_goes_there_too(tmp_path: Path) -
 async def restarted(cluster: Cluster, node_id: int, **settings: str):
     await cluster.nodes.pop(node_id).stop()
     node = await cluster.start(node_id, **settings)
-    await until(lambda: node.membership is not None and not node.membership.is_fenced, "it is back")
+    await until(lambda: not node.membership.is_fenced, "it is back")
     return node
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
+from millstream.cluster.state import NO_LEADER
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.decision import ProducerEpoch, Ticket
 from millstream.coordinators.journal import (
@@ -207,16 +208,14 @@ class Shards(Generic[S, C, E]):
 
     def leader_of(self, name: str) -> int:
         """The node that looks after a name; -1 while nobody does."""
-        topic = self._node.image.topics.get(self._topic().name)
-        if topic is None:
-            return -1
-        return topic.partitions[partition_for(name, len(topic.partitions))].leader
+        other = self.other_leader_of(name)
+        return self._node.node_id if other is None else other
 
     def other_leader_of(self, name: str) -> int | None:
         """The node that looks after a name if it is not this one."""
         topic = self._node.image.topics.get(self._topic().name)
         if topic is None:
-            return None
+            return NO_LEADER
         index = partition_for(name, len(topic.partitions))
         return self._node.cluster.other_leader(topic.name, index)
 

@@ -1,24 +1,25 @@
 """AddOffsetsToTxn (25), versions 0-4: a group's offsets are going to be part of a transaction."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.shards import partition_for, shown
-from millstream.broker.coordination.transactions import old_code
+from millstream.broker.coordination.transactions import TransactionCoordinator, old_code
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 KNOWS_FENCING_FROM: Final = 2
 
 
 def handle(
-    broker: "Broker", request: Request, body: AddOffsetsToTxnRequest
+    groups: GroupCoordinators,
+    transactions: TransactionCoordinator,
+    request: Request,
+    body: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
     def refuse(error: KafkaError) -> AddOffsetsToTxnResponse:
         knows_fencing = request.version >= KNOWS_FENCING_FROM
@@ -27,10 +28,10 @@ def handle(
     try:
         if not body.transactional_id:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
-        answer = broker.transactions.add(
+        answer = transactions.add(
             body.transactional_id,
             ProducerEpoch(body.producer_id, body.producer_epoch),
-            offsets_partition(broker, body.group_id),
+            offsets_partition(groups, body.group_id),
             client_version=0,
         )
     except KafkaError as error:
@@ -38,9 +39,9 @@ def handle(
     return shown(answer, lambda code: AddOffsetsToTxnResponse(error_code=code), refuse)
 
 
-def offsets_partition(broker: "Broker", group_id: str) -> dict[str, frozenset[int]]:
+def offsets_partition(groups: GroupCoordinators, group_id: str) -> dict[str, frozenset[int]]:
     """Where a group's offsets are kept."""
-    count = len(broker.coordinators.shards.all)
+    count = len(groups.shards.all)
     if count == 0:
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)
     return {OFFSETS_TOPIC: frozenset({partition_for(group_id, count)})}

@@ -1,9 +1,10 @@
 """AddPartitionsToTxn (24), versions 0-5: 0-3 by clients, 4-5 by nodes, for many or to verify."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
@@ -17,9 +18,6 @@ from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 KNOWS_FENCING_FROM: Final = 2
@@ -30,13 +28,18 @@ Codes = Mapping[tuple[str, int], KafkaCode]
 
 
 async def handle(
-    broker: "Broker", request: Request, body: AddPartitionsToTxnRequest
+    node: NodeState,
+    transactions: TransactionCoordinator,
+    request: Request,
+    body: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
     version = request.version
     if version < BATCHED_FROM:
         producer = ProducerEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         topics = body.v3_and_below_topics
-        codes = await _add(broker, body.v3_and_below_transactional_id, producer, topics, 0)
+        codes = await _add(
+            node, transactions, body.v3_and_below_transactional_id, producer, topics, 0
+        )
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_results(topics, codes, version)
         )
@@ -44,11 +47,16 @@ async def handle(
     for one in body.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
         if one.verify_only:
-            codes = await _verify(broker, one.transactional_id, producer, one.topics)
+            codes = await _verify(transactions, one.transactional_id, producer, one.topics)
         else:
             # A node asks for a producer whose first write adds the partition.
             codes = await _add(
-                broker, one.transactional_id, producer, one.topics, EPOCH_PER_TRANSACTION
+                node,
+                transactions,
+                one.transactional_id,
+                producer,
+                one.topics,
+                EPOCH_PER_TRANSACTION,
             )
         results.append(
             AddPartitionsToTxnResult(
@@ -60,14 +68,15 @@ async def handle(
 
 
 async def _add(
-    broker: "Broker",
+    node: NodeState,
+    transactions: TransactionCoordinator,
     transactional_id: str,
     producer: ProducerEpoch,
     topics: Sequence[AddPartitionsToTxnTopic],
     client_version: int,
 ) -> Codes:
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {where for where in wanted if broker.image.partition(*where) is None}
+    unknown = {where for where in wanted if node.image.partition(*where) is None}
     if unknown:
         return {
             where: (
@@ -81,7 +90,7 @@ async def _add(
         if not transactional_id:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
         code = await wait_for(
-            broker.transactions.add(
+            transactions.add(
                 transactional_id, producer, _partitions(topics), client_version=client_version
             )
         )
@@ -91,15 +100,13 @@ async def _add(
 
 
 async def _verify(
-    broker: "Broker",
+    transactions: TransactionCoordinator,
     transactional_id: str,
     producer: ProducerEpoch,
     topics: Sequence[AddPartitionsToTxnTopic],
 ) -> Codes:
     try:
-        return await wait_for(
-            broker.transactions.verify(transactional_id, producer, _partitions(topics))
-        )
+        return await wait_for(transactions.verify(transactional_id, producer, _partitions(topics)))
     except KafkaError as error:
         return {(topic.name, index): error.code for topic in topics for index in topic.partitions}
 

@@ -1,9 +1,11 @@
 """AlterConfigs (33), versions 0-2: replaces all settings of a topic or broker."""
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from millstream.broker.handlers.describe_configs import broker_of, group_of
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
@@ -15,9 +17,6 @@ from millstream.wire.apis.alter_configs import (
 )
 from millstream.wire.apis.incremental_alter_configs import IncrementalAlterConfigsResource
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 
@@ -25,11 +24,11 @@ Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsReso
 
 
 async def handle(
-    broker: "Broker", request: Request, body: AlterConfigsRequest
+    node: NodeState, topics: Topics, request: Request, body: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     responses = await answer_each(
         body.resources,
-        lambda resource: _replace(broker, resource, validate_only=body.validate_only),
+        lambda resource: _replace(node, topics, resource, validate_only=body.validate_only),
     )
     return AlterConfigsResponse(responses=responses)
 
@@ -55,17 +54,17 @@ async def answer_each(
 
 
 async def _replace(
-    broker: "Broker", resource: AlterConfigsResource, *, validate_only: bool
+    node: NodeState, topics: Topics, resource: AlterConfigsResource, *, validate_only: bool
 ) -> None:
     name = resource.resource_name
     settings = {config.name: config.value for config in resource.configs}
     if resource.resource_type == config_view.TOPIC:
-        await broker.topics.replace_topic_configs(name, settings, validate_only=validate_only)
+        await topics.replace_topic_configs(name, settings, validate_only=validate_only)
     elif resource.resource_type == config_view.BROKER:
-        broker_id = broker_of(broker, name)
-        await broker.topics.replace_broker_configs(broker_id, settings, validate_only=validate_only)
+        broker_id = broker_of(node, name)
+        await topics.replace_broker_configs(broker_id, settings, validate_only=validate_only)
     elif resource.resource_type == config_view.GROUP:
-        await broker.controller.replace_group_configs(
+        await node.metadata.replace_group_configs(
             group_of(name), settings, validate_only=validate_only
         )
     else:

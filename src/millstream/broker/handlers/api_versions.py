@@ -1,27 +1,22 @@
 """ApiVersions (18), versions 0-4: what this node answers. The first request of most clients."""
 
 import re
-from typing import TYPE_CHECKING
 
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import listed_versions
 from millstream.errors import KafkaCode
 from millstream.wire.apis.api_versions import (
-    ApiVersionsKey,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeature,
     SupportedFeature,
 )
-from millstream.wire.vendor import CLIENT_SOFTWARE_NAME, KEYS_FROM
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
+from millstream.wire.vendor import CLIENT_SOFTWARE_NAME
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: "Broker", request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
     code = KafkaCode.NONE
     api_keys = listed_versions()
     if request.version >= 3:
@@ -51,11 +46,3 @@ def handle(broker: "Broker", request: Request, body: ApiVersionsRequest) -> ApiV
 # Name, lowest and highest level that work; the highest is in force. Clients use the consumer
 # protocol (KIP-848) and an epoch per transaction (KIP-890) only where they are finalized.
 FEATURES = (("group.version", 1, 1), ("transaction.version", 0, 2))
-
-
-def listed_versions(*, with_ours: bool = False) -> list[ApiVersionsKey]:
-    return [
-        ApiVersionsKey(api_key=api.key, min_version=api.min_listed, max_version=api.max_listed)
-        for api in served().values()
-        if with_ours or api.key < KEYS_FROM
-    ]

@@ -6,9 +6,10 @@ has followed is refused.
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.broker.coordination.shards import shown
+from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.joint_commit import (
@@ -20,19 +21,16 @@ from millstream.coordinators.transactions.joint_commit import (
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.commit_group import CommitGroupRequest, CommitGroupResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: CommitGroupRequest
+    transactions: TransactionCoordinator, request: Request, body: CommitGroupRequest
 ) -> CommitGroupResponse | Coroutine[Any, Any, CommitGroupResponse]:
     members = [
         Member(one.transactional_id, ProducerEpoch(one.producer_id, one.producer_epoch))
         for one in body.members
     ]
     try:
-        answer = broker.transactions.shards.submit(
+        answer = transactions.shards.submit(
             body.group,
             lambda state, env: commit_group(state, body.group, body.run, body.batch, members, env),
         )

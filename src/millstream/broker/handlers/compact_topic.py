@@ -1,8 +1,8 @@
 """CompactTopic (20002, ours), version 0: compact a topic now, or tell how that is going."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.wire.apis.compact_topic import (
@@ -11,13 +11,12 @@ from millstream.wire.apis.compact_topic import (
     CompactTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
-
-def handle(broker: "Broker", request: Request, body: CompactTopicRequest) -> CompactTopicResponse:
+def handle(
+    node: NodeState, cleaner: Cleaner, request: Request, body: CompactTopicRequest
+) -> CompactTopicResponse:
     try:
-        partitions = _partitions(broker, body)
+        partitions = _partitions(node, cleaner, body)
     except KafkaError as error:
         return CompactTopicResponse(
             error_code=error.code, error_message=error.message, partitions=[]
@@ -27,8 +26,10 @@ def handle(broker: "Broker", request: Request, body: CompactTopicRequest) -> Com
     )
 
 
-def _partitions(broker: "Broker", body: CompactTopicRequest) -> list[CompactedPartition]:
-    partitions = broker.partitions.of_topic(body.topic)
+def _partitions(
+    node: NodeState, cleaner: Cleaner, body: CompactTopicRequest
+) -> list[CompactedPartition]:
+    partitions = node.partitions.of_topic(body.topic)
     if not partitions:
         raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
     for partition in partitions.values():
@@ -41,17 +42,17 @@ def _partitions(broker: "Broker", body: CompactTopicRequest) -> list[CompactedPa
             # Every replica compacts its own log, whoever leads.
             if partition.offline_reason is not None:
                 raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, partition.offline_reason)
-            broker.cleaner.ask(partition)
-    return [_told(broker, index, partition) for index, partition in sorted(partitions.items())]
+            cleaner.ask(partition)
+    return [_told(cleaner, index, partition) for index, partition in sorted(partitions.items())]
 
 
-def _told(broker: "Broker", index: int, partition: Partition) -> CompactedPartition:
-    progress = broker.cleaner.progress(partition)
+def _told(cleaner: Cleaner, index: int, partition: Partition) -> CompactedPartition:
+    progress = cleaner.progress(partition)
     return CompactedPartition(
         partition=index,
         state=progress.state,
         problem=progress.problem,
-        dirty_ratio=broker.cleaner.dirty_ratio(partition),
+        dirty_ratio=cleaner.dirty_ratio(partition),
         bytes_before=progress.bytes_before,
         bytes_after=progress.bytes_after,
         records_before=progress.records_before,

@@ -1,9 +1,10 @@
 """ConsumerGroupDescribe (69), versions 0-1: members, what they own and what they should."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from millstream.broker.coordination.coordinators import gather
+from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.epochs import chosen_assignor
@@ -19,31 +20,30 @@ from millstream.wire.apis.consumer_group_describe import (
     ConsumerGroupTopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 _CLASSIC, _CONSUMER = 0, 1
 
 
 def handle(
-    broker: "Broker", request: Request, body: ConsumerGroupDescribeRequest
+    node: NodeState, groups: GroupCoordinators, request: Request, body: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
-    answers = [_describe(broker, group_id) for group_id in body.group_ids]
+    answers = [_describe(node, groups, group_id) for group_id in body.group_ids]
     return gather(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
 
 def _describe(
-    broker: "Broker", group_id: str
+    node: NodeState, groups: GroupCoordinators, group_id: str
 ) -> ConsumerGroupDescription | Coroutine[Any, Any, ConsumerGroupDescription]:
-    return broker.coordinators.ask(
+    return groups.ask(
         group_id,
         lambda state, env: requests.describe_consumer(state, group_id),
-        show=lambda group: _answer(broker, group),
+        show=lambda group: _answer(node, groups, group),
         refuse=lambda error: _refuse(group_id, error),
     )
 
 
-def _answer(broker: "Broker", group: ConsumerGroup) -> ConsumerGroupDescription:
+def _answer(
+    node: NodeState, groups: GroupCoordinators, group: ConsumerGroup
+) -> ConsumerGroupDescription:
     stored = {member_id: member.stored for member_id, member in group.members.items()}
     return ConsumerGroupDescription(
         error_code=KafkaCode.NONE,
@@ -52,16 +52,19 @@ def _answer(broker: "Broker", group: ConsumerGroup) -> ConsumerGroupDescription:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=chosen_assignor(stored, broker.coordinators.settings.assignors),
+        assignor_name=chosen_assignor(stored, groups.settings.assignors),
         members=[
-            _member(broker, member_id, member, group.target.get(member_id, {}))
+            _member(node, member_id, member, group.target.get(member_id, {}))
             for member_id, member in group.members.items()
         ],
     )
 
 
 def _member(
-    broker: "Broker", member_id: str, member: ConsumerMember, target: Assignment
+    node: NodeState,
+    member_id: str,
+    member: ConsumerMember,
+    target: Assignment,
 ) -> ConsumerGroupMember:
     stored = member.stored
     return ConsumerGroupMember(
@@ -73,20 +76,20 @@ def _member(
         client_host=stored.client_host,
         subscribed_topic_names=list(stored.topics),
         subscribed_topic_regex=stored.pattern,
-        assignment=_assignment(broker, member.current.assigned),
-        target_assignment=_assignment(broker, target),
+        assignment=_assignment(node, member.current.assigned),
+        target_assignment=_assignment(node, target),
         member_type=_CLASSIC if member.speaks_classic else _CONSUMER,
     )
 
 
-def _assignment(broker: "Broker", assignment: Assignment) -> ConsumerGroupAssignment:
+def _assignment(node: NodeState, assignment: Assignment) -> ConsumerGroupAssignment:
     return ConsumerGroupAssignment(
         topic_partitions=[
             ConsumerGroupTopicPartitions(
                 topic_id=topic_id, topic_name=topic.name, partitions=list(partitions)
             )
             for topic_id, partitions in assignment.items()
-            if (topic := broker.image.topics_by_id.get(topic_id)) is not None
+            if (topic := node.image.topics_by_id.get(topic_id)) is not None
         ]
     )
 

@@ -1,8 +1,9 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: the whole of the consumer protocol (KIP-848)."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.consumer.group import sorted_assignment
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
@@ -15,12 +16,9 @@ from millstream.wire.apis.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: ConsumerGroupHeartbeatRequest
+    groups: GroupCoordinators, request: Request, body: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     owned = body.topic_partitions
     heartbeat = HeartbeatRequest(
@@ -42,7 +40,7 @@ def handle(
         ),
         must_bring_its_id=request.version >= 1,
     )
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id,
         lambda state, env: requests.consumer_heartbeat(state, heartbeat, env),
         show=_answer,

@@ -1,7 +1,6 @@
 """CreatePartitions (37), versions 0-3."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.create_partitions import (
@@ -10,14 +9,11 @@ from millstream.wire.apis.create_partitions import (
     CreatePartitionsResult,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    broker: "Broker", request: Request, body: CreatePartitionsRequest
+    topics: Topics, request: Request, body: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     names = [topic.name for topic in body.topics]
     results = []
@@ -33,7 +29,7 @@ async def handle(
                 if topic.assignments is None
                 else [list(assignment.broker_ids) for assignment in topic.assignments]
             )
-            await broker.topics.add_partitions(
+            await topics.add_partitions(
                 topic.name, topic.count, assignments, validate_only=body.validate_only
             )
         except KafkaError as error:

@@ -1,7 +1,7 @@
 """CreateTopics (19), versions 2-7."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.cluster.changes import NewTopic
@@ -16,18 +16,15 @@ from millstream.wire.apis.create_topics import (
     CreateTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    broker: "Broker", request: Request, body: CreateTopicsRequest
+    node: NodeState, topics: Topics, request: Request, body: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) for topic in body.topics]
-    results = await broker.topics.create(wanted, validate_only=body.validate_only)
-    return CreateTopicsResponse(topics=[_answer(broker, result) for result in results])
+    results = await topics.create(wanted, validate_only=body.validate_only)
+    return CreateTopicsResponse(topics=[_answer(node, result) for result in results])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -40,7 +37,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _answer(broker: "Broker", result: TopicResult) -> CreatedTopic:
+def _answer(node: NodeState, result: TopicResult) -> CreatedTopic:
     state = result.state
     if result.error is not None or state is None:
         error = result.error
@@ -68,6 +65,6 @@ def _answer(broker: "Broker", result: TopicResult) -> CreatedTopic:
                 config_source=entry.config_source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in config_view.topic_entries(broker, state, names=None)
+            for entry in config_view.topic_entries(node, state, names=None)
         ],
     )

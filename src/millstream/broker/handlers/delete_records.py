@@ -6,8 +6,9 @@ does not bring back what was deleted.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
@@ -20,9 +21,6 @@ from millstream.wire.apis.delete_records import (
     DeleteRecordsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 TO_HIGH_WATERMARK: Final = -1
 
 # What is answered for a partition, and the wait for its followers, if there is one.
@@ -30,28 +28,28 @@ Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
 
 
 def handle(
-    broker: "Broker", request: Request, body: DeleteRecordsRequest
+    node: NodeState, request: Request, body: DeleteRecordsRequest
 ) -> Coroutine[Any, Any, DeleteRecordsResponse]:
     deletions: list[Deletion] = []
     answer = DeleteRecordsResponse(topics=[])
     for topic in body.topics:
-        done = [_delete(broker, topic.name, wanted) for wanted in topic.partitions]
+        done = [_delete(node, topic.name, wanted) for wanted in topic.partitions]
         deletions += done
         answer.topics.append(
             DeleteRecordsTopicResponse(name=topic.name, partitions=[each for each, _ in done])
         )
-    return _answer_later(broker, answer, deletions, body.timeout_ms)
+    return _answer_later(node, answer, deletions, body.timeout_ms)
 
 
 async def _answer_later(
-    broker: "Broker", answer: DeleteRecordsResponse, deletions: list[Deletion], timeout_ms: int
+    node: NodeState, answer: DeleteRecordsResponse, deletions: list[Deletion], timeout_ms: int
 ) -> DeleteRecordsResponse:
     waits = [wait for _, wait in deletions if wait is not None]
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     # What was deleted must not come back after a crash.
     try:
-        await broker.checkpoint()
-        is_kept = broker.disk_failure is None
+        await node.disk.checkpoint()
+        is_kept = node.disk.failure is None
     except NoSpace:
         is_kept = False
     if waits:
@@ -81,14 +79,14 @@ def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
     return error.code
 
 
-def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> Deletion:
+def _delete(node: NodeState, topic: str, wanted: DeleteRecordsPartition) -> Deletion:
     answer = DeleteRecordsPartitionResponse(
         partition_index=wanted.partition_index, low_watermark=-1, error_code=KafkaCode.NONE
     )
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION)
-        partition = broker.partitions.get(topic, wanted.partition_index)
+        partition = node.partitions.get(topic, wanted.partition_index)
         answer.low_watermark = _move_start(partition, wanted.offset)
         return answer, partition.wait_deleted(answer.low_watermark)
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 1-6; by id from 6 on."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
@@ -12,30 +12,29 @@ from millstream.wire.apis.delete_topics import (
     DeleteTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    broker: "Broker", request: Request, body: DeleteTopicsRequest
+    node: NodeState, topics: Topics, request: Request, body: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     if request.version < 6:
         wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
         wanted = body.topics
     return DeleteTopicsResponse(
-        responses=[await _delete(broker, request, topic) for topic in wanted]
+        responses=[await _delete(node, topics, request, topic) for topic in wanted]
     )
 
 
-async def _delete(broker: "Broker", request: Request, wanted: DeletableTopic) -> DeletedTopic:
+async def _delete(
+    node: NodeState, topics: Topics, request: Request, wanted: DeletableTopic
+) -> DeletedTopic:
     answer = DeletedTopic(
         name=wanted.name, topic_id=wanted.topic_id, error_code=KafkaCode.NONE, error_message=None
     )
     try:
-        if not broker.config.boolean("delete.topic.enable"):
+        if not node.config.boolean("delete.topic.enable"):
             # Before version 3 clients do not know the better code.
             code = (
                 KafkaCode.TOPIC_DELETION_DISABLED
@@ -47,9 +46,9 @@ async def _delete(broker: "Broker", request: Request, wanted: DeletableTopic) ->
         if wanted.topic_id != NO_TOPIC_ID:
             if name is not None:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "give a name or an id, not both")
-            name = broker.partitions.name_of(wanted.topic_id)
-        state = broker.image.topics.get(name or "")
-        await broker.topics.delete(name or "")
+            name = node.partitions.name_of(wanted.topic_id)
+        state = node.image.topics.get(name or "")
+        await topics.delete(name or "")
         answer.name = name
         if state is not None:
             answer.topic_id = state.topic_id

@@ -1,7 +1,6 @@
 """DescribeConfigs (32), versions 1-4: every option with its default, and where it is set."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
@@ -14,20 +13,17 @@ from millstream.wire.apis.describe_configs import (
     DescribedConfig,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: DescribeConfigsRequest
+    node: NodeState, request: Request, body: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[_describe(broker, body, resource) for resource in body.resources]
+        results=[_describe(node, body, resource) for resource in body.resources]
     )
 
 
 def _describe(
-    broker: "Broker", body: DescribeConfigsRequest, resource: DescribeConfigsResource
+    node: NodeState, body: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     answer = DescribeConfigsResult(
         error_code=KafkaCode.NONE,
@@ -37,7 +33,7 @@ def _describe(
         configs=[],
     )
     try:
-        answer.configs = _entries(broker, resource)
+        answer.configs = _entries(node, resource)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     for entry in answer.configs:
@@ -48,24 +44,24 @@ def _describe(
     return answer
 
 
-def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[DescribedConfig]:
+def _entries(node: NodeState, resource: DescribeConfigsResource) -> list[DescribedConfig]:
     # An empty list of keys means all, as a null one does.
     names = resource.configuration_keys or None
     if resource.resource_type == config_view.TOPIC:
         problem = topic_name_problem(resource.resource_name)
         if problem is not None:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, problem)
-        topic = broker.image.topics.get(resource.resource_name)
+        topic = node.image.topics.get(resource.resource_name)
         if topic is None:
             raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return config_view.topic_entries(broker, topic, names=names)
+        return config_view.topic_entries(node, topic, names=names)
     if resource.resource_type == config_view.BROKER:
-        broker_of(broker, resource.resource_name)
-        return config_view.broker_entries(broker, names=names)
+        broker_of(node, resource.resource_name)
+        return config_view.broker_entries(node, names=names)
     if resource.resource_type == config_view.GROUP:
         if not resource.resource_name:
             raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
-        return config_view.group_entries(broker, resource.resource_name, names=names)
+        return config_view.group_entries(node, resource.resource_name, names=names)
     raise KafkaError(
         KafkaCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no options here"
     )
@@ -78,10 +74,10 @@ def group_of(name: str) -> str:
     return name
 
 
-def broker_of(broker: "Broker", name: str) -> int | None:
+def broker_of(node: NodeState, name: str) -> int | None:
     """The broker that a resource names; None, an empty name, stands for all of them."""
-    if name not in ("", str(broker.node_id)):
+    if name not in ("", str(node.node_id)):
         raise KafkaError(
-            KafkaCode.INVALID_REQUEST, f"no broker {name!r}; this is broker {broker.node_id}"
+            KafkaCode.INVALID_REQUEST, f"no broker {name!r}; this is broker {node.node_id}"
         )
-    return broker.node_id if name else None
+    return node.node_id if name else None

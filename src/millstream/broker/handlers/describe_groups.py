@@ -1,9 +1,9 @@
 """DescribeGroups (15), versions 0-6: classic groups, with their members' own bytes."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from millstream.broker.coordination.coordinators import gather
+from millstream.broker.coordination.coordinators import GroupCoordinators, gather
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import admin
 from millstream.coordinators.groups.admin import DescribedGroup
@@ -15,22 +15,19 @@ from millstream.wire.apis.describe_groups import (
     DescribeGroupsResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 # Until then, a group that is not there was shown as one that is dead.
 KNOWS_NOT_FOUND_FROM: Final = 6
 
 
 def handle(
-    broker: "Broker", request: Request, body: DescribeGroupsRequest
+    groups: GroupCoordinators, request: Request, body: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
-    answers = [_describe(broker, request, group_id) for group_id in body.groups]
+    answers = [_describe(groups, request, group_id) for group_id in body.groups]
     return gather(answers, lambda groups: DescribeGroupsResponse(groups=groups))
 
 
 def _describe(
-    broker: "Broker", request: Request, group_id: str
+    groups: GroupCoordinators, request: Request, group_id: str
 ) -> DescribeGroupsGroup | Coroutine[Any, Any, DescribeGroupsGroup]:
     def refuse(error: KafkaError) -> DescribeGroupsGroup:
         code = error.code
@@ -39,7 +36,7 @@ def _describe(
         state = "Dead" if code is KafkaCode.GROUP_ID_NOT_FOUND else ""
         return _answer(DescribedGroup(group_id, state), code, error.message)
 
-    return broker.coordinators.ask(
+    return groups.ask(
         group_id,
         lambda state, env: admin.describe(state, group_id),
         show=lambda group: _answer(group, KafkaCode.NONE, None),

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), versions 1-5."""
 
 import os
-from typing import TYPE_CHECKING
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode
 from millstream.replication.partition import Partition
@@ -14,18 +14,15 @@ from millstream.wire.apis.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: DescribeLogDirsRequest
+    node: NodeState, request: Request, body: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    if broker.disk_failure is not None:
-        failed = _directory(broker, KafkaCode.KAFKA_STORAGE_ERROR, [])
+    if node.disk.failure is not None:
+        failed = _directory(node, KafkaCode.KAFKA_STORAGE_ERROR, [])
         return DescribeLogDirsResponse(error_code=KafkaCode.NONE, results=[failed])
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in _wanted(broker, body):
+    for partition in _wanted(node, body):
         where = partition.topic_partition
         by_topic.setdefault(where.topic, []).append(
             DescribeLogDirsPartition(
@@ -37,15 +34,15 @@ def handle(
         )
     topics = [DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
     return DescribeLogDirsResponse(
-        error_code=KafkaCode.NONE, results=[_directory(broker, KafkaCode.NONE, topics)]
+        error_code=KafkaCode.NONE, results=[_directory(node, KafkaCode.NONE, topics)]
     )
 
 
-def _wanted(broker: "Broker", body: DescribeLogDirsRequest) -> list[Partition]:
+def _wanted(node: NodeState, body: DescribeLogDirsRequest) -> list[Partition]:
     if body.topics is None:
-        return list(broker.partitions)
+        return list(node.partitions)
     found = (
-        broker.partitions.find(topic.topic, index)
+        node.partitions.find(topic.topic, index)
         for topic in body.topics
         for index in topic.partitions
     )
@@ -53,15 +50,15 @@ def _wanted(broker: "Broker", body: DescribeLogDirsRequest) -> list[Partition]:
 
 
 def _directory(
-    broker: "Broker", code: KafkaCode, topics: list[DescribeLogDirsTopic]
+    node: NodeState, code: KafkaCode, topics: list[DescribeLogDirsTopic]
 ) -> DescribeLogDirsResult:
     total = usable = -1
     if code == KafkaCode.NONE:
-        stat = os.statvfs(broker.data_dir)
+        stat = os.statvfs(node.disk.path)
         total, usable = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
     return DescribeLogDirsResult(
         error_code=code,
-        log_dir=str(broker.data_dir),
+        log_dir=str(node.disk.path),
         topics=topics,
         total_bytes=total,
         usable_bytes=usable,

@@ -1,7 +1,6 @@
 """DescribeProducers (61), version 0: who writes to a partition, and where transactions began."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.describe_producers import (
@@ -12,27 +11,24 @@ from millstream.wire.apis.describe_producers import (
     DescribeProducersTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: DescribeProducersRequest
+    node: NodeState, request: Request, body: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             DescribeProducersTopicResponse(
                 name=topic.name,
-                partitions=[_one(broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[_one(node, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in body.topics
         ]
     )
 
 
-def _one(broker: "Broker", topic: str, index: int) -> DescribeProducersPartition:
+def _one(node: NodeState, topic: str, index: int) -> DescribeProducersPartition:
     try:
-        partition = broker.partitions.get(topic, index)
+        partition = node.partitions.get(topic, index)
         partition.require_online()
     except KafkaError as error:
         return DescribeProducersPartition(

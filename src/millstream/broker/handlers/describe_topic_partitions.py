@@ -1,7 +1,6 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.request import Request
 from millstream.cluster.state import TopicState
@@ -15,18 +14,15 @@ from millstream.wire.apis.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: DescribeTopicPartitionsRequest
+    node: NodeState, request: Request, body: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in body.topics} or broker.image.topics)
+    names = sorted({topic.name for topic in body.topics} or node.image.topics)
     start, first_index = "", 0
     if body.cursor is not None:
         start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
-    room_max = broker.config.int("max.request.partition.size.limit")
+    room_max = node.config.int("max.request.partition.size.limit")
     room = min(max(body.response_partition_limit, 1), room_max)
     topics: list[DescribedTopic] = []
     for name in names:
@@ -37,7 +33,7 @@ def handle(
             return _answer(
                 topics, DescribeTopicPartitionsCursor(topic_name=name, partition_index=index)
             )
-        described, shown, is_whole = _page(broker, name, index, room)
+        described, shown, is_whole = _page(node, name, index, room)
         topics.append(described)
         room -= shown
         if not is_whole:
@@ -48,8 +44,8 @@ def handle(
     return _answer(topics, None)
 
 
-def _page(broker: "Broker", name: str, index: int, room: int) -> tuple[DescribedTopic, int, bool]:
-    topic = broker.image.topics.get(name)
+def _page(node: NodeState, name: str, index: int, room: int) -> tuple[DescribedTopic, int, bool]:
+    topic = node.image.topics.get(name)
     if topic is None:
         code = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic_name_problem(name) is not None:
@@ -58,7 +54,7 @@ def _page(broker: "Broker", name: str, index: int, room: int) -> tuple[Described
     end = min(index + room, len(topic.partitions))
     described = _topic(name, topic.topic_id, KafkaCode.NONE)
     described.is_internal = topic.is_internal
-    described.partitions = [_partition(broker, topic, i) for i in range(index, end)]
+    described.partitions = [_partition(node, topic, i) for i in range(index, end)]
     return described, max(end - index, 0), end >= len(topic.partitions)
 
 
@@ -66,9 +62,9 @@ def _topic(name: str, topic_id: TopicId, code: KafkaCode) -> DescribedTopic:
     return DescribedTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
-def _partition(broker: "Broker", topic: TopicState, index: int) -> DescribedPartition:
+def _partition(node: NodeState, topic: TopicState, index: int) -> DescribedPartition:
     state = topic.partitions[index]
-    shown = topic_view.partition(broker, topic, index)
+    shown = topic_view.partition(node, topic, index)
     return DescribedPartition(
         error_code=shown.error_code,
         partition_index=index,

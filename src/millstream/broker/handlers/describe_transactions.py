@@ -1,8 +1,6 @@
 """DescribeTransactions (65), version 0: the state of transactional ids."""
 
-from typing import TYPE_CHECKING
-
-from millstream.broker.coordination.transactions import wait_for
+from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.transactions import StoredTransaction
 from millstream.coordinators.transactions.decisions import Decision
@@ -15,24 +13,21 @@ from millstream.wire.apis.describe_transactions import (
     DescribeTransactionsResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 async def handle(
-    broker: "Broker", request: Request, body: DescribeTransactionsRequest
+    transactions: TransactionCoordinator, request: Request, body: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[await _one(broker, name) for name in body.transactional_ids]
+        transaction_states=[await _one(transactions, name) for name in body.transactional_ids]
     )
 
 
-async def _one(broker: "Broker", name: str) -> DescribedTransaction:
+async def _one(transactions: TransactionCoordinator, name: str) -> DescribedTransaction:
     try:
         if not name:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
         found = await wait_for(
-            broker.transactions.submit(name, lambda state, env: Decision(_find(state, name)))
+            transactions.submit(name, lambda state, env: Decision(_find(state, name)))
         )
     except KafkaError as error:
         return DescribedTransaction(

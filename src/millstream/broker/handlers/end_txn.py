@@ -1,8 +1,9 @@
 """EndTxn (26), versions 0-5: commit or abort. From 5 on the answer brings a new epoch."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION, EndRequest, end
@@ -10,16 +11,18 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
 from millstream.wire.apis.end_txn import EndTxnRequest, EndTxnResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 KNOWS_FENCING_FROM: Final = 2
 BUMPS_FROM: Final = 5
 
 
-async def handle(broker: "Broker", request: Request, body: EndTxnRequest) -> EndTxnResponse:
+async def handle(
+    transactions: TransactionCoordinator,
+    producer_ids: ProducerIds,
+    request: Request,
+    body: EndTxnRequest,
+) -> EndTxnResponse:
     wanted = EndRequest(
         body.transactional_id,
         ProducerEpoch(body.producer_id, body.producer_epoch),
@@ -29,11 +32,9 @@ async def handle(broker: "Broker", request: Request, body: EndTxnRequest) -> End
     try:
         if not body.transactional_id:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
-        await broker.producer_ids.ensure()
+        await producer_ids.ensure()
         given = await wait_for(
-            broker.transactions.submit(
-                body.transactional_id, lambda state, env: end(state, wanted, env)
-            )
+            transactions.submit(body.transactional_id, lambda state, env: end(state, wanted, env))
         )
     except KafkaError as error:
         code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)

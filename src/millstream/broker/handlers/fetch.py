@@ -6,15 +6,18 @@ small the limits, or a consumer with a large record in front of it would never g
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from millstream.broker.network.output import SendRange
 from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
+    FetchSessions,
     SessionPartition,
     wanted,
 )
@@ -38,27 +41,35 @@ from millstream.wire.fetch import (
 )
 from millstream.wire.headers import finish_frame, response_header
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 READS_FRAME = True
 READ_COMMITTED = 1
 Read = tuple[SessionPartition, FetchResult]
 
 
-def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
+class Parts(Protocol):
+    """What a fetch uses of its node."""
+
+    @property
+    def node(self) -> NodeState: ...
+    @property
+    def admissions(self) -> Admissions: ...
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+
+def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_fetch_request(cursor, request.version)
     uses_topic_ids = request.version >= TOPIC_IDS_FROM
-    now_ms = broker.clock.now_ms()
+    now_ms = parts.node.clock.now_ms()
     session: FetchSession | None = None
     is_incremental = False
     if body.session_epoch == FINAL_EPOCH:
-        broker.fetch_sessions.close(body.session_id)
+        parts.fetch_sessions.close(body.session_id)
     elif body.session_epoch == INITIAL_EPOCH:
-        session = broker.fetch_sessions.open(body, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = parts.fetch_sessions.open(body, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
     else:
         try:
-            session = broker.fetch_sessions.resume(
+            session = parts.fetch_sessions.resume(
                 body, uses_topic_ids=uses_topic_ids, now_ms=now_ms
             )
         except KafkaError as error:
@@ -71,14 +82,14 @@ def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pendi
             SessionPartition(key, partition)
             for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
         ]
-    reads, size_bytes = _read_all(broker, request, body, partitions)
+    reads, size_bytes = _read_all(parts, request, body, partitions)
     if _is_enough(body, reads, size_bytes):
-        return _answer(broker, request, session, reads, is_incremental=is_incremental)
+        return _answer(parts, request, session, reads, is_incremental=is_incremental)
     # Registered now, not when the coroutine first runs: an append in between would wake nobody.
-    wait, watched = _watch(broker, body, partitions, size_bytes)
+    wait, watched = _watch(parts, body, partitions, size_bytes)
     return Pending(
         _answer_later(
-            *(broker, request, body, session, partitions, wait, watched),
+            *(parts, request, body, session, partitions, wait, watched),
             is_incremental=is_incremental,
         )
     )
@@ -97,7 +108,7 @@ def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
 
 
 def _watch(
-    broker: "Broker", body: FetchRequest, partitions: list[SessionPartition], size_bytes: int
+    parts: Parts, body: FetchRequest, partitions: list[SessionPartition], size_bytes: int
 ) -> tuple[FetchWait, list[Partition]]:
     """A wait for what is missing, registered with the partitions it is to come from."""
     wait = FetchWait(
@@ -105,14 +116,14 @@ def _watch(
         reads_committed=body.isolation_level == READ_COMMITTED,
         is_replica=body.replica_id >= 0,
     )
-    watched = [_locate(broker, partition) for partition in partitions]
+    watched = [_locate(parts, partition) for partition in partitions]
     for found in watched:
         found.fetch_waits.add(wait)
     return wait, watched
 
 
 async def _answer_later(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     body: FetchRequest,
     session: FetchSession | None,
@@ -127,31 +138,31 @@ async def _answer_later(
     finally:
         for found in watched:
             found.fetch_waits.remove(wait)
-    reads, _ = _read_all(broker, request, body, partitions)
-    return _answer(broker, request, session, reads, is_incremental=is_incremental)
+    reads, _ = _read_all(parts, request, body, partitions)
+    return _answer(parts, request, session, reads, is_incremental=is_incremental)
 
 
 def _read_all(
-    broker: "Broker", request: Request, body: FetchRequest, partitions: list[SessionPartition]
+    parts: Parts, request: Request, body: FetchRequest, partitions: list[SessionPartition]
 ) -> tuple[list[Read], int]:
-    budget = min(body.max_bytes, broker.fetch_bytes_max)
+    budget = min(body.max_bytes, parts.node.fetch_bytes_max)
     reads: list[Read] = []
     total = 0
     for partition in partitions:
-        result = _read(broker, request, body, partition, budget - total, is_first=total == 0)
+        result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
         reads.append((partition, result))
         total += result.records_bytes
     return reads, total
 
 
-def _locate(broker: "Broker", partition: SessionPartition) -> Partition:
+def _locate(parts: Parts, partition: SessionPartition) -> Partition:
     topic = partition.topic
-    name = topic if isinstance(topic, str) else broker.partitions.name_of(topic)
-    return broker.partitions.get(name, partition.request.index)
+    name = topic if isinstance(topic, str) else parts.node.partitions.name_of(topic)
+    return parts.node.partitions.get(name, partition.request.index)
 
 
 def _read(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     body: FetchRequest,
     wanted_partition: SessionPartition,
@@ -163,11 +174,11 @@ def _read(
     result = FetchResult(fetch.index)
     partition: Partition | None = None
     try:
-        partition = _locate(broker, wanted_partition)
-        admission = broker.admissions.of(request.principal, partition)
+        partition = _locate(parts, wanted_partition)
+        admission = parts.admissions.of(request.principal, partition)
         if body.replica_id >= 0:
             budget = budget if budget > 0 or is_first else NO_ROOM
-            read_for_replica(broker, body, admission, fetch, result, budget)
+            read_for_replica(parts.node, body, admission, fetch, result, budget)
             return result
         # A consumer that names its rack may read from a follower near to it (KIP-392).
         is_near_enough = partition.is_replicated and body.rack_id
@@ -175,7 +186,7 @@ def _read(
         if refusal is not None:
             raise refusal.error()
         if is_near_enough:
-            preferred = preferred_reader(broker, partition, body.rack_id, fetch.offset)
+            preferred = preferred_reader(parts.node, partition, body.rack_id, fetch.offset)
             if preferred is not None:
                 result.preferred_replica = preferred
                 return _without_records(partition, result)
@@ -232,7 +243,7 @@ def _has_diverged(partition: Partition, fetch: FetchPartition, result: FetchResu
 
 
 def _answer(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     session: FetchSession | None,
     reads: list[Read],

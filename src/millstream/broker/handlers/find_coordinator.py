@@ -6,8 +6,12 @@ first one for a transactional id the topic of transactions.
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.hosting import Coordinators
+from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.find_coordinator import (
@@ -16,52 +20,53 @@ from millstream.wire.apis.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-    from millstream.broker.coordination.coordinators import GroupCoordinators
-    from millstream.broker.coordination.transactions import TransactionCoordinator
-
 GROUP: Final = 0
 TRANSACTION: Final = 1
 BATCHED_FROM: Final = 4
 
 
 def handle(
-    broker: "Broker", request: Request, body: FindCoordinatorRequest
+    node: NodeState, coordination: Coordinators, request: Request, body: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    shards = _shards(broker, body.key_type)
+    shards = _shards(coordination, body.key_type)
     if shards is not None and not shards.has_topic:
-        return _create_first(broker, request, body)
-    return _find(broker, request, body, KafkaError(KafkaCode.NONE))
+        return _create_first(node, coordination, request, body)
+    return _find(node, coordination, request, body, KafkaError(KafkaCode.NONE))
 
 
-def _shards(broker: "Broker", key_type: int) -> "GroupCoordinators | TransactionCoordinator | None":
+def _shards(
+    coordination: Coordinators, key_type: int
+) -> GroupCoordinators | TransactionCoordinator | None:
     if key_type == GROUP:
-        return broker.coordinators
-    return broker.transactions if key_type == TRANSACTION else None
+        return coordination.groups
+    return coordination.transactions if key_type == TRANSACTION else None
 
 
 async def _create_first(
-    broker: "Broker", request: Request, body: FindCoordinatorRequest
+    node: NodeState, coordination: Coordinators, request: Request, body: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     problem = KafkaError(KafkaCode.NONE)
     try:
-        shards = _shards(broker, body.key_type)
+        shards = _shards(coordination, body.key_type)
         assert shards is not None
         await shards.ensure_topic()
     except KafkaError as error:
         problem = error
-    return _find(broker, request, body, problem)
+    return _find(node, coordination, request, body, problem)
 
 
 def _find(
-    broker: "Broker", request: Request, body: FindCoordinatorRequest, problem: KafkaError
+    node: NodeState,
+    coordination: Coordinators,
+    request: Request,
+    body: FindCoordinatorRequest,
+    problem: KafkaError,
 ) -> FindCoordinatorResponse:
     keys = body.coordinator_keys if request.version >= BATCHED_FROM else [body.key]
     if body.key_type not in (GROUP, TRANSACTION):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
-    found = [_coordinator(broker, request, body.key_type, key, problem) for key in keys]
+    found = [_coordinator(node, coordination, request, body.key_type, key, problem) for key in keys]
     if request.version >= BATCHED_FROM:
         return FindCoordinatorResponse(coordinators=found)
     [one] = found
@@ -75,19 +80,22 @@ def _find(
 
 
 def _coordinator(
-    broker: "Broker", request: Request, key_type: int, key: str, problem: KafkaError
+    node: NodeState,
+    coordination: Coordinators,
+    request: Request,
+    key_type: int,
+    key: str,
+    problem: KafkaError,
 ) -> Coordinator:
     if problem.code is not KafkaCode.NONE:
         return _unknown(key, problem)
-    if broker.replicas is None:
-        host, port = broker.advertised(request.listener)
-        return _known(key, broker.node_id, host, port)
-    shards = broker.coordinators.shards if key_type == GROUP else broker.transactions.shards
-    leader = broker.image.brokers.get(shards.leader_of(key))
-    endpoint = None if leader is None else leader.endpoint(request.listener)
-    if leader is None or endpoint is None:
-        return _unknown(key, KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE))
-    return _known(key, leader.id, endpoint.host, endpoint.port)
+    groups = key_type == GROUP
+    shards = coordination.groups.shards if groups else coordination.transactions.shards
+    leader = shards.leader_of(key)
+    for address in node.cluster.brokers(request.listener):
+        if address.node_id == leader:
+            return _known(key, leader, address.host, address.port)
+    return _unknown(key, KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE))
 
 
 def _known(key: str, node_id: int, host: str, port: int) -> Coordinator:

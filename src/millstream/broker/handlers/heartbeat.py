@@ -1,20 +1,18 @@
 """Heartbeat (12), versions 0-4: a classic member lives, and hears of a rebalance."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import requests
 from millstream.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: HeartbeatRequest
+    groups: GroupCoordinators, request: Request, body: HeartbeatRequest
 ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id,
         lambda state, env: requests.heartbeat(
             state,

@@ -4,8 +4,10 @@ With a transactional id, the producer also takes that over: the one before is fe
 open transaction aborted. From 3 on a producer may ask for a new epoch after an error.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.coordination.hosting import Coordinators
+from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.transactions import old_code, wait_for
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
@@ -14,22 +16,22 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 KNOWS_FENCING_FROM: Final = 4
 
 
 async def handle(
-    broker: "Broker", request: Request, body: InitProducerIdRequest
+    coordination: Coordinators,
+    producer_ids: ProducerIds,
+    request: Request,
+    body: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
     try:
         if body.enable2_pc or body.keep_prepared_txn:
             # What Kafka answers where two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
-            return await _take_over(broker, body, body.transactional_id)
-        producer_id = await broker.producer_ids.next()
+            return await _take_over(coordination, producer_ids, body, body.transactional_id)
+        producer_id = await producer_ids.next()
     except KafkaError as error:
         code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
         return InitProducerIdResponse(
@@ -41,7 +43,10 @@ async def handle(
 
 
 async def _take_over(
-    broker: "Broker", body: InitProducerIdRequest, transactional_id: str
+    coordination: Coordinators,
+    producer_ids: ProducerIds,
+    body: InitProducerIdRequest,
+    transactional_id: str,
 ) -> InitProducerIdResponse:
     if transactional_id == "" or (body.producer_id >= 0) is not (body.producer_epoch >= 0):
         raise KafkaError(KafkaCode.INVALID_REQUEST)
@@ -49,9 +54,9 @@ async def _take_over(
     if body.producer_id >= 0:
         current = ProducerEpoch(body.producer_id, body.producer_epoch)
     wanted = InitRequest(transactional_id, body.transaction_timeout_ms, current)
-    await broker.producer_ids.ensure()
+    await producer_ids.ensure()
     given = await wait_for(
-        broker.transactions.submit(
+        coordination.transactions.submit(
             transactional_id, lambda state, env: init_producer(state, wanted, env)
         )
     )

@@ -1,17 +1,15 @@
 """JoinGroup (11), versions 0-9: become or stay a member; answered by the next generation."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import JoinRequest
 from millstream.coordinators.classic.rebalance import JoinReply
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 KNOWS_MEMBER_ID_REQUIRED: Final = 4
 MAY_LACK_PROTOCOL: Final = 7
@@ -23,7 +21,7 @@ _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 
 
 def handle(
-    broker: "Broker", request: Request, body: JoinGroupRequest
+    groups: GroupCoordinators, request: Request, body: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     join = JoinRequest(
         group_id=body.group_id,
@@ -49,7 +47,7 @@ def handle(
     def refuse(error: KafkaError) -> JoinGroupResponse:
         return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
 
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id, lambda state, env: requests.join(state, join, env), show=show, refuse=refuse
     )
 

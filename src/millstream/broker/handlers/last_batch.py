@@ -4,23 +4,21 @@ Who names a run that is new takes the group over; runs before it are refused fro
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.broker.coordination.shards import shown
+from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.request import Request
 from millstream.coordinators.transactions.joint_commit import NO_BATCH, last_batch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.last_batch import LastBatchRequest, LastBatchResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: LastBatchRequest
+    transactions: TransactionCoordinator, request: Request, body: LastBatchRequest
 ) -> LastBatchResponse | Coroutine[Any, Any, LastBatchResponse]:
     try:
-        answer = broker.transactions.shards.submit(
+        answer = transactions.shards.submit(
             body.group, lambda state, env: last_batch(state, body.group, body.run, env)
         )
     except KafkaError as error:

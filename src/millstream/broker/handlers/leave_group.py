@@ -1,8 +1,9 @@
 """LeaveGroup (13), versions 0-5: one member goes, from version 3 on several at once."""
 
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import Leaving
 from millstream.coordinators.groups import requests
@@ -13,14 +14,11 @@ from millstream.wire.apis.leave_group import (
     LeaveGroupResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 BATCHED_FROM: Final = 3
 
 
 def handle(
-    broker: "Broker", request: Request, body: LeaveGroupRequest
+    groups: GroupCoordinators, request: Request, body: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     if request.version >= BATCHED_FROM:
         leaving = [Leaving(m.member_id, m.group_instance_id) for m in body.members]
@@ -40,7 +38,7 @@ def handle(
             ],
         )
 
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id,
         lambda state, env: requests.leave(state, body.group_id, leaving, env),
         show=show,

@@ -1,19 +1,17 @@
 """ListGroups (16), versions 0-5: by state from version 4 on, by type from 5 on."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.list_groups import ListGroupsGroup, ListGroupsRequest, ListGroupsResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
-
-async def handle(broker: "Broker", request: Request, body: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(
+    groups: GroupCoordinators, request: Request, body: ListGroupsRequest
+) -> ListGroupsResponse:
     try:
-        shards = await broker.coordinators.active_shards()
+        shards = await groups.active_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code, groups=[])
     return ListGroupsResponse(

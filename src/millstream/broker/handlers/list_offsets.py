@@ -5,8 +5,9 @@ Special timestamps: -1 latest, -2 earliest, -3 the record with the largest times
 pending upload (there is none: answered with no offset, as Kafka does without tiering).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
@@ -19,9 +20,6 @@ from millstream.wire.apis.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -32,13 +30,13 @@ NO_OFFSET: Final = -1
 READ_COMMITTED: Final = 1
 
 
-def handle(broker: "Broker", request: Request, body: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(node: NodeState, request: Request, body: ListOffsetsRequest) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _one(broker, topic.name, wanted, body.isolation_level)
+                    _one(node, topic.name, wanted, body.isolation_level)
                     for wanted in topic.partitions
                 ],
             )
@@ -48,7 +46,7 @@ def handle(broker: "Broker", request: Request, body: ListOffsetsRequest) -> List
 
 
 def _one(
-    broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    node: NodeState, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -58,7 +56,7 @@ def _one(
         leader_epoch=NO_LEADER_EPOCH,
     )
     try:
-        partition = broker.partitions.get(topic, wanted.partition_index)
+        partition = node.partitions.get(topic, wanted.partition_index)
         partition.require_online()
         partition.check_leader_epoch(wanted.current_leader_epoch)
         _look_up(partition, wanted.timestamp, isolation_level, answer)

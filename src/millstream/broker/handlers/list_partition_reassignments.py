@@ -1,7 +1,6 @@
 """ListPartitionReassignments (46), version 0: none is ever under way on one node."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.cluster.state import PartitionState
 from millstream.errors import KafkaCode
@@ -12,18 +11,15 @@ from millstream.wire.apis.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: ListPartitionReassignmentsRequest
+    node: NodeState, request: Request, body: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     wanted = None
     if body.topics is not None:
         wanted = {(topic.name, i) for topic in body.topics for i in topic.partition_indexes}
     found: dict[str, list[OngoingPartitionReassignment]] = {}
-    for moving in broker.leaders.reassignments() if broker.leaders is not None else ():
+    for moving in node.cluster.elections.reassignments():
         where = moving.where
         if wanted is None or (where.topic, where.partition) in wanted:
             shown = _partition(where.partition, moving.state)

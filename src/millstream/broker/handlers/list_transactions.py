@@ -1,9 +1,11 @@
 """ListTransactions (66), versions 0-2: by state, producer, from 1 on by age, from 2 on by name."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.handlers.describe_transactions import state_name
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
@@ -12,9 +14,6 @@ from millstream.wire.apis.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 STATE_NAMES: Final = frozenset(
     {
@@ -31,17 +30,20 @@ STATE_NAMES: Final = frozenset(
 
 
 async def handle(
-    broker: "Broker", request: Request, body: ListTransactionsRequest
+    node: NodeState,
+    transactions: TransactionCoordinator,
+    request: Request,
+    body: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
     unknown = [name for name in body.state_filters if name not in STATE_NAMES]
     try:
         pattern = re.compile(body.transactional_id_pattern or "")
-        shards = await broker.transactions.shards.active()
+        shards = await transactions.shards.active()
     except re.error:
         return _answer(KafkaCode.INVALID_REGULAR_EXPRESSION, unknown, [])
     except KafkaError as error:
         return _answer(error.code, unknown, [])
-    now_ms = broker.clock.now_ms()
+    now_ms = node.clock.now_ms()
     found = [
         transaction
         for shard in shards

@@ -7,11 +7,13 @@ a client that commits the same partitions again gets a shortcut (`wire.repeated_
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces, Shortcut
-from millstream.broker.requests.admission import CommitAdmission
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.admission import Admissions, CommitAdmission
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
@@ -29,30 +31,40 @@ from millstream.wire.offset_commit import (
 )
 from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 READS_FRAME = True
 KNOWS_MEMBER_EPOCHS_FROM: Final = 9
 OFFSET_COMMIT: Final = messages.OffsetCommitRequest.api.key
 
 
-def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
+class Parts(Protocol):
+    """What a commit uses of its node."""
+
+    @property
+    def node(self) -> NodeState: ...
+    @property
+    def admissions(self) -> Admissions: ...
+    @property
+    def groups(self) -> GroupCoordinators: ...
+    @property
+    def counts(self) -> dict[int, int]: ...
+
+
+def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_offset_commit_request(cursor, request.header.version)
     for topic in body.topics:
-        _find_topic(broker, topic, request.header.version)
+        _find_topic(parts, topic, request.header.version)
     names = [topic.name for topic in body.topics]
-    admission = broker.admissions.of_commit(request.principal, body.group_id, names)
-    _learn(broker, request, body, admission, cursor.data)
+    admission = parts.admissions.of_commit(request.principal, body.group_id, names)
+    _learn(parts, request, body, admission, cursor.data)
     commit = _commit_request(body, request.header.version)
-    codes = _commit(broker, commit, admission, body.topics)
+    codes = _commit(parts, commit, admission, body.topics)
     if isinstance(codes, asyncio.Future):
         return Pending(codes, finish=partial(_answer_later, request, body.topics))
     return _answer(request, body.topics, codes)
 
 
 def _learn(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     body: OffsetCommitRequest,
     admission: CommitAdmission,
@@ -69,12 +81,12 @@ def _learn(
         connection.shortcut = None
         return
     commit = _commit_request(body, request.header.version)
-    answer = partial(_commit_again, broker, repeated, commit, admission)
+    answer = partial(_commit_again, parts, repeated, commit, admission)
     connection.shortcut = Shortcut(answer, admission.generation)
 
 
 def _commit_again(
-    broker: "Broker",
+    parts: Parts,
     repeated: RepeatedCommit,
     commit: CommitRequest,
     admission: CommitAdmission,
@@ -85,10 +97,10 @@ def _commit_again(
     topics = repeated.topics_of(frame)
     if topics is None:
         return None
-    broker.requests[OFFSET_COMMIT] += 1
+    parts.counts[OFFSET_COMMIT] += 1
     for topic in topics:
-        _find_topic(broker, topic, repeated.header.version)
-    codes = _commit(broker, commit, admission, topics)
+        _find_topic(parts, topic, repeated.header.version)
+    codes = _commit(parts, commit, admission, topics)
     if codes == repeated.all_good:
         return [repeated.answer(repeated.correlation_of(frame))]
     request = Request(repeated.header_of(frame), connection)
@@ -111,7 +123,7 @@ def _commit_request(body: OffsetCommitRequest, version: int) -> CommitRequest:
 
 
 def _commit(
-    broker: "Broker",
+    parts: Parts,
     commit: CommitRequest,
     admission: CommitAdmission,
     topics: list[OffsetCommitTopic],
@@ -123,7 +135,7 @@ def _commit(
     # A decision is made before `submit` returns, so the next commit may use it again.
     commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
-        return broker.coordinators.submit(
+        return parts.groups.submit(
             commit.group_id, lambda state, env: offsets.commit(state, commit, env)
         )
     except KafkaError as error:
@@ -137,17 +149,17 @@ def _deny(topics: list[OffsetCommitTopic], name: str, refusal: Refusal) -> None:
                 one.code = refusal.code
 
 
-def _find_topic(broker: "Broker", topic: OffsetCommitTopic, version: int) -> None:
+def _find_topic(parts: Parts, topic: OffsetCommitTopic, version: int) -> None:
     """Fill in the topic's name, and say which partitions there are none of."""
     unknown = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= TOPIC_IDS_FROM:
-        found = broker.image.topics_by_id.get(topic.topic_id)
+        found = parts.node.image.topics_by_id.get(topic.topic_id)
         if found is None:
             unknown = KafkaCode.UNKNOWN_TOPIC_ID
         else:
             topic.name = found.name
     else:
-        found = broker.image.topics.get(topic.name)
+        found = parts.node.image.topics.get(topic.name)
     count = len(found.partitions) if found is not None else 0
     for one in topic.partitions:
         if not 0 <= one.partition < count:

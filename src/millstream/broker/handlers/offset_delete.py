@@ -1,8 +1,9 @@
 """OffsetDelete (47), version 0: forget offsets of topics that the group does not read."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply
@@ -14,12 +15,9 @@ from millstream.wire.apis.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: OffsetDeleteRequest
+    groups: GroupCoordinators, request: Request, body: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     wanted = [(t.name, [p.partition_index for p in t.partitions]) for t in body.topics]
 
@@ -38,7 +36,7 @@ def handle(
             ],
         )
 
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id,
         lambda state, env: offsets.delete(state, body.group_id, wanted),
         show=show,

@@ -1,9 +1,10 @@
 """OffsetFetch (9), versions 1-10: of several groups from 8 on, topics by id from 10 on."""
 
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from millstream.broker.coordination.coordinators import gather
+from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.changes import CommittedOffset
 from millstream.coordinators.groups import offsets
@@ -20,9 +21,6 @@ from millstream.wire.apis.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 BATCHED_FROM: Final = 8
 BY_ID_FROM: Final = 10
 # Before version 2 an error had no place of its own.
@@ -30,13 +28,15 @@ TOP_LEVEL_ERROR_FROM: Final = 2
 
 
 def handle(
-    broker: "Broker", request: Request, body: OffsetFetchRequest
+    node: NodeState, groups: GroupCoordinators, request: Request, body: OffsetFetchRequest
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     if request.version >= BATCHED_FROM:
-        groups = [_fetch(broker, request, group, body.require_stable) for group in body.groups]
-        return gather(groups, lambda answers: OffsetFetchResponse(groups=answers))
+        answers = [
+            _fetch(node, groups, request, group, body.require_stable) for group in body.groups
+        ]
+        return gather(answers, lambda answers: OffsetFetchResponse(groups=answers))
     alone = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
-    answer = _fetch(broker, request, alone, body.require_stable)
+    answer = _fetch(node, groups, request, alone, body.require_stable)
     return gather([answer], lambda answers: _of_one_group(answers[0]))
 
 
@@ -45,7 +45,11 @@ def _of_one_group(group: OffsetFetchGroupResponse) -> OffsetFetchResponse:
 
 
 def _fetch(
-    broker: "Broker", request: Request, group: OffsetFetchGroup, require_stable: bool
+    node: NodeState,
+    groups: GroupCoordinators,
+    request: Request,
+    group: OffsetFetchGroup,
+    require_stable: bool,
 ) -> OffsetFetchGroupResponse | Coroutine[Any, Any, OffsetFetchGroupResponse]:
     by_id = request.version >= BY_ID_FROM
     unknown: list[OffsetFetchTopicResponse] = []
@@ -53,7 +57,7 @@ def _fetch(
     if group.topics is not None:
         topics = []
         for topic in group.topics:
-            name = _name(broker, topic) if by_id else topic.name
+            name = _name(node, topic) if by_id else topic.name
             if name is None:
                 code = KafkaCode.UNKNOWN_TOPIC_ID
                 unknown.append(_topic("", topic.topic_id, _failed(topic.partition_indexes, code)))
@@ -61,7 +65,7 @@ def _fetch(
                 topics.append((name, topic.partition_indexes))
 
     def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
-        rows = [_found(broker, topic) for topic in found]
+        rows = [_found(node, topic) for topic in found]
         if by_id:
             # Offsets of a topic that is gone cannot be named by id.
             rows = [row for row in rows if row.topic_id != NO_TOPIC_ID]
@@ -79,7 +83,7 @@ def _fetch(
         is_told_apart = request.version >= TOP_LEVEL_ERROR_FROM
         return _group(group.group_id, error.code, [] if is_told_apart else rows)
 
-    return broker.coordinators.ask(
+    return groups.ask(
         group.group_id,
         lambda state, env: offsets.fetch(
             state,
@@ -94,13 +98,13 @@ def _fetch(
     )
 
 
-def _name(broker: "Broker", topic: OffsetFetchTopic) -> str | None:
-    found = broker.image.topics_by_id.get(topic.topic_id)
+def _name(node: NodeState, topic: OffsetFetchTopic) -> str | None:
+    found = node.image.topics_by_id.get(topic.topic_id)
     return found.name if found is not None else None
 
 
-def _found(broker: "Broker", topic: FetchedTopic) -> OffsetFetchTopicResponse:
-    known = broker.image.topics.get(topic.name)
+def _found(node: NodeState, topic: FetchedTopic) -> OffsetFetchTopicResponse:
+    known = node.image.topics.get(topic.name)
     partitions = [_partition(index, value) for index, value in topic.partitions]
     return _topic(topic.name, known.topic_id if known else NO_TOPIC_ID, partitions)
 

@@ -1,8 +1,7 @@
 """OffsetForLeaderEpoch (23), versions 2-4: where an epoch ended, so that a reader learns
 whether what it read was taken back."""
 
-from typing import TYPE_CHECKING
-
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.offset_for_leader_epoch import (
@@ -13,30 +12,27 @@ from millstream.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: OffsetForLeaderEpochRequest
+    node: NodeState, request: Request, body: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResponse(
                 topic=topic.topic,
-                partitions=[_one(broker, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[_one(node, topic.topic, wanted) for wanted in topic.partitions],
             )
             for topic in body.topics
         ]
     )
 
 
-def _one(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(node: NodeState, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(
         error_code=KafkaCode.NONE, partition=wanted.partition, leader_epoch=-1, end_offset=-1
     )
     try:
-        partition = broker.partitions.get(topic, wanted.partition)
+        partition = node.partitions.get(topic, wanted.partition)
         partition.require_online()
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if wanted.leader_epoch == partition.leader_epoch:

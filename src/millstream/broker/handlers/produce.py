@@ -13,11 +13,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.receiving import COMPILED, Placed
 from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
@@ -41,9 +44,6 @@ from millstream.wire.produce import (
 )
 from millstream.wire.repeated import RepeatedProduce, repeated_produce
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 READS_FRAME = True
 Results = list[tuple[ProduceTopic, list[ProduceResult]]]
 # Answers that wait for the disk: the result to change when they fail, and what they wait for.
@@ -56,56 +56,69 @@ VERSION_MIN = 3
 PRODUCE = messages.ProduceRequest.api.key
 
 
-def handle(broker: "Broker", request: Request, cursor: Cursor) -> Pieces | Pending:
+class Parts(Protocol):
+    """What a produce uses of its node."""
+
+    @property
+    def node(self) -> NodeState: ...
+    @property
+    def admissions(self) -> Admissions: ...
+    @property
+    def coordination(self) -> Coordinators: ...
+    @property
+    def counts(self) -> dict[int, int]: ...
+
+
+def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
-    recompressions = _recompressions(broker, request, body)
+    recompressions = _recompressions(parts, request, body)
     if recompressions:
         # The effect comes after a wait: the connection's next frame has to wait, too, and
         # the shared buffer is written to before the coroutine begins.
         _copy_records(body)
-        return Pending(_recompress_and_append(broker, request, body, recompressions), gate=True)
+        return Pending(_recompress_and_append(parts, request, body, recompressions), gate=True)
     if body.transactional_id is None:
-        return _append_and_remember(broker, request, body, cursor.data)
-    checked = _check_transaction(broker, request, body)
+        return _append_and_remember(parts, request, body, cursor.data)
+    checked = _check_transaction(parts, request, body)
     if isinstance(checked, dict):
-        return _append_all(broker, request, body, checked)
+        return _append_all(parts, request, body, checked)
     _copy_records(body)
-    return Pending(_append_when_checked(broker, request, body, checked), gate=True)
+    return Pending(_append_when_checked(parts, request, body, checked), gate=True)
 
 
 def _append_and_remember(
-    broker: "Broker", request: Request, body: ProduceRequest, frame: memoryview
+    parts: Parts, request: Request, body: ProduceRequest, frame: memoryview
 ) -> Pieces | Pending:
-    answer = _append_all(broker, request, body)
+    answer = _append_all(parts, request, body)
     connection = request.connection
-    partition = _only_partition(broker, body)
+    partition = _only_partition(parts, body)
     # From the second time on: a client that writes here and there would only pay for it.
     if partition is not None and partition is connection.last_request:
         repeated = repeated_produce(frame, request.header, body)
         connection.shortcut = (
-            None if repeated is None else _shortcut(broker, request, partition, repeated)
+            None if repeated is None else _shortcut(parts, request, partition, repeated)
         )
     connection.last_request = partition
     return answer
 
 
-def _only_partition(broker: "Broker", body: ProduceRequest) -> Partition | None:
+def _only_partition(parts: Parts, body: ProduceRequest) -> Partition | None:
     if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
         return None
     topic = body.topics[0]
-    return broker.partitions.find(topic.name, topic.partitions[0][0])
+    return parts.node.partitions.find(topic.name, topic.partitions[0][0])
 
 
 def _shortcut(
-    broker: "Broker", request: Request, partition: Partition, repeated: RepeatedProduce
+    parts: Parts, request: Request, partition: Partition, repeated: RepeatedProduce
 ) -> Shortcut | None:
     if partition.log.config.compression_type is not None:
         # Batches are compressed anew in a thread, before the append.
         return None
-    terms = broker.admissions.of(request.principal, partition).write_terms(
+    terms = parts.admissions.of(request.principal, partition).write_terms(
         is_acks_all=repeated.is_acks_all, is_transactional=False
     )
-    answer = partial(_append_again, broker, partition, terms, repeated)
+    answer = partial(_append_again, parts, partition, terms, repeated)
     if COMPILED is None or not terms.answers_at_once:
         return Shortcut(answer, terms.generation)
     expected = COMPILED.Expected(
@@ -113,28 +126,28 @@ def _shortcut(
         repeated.answer(0, 0, 0, 0),
         repeated.answer_offsets_at,
         terms=terms,
-        append=partial(_append_group, broker, partition, terms),
+        append=partial(_append_group, parts, partition, terms),
     )
     return Shortcut(answer, terms.generation, expected)
 
 
 def _append_group(
-    broker: "Broker", partition: Partition, terms: WriteTerms, group: BatchGroup
+    parts: Parts, partition: Partition, terms: WriteTerms, group: BatchGroup
 ) -> Placed | None:
     """Several requests to one partition, under the same terms; None when each is to be handled
     by itself: then it is decided anew, or gets its own error."""
-    if terms.generation != broker.generation.number:
+    if terms.generation != parts.node.partitions.generation.number:
         return None
     try:
-        appended = partition.append(group, terms, now_ms=broker.clock.now_ms())
+        appended = partition.append(group, terms, now_ms=parts.node.clock.now_ms())
     except KafkaError:
         return None
-    broker.requests[PRODUCE] += len(group)
+    parts.counts[PRODUCE] += len(group)
     return appended.base_offset, appended.append_time_ms, appended.log_start_offset
 
 
 def _append_again(
-    broker: "Broker",
+    parts: Parts,
     partition: Partition,
     terms: WriteTerms,
     repeated: RepeatedProduce,
@@ -145,16 +158,16 @@ def _append_again(
     data = repeated.records_of(frame)
     if data is None:
         return None
-    broker.requests[PRODUCE] += 1
+    parts.counts[PRODUCE] += 1
     try:
-        appended = partition.append(produced_batch(data), terms, now_ms=broker.clock.now_ms())
+        appended = partition.append(produced_batch(data), terms, now_ms=parts.node.clock.now_ms())
     except KafkaError as error:
-        refused = _refused(broker, ProduceResult(repeated.index), error)
+        refused = _refused(parts, ProduceResult(repeated.index), error)
         request = Request(repeated.header_of(frame), connection)
         return _answer(request, [(repeated.topic, [refused])])
     wait = None
     if not terms.answers_at_once:
-        wait = broker.durability.wait_if_needed(
+        wait = parts.node.disk.durability.wait_if_needed(
             partition, appended.next_offset, is_acks_all=repeated.is_acks_all
         )
     if wait is None:
@@ -210,24 +223,24 @@ class _AgainWhenDurable:
 
 
 def _check_transaction(
-    broker: "Broker", request: Request, body: ProduceRequest
+    parts: Parts, request: Request, body: ProduceRequest
 ) -> Refused | Coroutine[Any, Any, Refused]:
     if request.version < VERSION_MIN:
         return {}
     for topic in body.topics:
         if topic.topic_id != NO_TOPIC_ID:
             with contextlib.suppress(KafkaError):
-                topic.name = broker.partitions.name_of(topic.topic_id)
-    return check_produce(broker, request.version, body)
+                topic.name = parts.node.partitions.name_of(topic.topic_id)
+    return check_produce(parts.node, parts.coordination.transactions, request.version, body)
 
 
 async def _append_when_checked(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     body: ProduceRequest,
     checked: Coroutine[Any, Any, Refused],
 ) -> Pieces:
-    answer = _append_all(broker, request, body, await checked)
+    answer = _append_all(parts, request, body, await checked)
     return await answer.answer if isinstance(answer, Pending) else answer
 
 
@@ -240,21 +253,19 @@ def _copy_records(body: ProduceRequest) -> None:
         ]
 
 
-def _recompressions(
-    broker: "Broker", request: Request, body: ProduceRequest
-) -> list[Recompression]:
+def _recompressions(parts: Parts, request: Request, body: ProduceRequest) -> list[Recompression]:
     """Batches whose topic wants another codec; rare, and too slow for the event loop."""
     found = []
     for topic in body.topics:
         for place, (index, data) in enumerate(topic.partitions):
-            partition = broker.partitions.find(topic.name, index)
+            partition = parts.node.partitions.find(topic.name, index)
             if partition is None or data is None or partition.log.config.compression_type is None:
                 continue
-            terms = broker.admissions.of(request.principal, partition).write_terms(
+            terms = parts.admissions.of(request.principal, partition).write_terms(
                 is_acks_all=body.acks == ACKS_ALL,
                 is_transactional=body.transactional_id is not None,
             )
-            now_ms = broker.clock.now_ms()
+            now_ms = parts.node.clock.now_ms()
             work = recompression_of(data, terms.rules, partition.log.config, now_ms)
             if work is not None and terms.refusal is None:
                 found.append((topic, place, work))
@@ -262,7 +273,7 @@ def _recompressions(
 
 
 async def _recompress_and_append(
-    broker: "Broker", request: Request, body: ProduceRequest, recompressions: list[Recompression]
+    parts: Parts, request: Request, body: ProduceRequest, recompressions: list[Recompression]
 ) -> Pieces:
     for topic, place, work in recompressions:
         try:
@@ -274,14 +285,14 @@ async def _recompress_and_append(
     refused: Refused = {}
     if body.transactional_id is not None:
         # Last, so that nothing can end the transaction between the check and the append.
-        checked = _check_transaction(broker, request, body)
+        checked = _check_transaction(parts, request, body)
         refused = checked if isinstance(checked, dict) else await checked
-    answer = _append_all(broker, request, body, refused)
+    answer = _append_all(parts, request, body, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
 
 def _append_all(
-    broker: "Broker", request: Request, body: ProduceRequest, refused: Refused | None = None
+    parts: Parts, request: Request, body: ProduceRequest, refused: Refused | None = None
 ) -> Pieces | Pending:
     waits: Waits = []
     if request.version < VERSION_MIN:
@@ -293,7 +304,7 @@ def _append_all(
             (
                 topic,
                 [
-                    _append(broker, request, body, topic, i, data, waits, refused)
+                    _append(parts, request, body, topic, i, data, waits, refused)
                     for i, data in topic.partitions
                 ],
             )
@@ -308,7 +319,7 @@ def _append_all(
 
 
 def _append(
-    broker: "Broker",
+    parts: Parts,
     request: Request,
     body: ProduceRequest,
     topic: ProduceTopic,
@@ -321,9 +332,9 @@ def _append(
     result = ProduceResult(index)
     try:
         if topic.topic_id is not NO_TOPIC_ID:
-            topic.name = broker.partitions.name_of(topic.topic_id)
-        partition = broker.partitions.get(topic.name, index)
-        admission = broker.admissions.of(request.principal, partition)
+            topic.name = parts.node.partitions.name_of(topic.topic_id)
+        partition = parts.node.partitions.get(topic.name, index)
+        admission = parts.admissions.of(request.principal, partition)
         if admission.write_denial is not None:
             raise admission.write_denial.error()
         if not data:
@@ -333,14 +344,14 @@ def _append(
         terms = admission.write_terms(
             is_acks_all=body.acks == ACKS_ALL, is_transactional=refused is not None
         )
-        appended = partition.append(produced_batch(data), terms, now_ms=broker.clock.now_ms())
+        appended = partition.append(produced_batch(data), terms, now_ms=parts.node.clock.now_ms())
     except KafkaError as error:
-        return _refused(broker, result, error)
+        return _refused(parts, result, error)
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset
     if body.acks != 0 and not terms.answers_at_once:
-        wait = broker.durability.wait_if_needed(
+        wait = parts.node.disk.durability.wait_if_needed(
             partition, appended.next_offset, is_acks_all=body.acks == ACKS_ALL
         )
         if wait is not None:
@@ -348,11 +359,11 @@ def _append(
     return result
 
 
-def _refused(broker: "Broker", result: ProduceResult, error: KafkaError) -> ProduceResult:
+def _refused(parts: Parts, result: ProduceResult, error: KafkaError) -> ProduceResult:
     if isinstance(error, RecordErrors):
         result.record_errors = error.record_errors
     elif isinstance(error, NoSpace):
-        broker.note_no_space(error)
+        parts.node.disk.note_no_space(error)
     return _failed(result, error)
 
 

@@ -1,20 +1,18 @@
 """SyncGroup (14), versions 0-5: the leader brings the assignment, everyone gets their part."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import SyncRequest
 from millstream.coordinators.classic.rebalance import SyncReply
 from millstream.coordinators.groups import requests
 from millstream.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 def handle(
-    broker: "Broker", request: Request, body: SyncGroupRequest
+    groups: GroupCoordinators, request: Request, body: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     sync = SyncRequest(
         member_id=body.member_id,
@@ -24,7 +22,7 @@ def handle(
         protocol_name=body.protocol_name,
         assignments={a.member_id: bytes(a.assignment) for a in body.assignments},
     )
-    return broker.coordinators.ask(
+    return groups.ask(
         body.group_id,
         lambda state, env: requests.sync(state, body.group_id, sync, env),
         show=_answer,

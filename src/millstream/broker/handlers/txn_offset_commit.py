@@ -4,10 +4,12 @@ From 3 on the group member is checked as well; from 5 on the offsets partition i
 the transaction here, before that AddOffsetsToTxn must have named the group.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.broker.coordination.transactions import wait_for
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
@@ -23,9 +25,6 @@ from millstream.wire.apis.txn_offset_commit import (
 )
 from millstream.wire.offset_commit import OffsetToCommit
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 HOLDS_NEXT_REQUEST = True
 
 ADDS_FROM: Final = 5
@@ -33,13 +32,17 @@ KNOWS_ABORTABLE_FROM: Final = 4
 
 
 async def handle(
-    broker: "Broker", request: Request, body: TxnOffsetCommitRequest
+    node: NodeState,
+    groups: GroupCoordinators,
+    transactions: TransactionCoordinator,
+    request: Request,
+    body: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
     producer = ProducerEpoch(body.producer_id, body.producer_epoch)
     try:
-        partitions = offsets_partition(broker, body.group_id)
-        await _check(broker, request.version, body.transactional_id, producer, partitions)
-        codes = await _commit(broker, body, producer)
+        partitions = offsets_partition(groups, body.group_id)
+        await _check(transactions, request.version, body.transactional_id, producer, partitions)
+        codes = await _commit(node, groups, body, producer)
     except KafkaError as error:
         code = _told(error.code, request.version)
         codes = [[code] * len(topic.partitions) for topic in body.topics]
@@ -60,14 +63,14 @@ async def handle(
 
 
 async def _check(
-    broker: "Broker",
+    transactions: TransactionCoordinator,
     version: int,
     transactional_id: str,
     producer: ProducerEpoch,
     partitions: Partitions,
 ) -> None:
     """Raises KafkaError unless the offsets are part of the open transaction."""
-    coordinator = broker.transactions
+    coordinator = transactions
     ask = coordinator.add_anywhere if version >= ADDS_FROM else coordinator.verify_anywhere
     found = await wait_for(ask(transactional_id, producer, partitions))
     for code in found.values() if isinstance(found, dict) else ():
@@ -79,25 +82,31 @@ async def _check(
 
 
 async def _commit(
-    broker: "Broker", body: TxnOffsetCommitRequest, producer: ProducerEpoch
+    node: NodeState,
+    groups: GroupCoordinators,
+    body: TxnOffsetCommitRequest,
+    producer: ProducerEpoch,
 ) -> CommitReply:
     wanted = CommitRequest(
         group_id=body.group_id,
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         generation=body.generation_id,
-        topics=[_wanted(broker, topic) for topic in body.topics],
+        topics=[_wanted(node, topic) for topic in body.topics],
     )
     return await wait_for(
-        broker.coordinators.submit(
+        groups.submit(
             body.group_id,
             lambda state, env: offsets.commit_in_transaction(state, wanted, producer, env),
         )
     )
 
 
-def _wanted(broker: "Broker", topic: TxnOffsetCommitTopic) -> tuple[str, list[OffsetToCommit]]:
-    found = broker.image.topics.get(topic.name)
+def _wanted(
+    node: NodeState,
+    topic: TxnOffsetCommitTopic,
+) -> tuple[str, list[OffsetToCommit]]:
+    found = node.image.topics.get(topic.name)
     count = 0 if found is None else len(found.partitions)
     return topic.name, [
         OffsetToCommit(

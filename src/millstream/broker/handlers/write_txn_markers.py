@@ -4,8 +4,9 @@ Sent by coordinators to the leaders of partitions, and by tools that end a hangi
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
@@ -19,12 +20,12 @@ from millstream.wire.apis.write_txn_markers import (
     WrittenTxnMarkerTopic,
 )
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 
 async def handle(
-    broker: "Broker", request: Request, body: WriteTxnMarkersRequest
+    node: NodeState,
+    transactions: TransactionCoordinator,
+    request: Request,
+    body: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse:
     waits: list[tuple[WrittenTxnMarkerPartition, asyncio.Future[None]]] = []
     markers = [
@@ -34,7 +35,7 @@ async def handle(
                 WrittenTxnMarkerTopic(
                     name=topic.name,
                     partitions=[
-                        _write(broker, one, topic.name, index, waits)
+                        _write(node, transactions, one, topic.name, index, waits)
                         for index in topic.partition_indexes
                     ],
                 )
@@ -52,7 +53,8 @@ async def handle(
 
 
 def _write(
-    broker: "Broker",
+    node: NodeState,
+    transactions: TransactionCoordinator,
     one: WritableTxnMarker,
     topic: str,
     index: int,
@@ -61,8 +63,8 @@ def _write(
     result = WrittenTxnMarkerPartition(partition_index=index, error_code=KafkaCode.NONE)
     kind = ControlType.COMMIT if one.transaction_result else ControlType.ABORT
     try:
-        broker.partitions.get(topic, index)
-        wait = broker.transactions.write_marker(
+        node.partitions.get(topic, index)
+        wait = transactions.write_marker(
             topic,
             index,
             EndTransactionMarker(kind, one.coordinator_epoch),

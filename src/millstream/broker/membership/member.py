@@ -108,6 +108,7 @@ class Member:
         self.peers = Peers(node.node_id, nodes.address)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)
+        self.followers = ThrottledFollowers(self.throttles, self.in_sync)
         self._fetchers = ReplicaFetchers(self._fetcher_node(nodes))
         self._replica_node = self._new_replica_node()
         self._high_watermarks = node.disk.store.checkpoints.high_watermarks()
@@ -282,6 +283,24 @@ class Member:
             await asyncio.gather(self._leaving, return_exceptions=True)
         else:
             await self.membership.leave()
+
+
+class ThrottledFollowers:
+    """Implements `Followers`."""
+
+    def __init__(self, throttles: Throttles, in_sync: InSyncReplicas) -> None:
+        self._throttles = throttles
+        self._in_sync = in_sync
+
+    def is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        assert isinstance(partition, ReplicatedPartition)
+        return self._throttles.holds_back_sending(partition, replica_id)
+
+    def fetched(self, partition: Partition, replica_id: int, size_bytes: int) -> None:
+        assert isinstance(partition, ReplicatedPartition)
+        if size_bytes:
+            self._throttles.sent(partition, replica_id, size_bytes)
+        self._in_sync.fetched_by(partition, replica_id)
 
 
 def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[NodeAddress]:

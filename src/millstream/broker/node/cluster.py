@@ -49,11 +49,25 @@ class Peers(Protocol):
         ...
 
 
+class Followers(Protocol):
+    """Replicas of other nodes that fetch from partitions this node leads."""
+
+    def is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        """Does the replication throttle leave nothing for it now?"""
+        ...
+
+    def fetched(self, partition: Partition, replica_id: int, size_bytes: int) -> None:
+        """It was sent so much; it may have caught up with this."""
+        ...
+
+
 class Cluster(Protocol):
     @property
     def elections(self) -> Elections: ...
     @property
     def peers(self) -> Peers: ...
+    @property
+    def followers(self) -> Followers: ...
 
     @property
     def controller_id(self) -> int:

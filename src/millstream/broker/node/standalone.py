@@ -61,6 +61,7 @@ class Standalone:
         advertised: Callable[[str], tuple[str, int]],
     ) -> None:
         self.peers = NoPeers()
+        self.followers = NoFollowers()
         self.elections = NoElections(node.node_id, node.partitions)
         # What to do when a topic is deleted; wired after `Topics` is made.
         self.forget_topic: Callable[[TopicState], None] = lambda topic: None
@@ -186,3 +187,13 @@ class NoElections:
         if found is None:
             raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
         return found
+
+
+class NoFollowers:
+    """A standalone node has no partition that others follow."""
+
+    def is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        raise AssertionError(f"node {replica_id} fetches from a standalone node")
+
+    def fetched(self, partition: Partition, replica_id: int, size_bytes: int) -> None:
+        raise AssertionError(f"node {replica_id} fetches from a standalone node")

@@ -12,7 +12,16 @@ from millstream.replication.table import PartitionTable
 class NodeState:
     """Holds the parts and decides nothing."""
 
-    __slots__ = ("clock", "cluster", "config", "disk", "metadata", "node_id", "partitions")
+    __slots__ = (
+        "clock",
+        "cluster",
+        "config",
+        "disk",
+        "fetch_bytes_max",
+        "metadata",
+        "node_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -32,6 +41,8 @@ class NodeState:
         self.cluster: Cluster
         # The options in force. Another object after every change at run time.
         self.config: BrokerConfig = metadata.effective_config
+        # Of `config`, kept at hand for every fetch.
+        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
 
     @property
     def image(self) -> ClusterImage:
@@ -40,6 +51,7 @@ class NodeState:
     def reload_config(self) -> None:
         """Apply what was set at run time."""
         self.config = self.metadata.effective_config
+        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
         self.partitions.generation.bump()
 
     def now_ms(self) -> int:

@@ -1,8 +1,9 @@
 """Options as DescribeConfigs and CreateTopics show them."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.state import NodeState
 from millstream.cluster.state import TopicState
 from millstream.config import (
     BROKER_OPTIONS,
@@ -14,9 +15,6 @@ from millstream.config import (
 )
 from millstream.wire.apis.describe_configs import DescribedConfig, DescribedSynonym
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
@@ -24,22 +22,22 @@ GROUP: Final = 32
 
 
 def topic_entries(
-    broker: "Broker", topic: TopicState, *, names: Iterable[str] | None
+    node: NodeState, topic: TopicState, *, names: Iterable[str] | None
 ) -> list[DescribedConfig]:
-    config = topic_config(broker.config, topic.overrides)
+    config = topic_config(node.config, topic.overrides)
     chosen = TOPIC_OPTIONS if names is None else [n for n in names if n in TOPIC_OPTIONS]
     return [_entry(config.describe(name)) for name in chosen]
 
 
-def broker_entries(broker: "Broker", *, names: Iterable[str] | None) -> list[DescribedConfig]:
+def broker_entries(node: NodeState, *, names: Iterable[str] | None) -> list[DescribedConfig]:
     chosen = BROKER_OPTIONS if names is None else [n for n in names if n in BROKER_OPTIONS]
-    return [_entry(broker.config.describe(name)) for name in chosen]
+    return [_entry(node.config.describe(name)) for name in chosen]
 
 
 def group_entries(
-    broker: "Broker", group_id: str, *, names: Iterable[str] | None
+    node: NodeState, group_id: str, *, names: Iterable[str] | None
 ) -> list[DescribedConfig]:
-    config = GroupConfig(broker.config, broker.image.group_overrides.get(group_id, {}))
+    config = GroupConfig(node.config, node.image.group_overrides.get(group_id, {}))
     chosen = GROUP_OPTIONS if names is None else [n for n in names if n in GROUP_OPTIONS]
     return [_entry(config.describe(name)) for name in chosen]
 

@@ -5,12 +5,13 @@ Handlers translate; deciding is done below them.
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.routes import Route, load_route, served
+from millstream.broker.requests.routes import Route, listed_versions, load_route, served
+from millstream.broker.requests.services import Services
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millstream.wire.codec import request_reader, response_writer
@@ -23,49 +24,51 @@ from millstream.wire.headers import (
 )
 from millstream.wire.message import Api, Message
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
-_routes: dict[int, Route] = {}
+class Dispatcher:
+    """Finds the handler of a frame, and the parts of the node that it uses."""
 
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._generation = services.node.partitions.generation
+        self._counts = services.counts
+        self._routes: dict[int, Route] = {}
 
-def dispatch(broker: "Broker", connection: Connection, frame: memoryview) -> Pieces | Pending:
-    # What is checked below was checked for the request that left it; what can come out
-    # otherwise the next time is in its admission, which is of this generation.
-    shortcut = connection.shortcut
-    if shortcut is not None and shortcut.generation == broker.generation.number:
-        reply = shortcut.answer(connection, frame)
-        if reply is not None:
-            return reply
-    cursor = Cursor(frame)
-    header = read_request_header(cursor)
-    route = _routes.get(header.api_key) or _find_route(header)
-    api = route.api
-    if not api.min_listed <= header.version <= api.max_version:
-        if api is ApiVersionsRequest.api:
-            return _unsupported_api_versions(header)
-        raise ProtocolError(f"{api.name.upper()} version {header.version} is not supported")
-    connection.client_id = header.client_id
-    request = Request(header, connection)
-    broker.requests[header.api_key] = broker.requests.get(header.api_key, 0) + 1
-    if route.handle_frame is not None:
-        return route.handle_frame(broker, request, cursor)
-    assert route.handle is not None
-    # The frame lies in the buffer that all connections share; these handlers may keep
-    # parts of it beyond their first await.
-    cursor = _copied(cursor)
-    body = request_reader(api.request, header.version)(cursor)
-    answer = route.handle(broker, request, body)
-    if isinstance(answer, Message):
-        return _encode(api, header, answer)
-    return Pending(_encode_later(api, header, answer), gate=route.holds_next_request)
+    def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
+        # What is checked below was checked for the request that left it; what can come out
+        # otherwise the next time is in its admission, which is of this generation.
+        shortcut = connection.shortcut
+        if shortcut is not None and shortcut.generation == self._generation.number:
+            reply = shortcut.answer(connection, frame)
+            if reply is not None:
+                return reply
+        cursor = Cursor(frame)
+        header = read_request_header(cursor)
+        route = self._routes.get(header.api_key) or self._find_route(header)
+        api = route.api
+        if not api.min_listed <= header.version <= api.max_version:
+            if api is ApiVersionsRequest.api:
+                return _unsupported_api_versions(header)
+            raise ProtocolError(f"{api.name.upper()} version {header.version} is not supported")
+        connection.client_id = header.client_id
+        request = Request(header, connection)
+        self._counts[header.api_key] = self._counts.get(header.api_key, 0) + 1
+        if route.handle_frame is not None:
+            return route.handle_frame(request, cursor)
+        assert route.handle is not None
+        # The frame lies in the buffer that all connections share; these handlers may keep
+        # parts of it beyond their first await.
+        body = request_reader(api.request, header.version)(_copied(cursor))
+        answer = route.handle(request, body)
+        if isinstance(answer, Message):
+            return _encode(api, header, answer)
+        return Pending(_encode_later(api, header, answer), gate=route.holds_next_request)
 
-
-def _find_route(header: RequestHeader) -> Route:
-    api = served().get(header.api_key)
-    if api is None:
-        raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
-    return _routes.setdefault(header.api_key, load_route(api))
+    def _find_route(self, header: RequestHeader) -> Route:
+        api = served().get(header.api_key)
+        if api is None:
+            raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
+        return self._routes.setdefault(header.api_key, load_route(api, self._services))
 
 
 def _copied(cursor: Cursor) -> Cursor:
@@ -86,8 +89,6 @@ async def _encode_later(
 
 def _unsupported_api_versions(header: RequestHeader) -> Pieces:
     """KIP-511: answer a version from the future in version 0, with the list to choose from."""
-    from millstream.broker.handlers.api_versions import listed_versions
-
     old = RequestHeader(header.api_key, 0, header.correlation_id, None)
     return _encode(
         ApiVersionsRequest.api,

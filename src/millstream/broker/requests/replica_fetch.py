@@ -5,8 +5,9 @@ A node's fetch has the same request and the same answer as a consumer's, but for
 it reads to the end of the log, and what it asks for says how far the replica is.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admission
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
@@ -14,16 +15,13 @@ from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.log import FileRange
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 # The answer is full: the position counts, the records come next time.
 NO_ROOM: Final = -1
 
 
 def read_for_replica(
-    broker: "Broker",
+    node: NodeState,
     body: FetchRequest,
     admission: Admission,
     fetch: FetchPartition,
@@ -35,14 +33,13 @@ def read_for_replica(
     if not isinstance(partition, ReplicatedPartition):
         # No other node has a replica of it, whatever the request says.
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
-    node = broker.image.brokers.get(body.replica_id)
-    if node is None or node.epoch != body.replica_epoch:
+    follower = node.image.brokers.get(body.replica_id)
+    if follower is None or follower.epoch != body.replica_epoch:
         # Of another incarnation, or somebody who only says to be a node: what it claims to
         # have would count.
         raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
-    assert broker.replicas is not None
-    throttles = broker.replicas.throttles
-    if throttles.holds_back_sending(partition, body.replica_id):
+    followers = node.cluster.followers
+    if followers.is_held_back(partition, body.replica_id):
         budget = NO_ROOM
     if admission.read is not None:
         raise admission.read.error()
@@ -52,23 +49,22 @@ def read_for_replica(
         fetch,
         result,
         max_bytes=min(fetch.max_bytes, budget),
-        now_ms=int(broker.clock.monotonic() * 1000),
+        now_ms=node.now_ms(),
     )
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
-        throttles.sent(partition, body.replica_id, result.records_bytes)
-    broker.replicas.in_sync.fetched_by(partition, body.replica_id)
+    followers.fetched(partition, body.replica_id, result.records_bytes)
 
 
 def preferred_reader(
-    broker: "Broker", partition: Partition, rack_id: str, offset: int
+    node: NodeState, partition: Partition, rack_id: str, offset: int
 ) -> int | None:
     """Where a consumer in this rack should read; None where it is right."""
     if not isinstance(partition, ReplicatedPartition) or partition.leadership is None:
         return None
-    if broker.config.optional_string("replica.selector.class") != _RACK_AWARE:
+    if node.config.optional_string("replica.selector.class") != _RACK_AWARE:
         return None
-    if broker.config.optional_string("broker.rack") == rack_id:
+    if node.config.optional_string("broker.rack") == rack_id:
         return None
-    near = {one.id for one in broker.image.brokers.values() if one.rack == rack_id}
+    near = {one.id for one in node.image.brokers.values() if one.rack == rack_id}
     return partition.leadership.nearest_reader(near, offset) if near else None

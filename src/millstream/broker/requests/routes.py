@@ -3,11 +3,11 @@
 An API is `wire/apis/<name>.py`, which says what is on the wire, and `handlers/<name>.py`, which
 says what is done about it. Nothing else names it. A handler module has
 
-    handle(broker, request, body) -> XResponse, or a coroutine of one
+    handle(<parts of the node>, request, body) -> XResponse, or a coroutine of one
 
-and may state about itself:
+where the parts are named as in `services`, and may state about itself:
 
-    READS_FRAME = True          handle(broker, request, cursor) reads and answers bytes itself
+    READS_FRAME = True          handle(..., request, cursor) reads and answers bytes itself
     HOLDS_NEXT_REQUEST = True   its effect comes after a wait, and the connection's next request
                                 must see it
 """
@@ -15,22 +15,23 @@ and may state about itself:
 import pkgutil
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.services import Services
 from millstream.wire.apis import declared
+from millstream.wire.apis.api_versions import ApiVersionsKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.message import Api, Message
+from millstream.wire.vendor import KEYS_FROM
 
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
-
-Handler = Callable[["Broker", Request, Any], Message | Coroutine[Any, Any, Message]]
-FrameHandler = Callable[["Broker", Request, Cursor], Pieces | Pending]
+Handler = Callable[[Request, Any], Message | Coroutine[Any, Any, Message]]
+FrameHandler = Callable[[Request, Cursor], Pieces | Pending]
 
 _HANDLERS: Final = "millstream.broker.handlers"
 
@@ -53,13 +54,28 @@ def served() -> dict[int, Api]:
     return {api.key: api for api in declared() if api.name in names}
 
 
-def load_route(api: Api) -> Route:
+def listed_versions(*, with_ours: bool = False) -> list[ApiVersionsKey]:
+    """The versions that ApiVersions answers, with or without the keys that Kafka lacks."""
+    return [
+        ApiVersionsKey(api_key=api.key, min_version=api.min_listed, max_version=api.max_listed)
+        for api in served().values()
+        if with_ours or api.key < KEYS_FROM
+    ]
+
+
+def load_route(api: Api, services: Services) -> Route:
     """Imports the handler, so that a start does not pay for what nobody asks."""
     module = import_module(f"{_HANDLERS}.{api.name}")
+    handle = partial(module.handle, *(getattr(services, name) for name in parts_of(module.handle)))
     reads_frame = getattr(module, "READS_FRAME", False)
     return Route(
         api,
-        None if reads_frame else module.handle,
-        module.handle if reads_frame else None,
+        None if reads_frame else handle,
+        handle if reads_frame else None,
         getattr(module, "HOLDS_NEXT_REQUEST", False),
     )
+
+
+def parts_of(handle: Callable[..., Any]) -> list[str]:
+    """The parts of the node that a handler is given, in order: its parameters but the last two."""
+    return list(signature(handle).parameters)[:-2]

@@ -7,16 +7,15 @@ comes late could open a transaction that nobody ever ends.
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.node.state import NodeState
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.wire.produce import ProduceRequest
-
-if TYPE_CHECKING:
-    from millstream.broker.broker import Broker
 
 # What may not be written: (topic, partition) and why.
 Refused = dict[tuple[str, int], KafkaError]
@@ -34,16 +33,16 @@ _RETRIABLE: Final = frozenset(
 
 
 def check_produce(
-    broker: "Broker", version: int, body: ProduceRequest
+    node: NodeState, transactions: TransactionCoordinator, version: int, body: ProduceRequest
 ) -> Refused | Coroutine[Any, Any, Refused]:
     """What of a transactional produce must not be appended, now or after a wait."""
     refused: Refused = {}
-    first_writes = _first_writes(broker, version, body, refused)
+    first_writes = _first_writes(node, transactions, version, body, refused)
     assert body.transactional_id is not None
     later: list[_Later] = []
     for producer, indexes in first_writes.items():
         partitions = {topic: frozenset(found) for topic, found in indexes.items()}
-        check = _Later(broker, body.transactional_id, producer, partitions, version)
+        check = _Later(transactions, body.transactional_id, producer, partitions, version)
         if check.start(refused):
             later.append(check)
     return _finish(later, refused) if later else refused
@@ -59,12 +58,16 @@ async def _finish(later: "list[_Later]", refused: Refused) -> Refused:
 
 
 def _first_writes(
-    broker: "Broker", version: int, body: ProduceRequest, refused: Refused
+    node: NodeState,
+    transactions: TransactionCoordinator,
+    version: int,
+    body: ProduceRequest,
+    refused: Refused,
 ) -> dict[ProducerEpoch, dict[str, set[int]]]:
     found: dict[ProducerEpoch, dict[str, set[int]]] = {}
     for topic in body.topics:
         for index, data in topic.partitions:
-            partition = broker.partitions.find(topic.name, index)
+            partition = node.partitions.find(topic.name, index)
             if partition is None or not data or len(data) < HEADER_BYTES:
                 continue
             batch = BatchView(data)
@@ -76,18 +79,20 @@ def _first_writes(
                 continue
             is_unknown = producers.get(producer.producer_id) is None
             if version >= ADDS_FROM and batch.base_sequence != 0 and is_unknown:
-                refused[topic.name, index] = _not_the_first(broker, body, producer)
+                refused[topic.name, index] = _not_the_first(transactions, body, producer)
                 continue
             found.setdefault(producer, {}).setdefault(topic.name, set()).add(index)
     return found
 
 
-def _not_the_first(broker: "Broker", body: ProduceRequest, producer: ProducerEpoch) -> KafkaError:
+def _not_the_first(
+    transactions: TransactionCoordinator, body: ProduceRequest, producer: ProducerEpoch
+) -> KafkaError:
     """With an epoch per transaction, a producer that the partition does not know begins to
     count; but that it is outdated is the more important news."""
     assert body.transactional_id is not None
     try:
-        broker.transactions.check_current(body.transactional_id, producer)
+        transactions.check_current(body.transactional_id, producer)
     except KafkaError as error:
         return KafkaError(produce_code(error.code, ADDS_FROM), error.message)
     return KafkaError(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -98,13 +103,13 @@ class _Later:
 
     def __init__(
         self,
-        broker: "Broker",
+        transactions: TransactionCoordinator,
         transactional_id: str,
         producer: ProducerEpoch,
         partitions: Partitions,
         version: int,
     ) -> None:
-        self._coordinator = broker.transactions
+        self._coordinator = transactions
         self._transactional_id = transactional_id
         self._producer = producer
         self._partitions = partitions

@@ -1,0 +1,51 @@
+"""The parts of a node that handlers are given, by the names of their parameters.
+
+A handler states in its signature what it uses:
+
+    handle(node, topics, request, body)
+
+and `routes` fills in `node` and `topics` from here, once, when the handler is first asked for.
+A handler that uses many parts on the hot path takes all of them as `parts`, under a protocol
+of those it uses.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millstream.broker.coordination.hosting import Coordinators
+from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.upkeep.cleaner import Cleaner
+
+if TYPE_CHECKING:
+    from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.transactions import TransactionCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    node: NodeState
+    topics: Topics
+    # Makes a coordinator when it is first used; `groups` and `transactions` make it at once.
+    coordination: Coordinators
+    producer_ids: ProducerIds
+    admissions: Admissions
+    fetch_sessions: FetchSessions
+    cleaner: Cleaner
+    # Requests answered, by API key.
+    counts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> "GroupCoordinators":
+        return self.coordination.groups
+
+    @property
+    def transactions(self) -> "TransactionCoordinator":
+        return self.coordination.transactions
+
+    @property
+    def parts(self) -> "Services":
+        return self
