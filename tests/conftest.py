@@ -41,20 +41,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers take groups of tests, those that may take longest first."""
+    """Workers take one group of tests after another, those that may take longest first."""
     if not hasattr(config, "workerinput"):
         return
-    groups = {item: _group_of(item) for item in items}
     seconds_max: Counter[str] = Counter()
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-        seconds_max[group] = max(seconds_max[group], _seconds_max(item))
-    items.sort(key=lambda item: -seconds_max[groups[item]])
+    for item in items:
+        group = _group_of(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+            seconds_max[group] = max(seconds_max[group], _seconds_max(item))
+    items.sort(key=lambda item: -seconds_max.get(_group_of(item) or "", _seconds_max(item)))
 
 
-def _group_of(item: pytest.Item) -> str:
+def _group_of(item: pytest.Item) -> str | None:
     """Tests of a group run one after another: they share something costly, or would disturb
-    each other. All others are alone in theirs."""
+    each other."""
+    marker = item.get_closest_marker("xdist_group")
+    if marker is not None:
+        return str(marker.args[0])
     if item.get_closest_marker("root") is not None:
         # A network namespace that is made while another test has a disk mounted keeps that one
         # mounted, and the test would wait in vain to see it gone.
@@ -64,7 +68,8 @@ def _group_of(item: pytest.Item) -> str:
         if not shared.isdisjoint(fixtures):
             return group
     scopes = {found[-1].scope for found in fixtures.values()}
-    return str(item.path) if scopes & {"module", "class"} else item.nodeid
+    is_shared = bool(scopes & {"module", "class"})
+    return f"{item.path.parent.name}/{item.path.stem}" if is_shared else None
 
 
 def _seconds_max(item: pytest.Item) -> int:

@@ -23,7 +23,7 @@ from millstream.config import load_config
 from millstream.model import TopicPartition
 from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.xdist_group("zookeeper")]
 
 CONFIG = load_config(sets=["min.insync.replicas=2"])
 

@@ -61,16 +61,15 @@ def zookeeper_drivers(address: str) -> Drivers:
     return Drivers(lambda: open_zookeeper(ensemble))
 
 
-SLOW = pytest.mark.slow
-JAVA = pytest.mark.java
+ON_ZOOKEEPER = [pytest.mark.slow, pytest.mark.java, pytest.mark.xdist_group("zookeeper")]
 
 
 @pytest.fixture(
     params=[
         "memory",
         "embedded",
-        pytest.param("zookeeper_of_spark", marks=[SLOW, JAVA]),
-        pytest.param("zookeeper_of_debian", marks=[SLOW, JAVA]),
+        pytest.param("zookeeper_of_spark", marks=ON_ZOOKEEPER),
+        pytest.param("zookeeper_of_debian", marks=ON_ZOOKEEPER),
     ]
 )
 def drivers(request, tmp_path) -> Drivers:

@@ -23,7 +23,8 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
+# Cheap, and no reason for all of these long tests to be run by one worker.
+@pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data_dir: Path = tmp_path_factory.mktemp("groups") / "data"
     options = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
