@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millstream.client.aio import Connection
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
 from millstream.config import load_config
 from millstream.errors import KafkaCode
-from millstream.replication.link import Link
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.apis.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -195,11 +195,11 @@ async def cluster_of(
 
 
 async def ask(node: OpenNode, request: Request[M], version: int) -> M:
-    link = await Link.connect("127.0.0.1", node.port, client_id="test", timeout_seconds=5)
+    connection = await Connection.open("127.0.0.1", node.port, client_id="test", timeout_seconds=5)
     try:
-        return await link.ask(request, version, timeout_seconds=_SECONDS_MAX)
+        return await connection.ask(request, version, timeout_seconds=_SECONDS_MAX)
     finally:
-        link.close()
+        connection.close()
 
 
 async def produce(

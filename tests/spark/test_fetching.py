@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millstream.client.blocking import Address
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.columns import decode
 from millstream.spark.cluster import ClientSettings, Cluster
-from millstream.spark.connection import Address
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.fetching import FetchSettings, OffsetRange, read_range
 from millstream.testing import Broker

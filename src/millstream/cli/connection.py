@@ -3,30 +3,28 @@
 One connection per node, opened when first asked. Failures are `CommandFailed`, in words.
 """
 
-import socket
-import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, TypeVar
 
 from millstream import __version__
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.client.blocking import Address, Connection
+from millstream.client.protocol import NEWEST
+from millstream.client.security import SecurityError
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.model import TopicPartition
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
 from millstream.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from millstream.wire.codec import request_writer, response_reader
-from millstream.wire.cursor import Cursor
-from millstream.wire.headers import RequestHeader, write_request_header
 from millstream.wire.message import Message, Request
 
-Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
 
-_SIZE: Final = struct.Struct(">i")
-_RESPONSE_BYTES_MAX: Final = 1 << 26
+_CLIENT_ID: Final = f"millstream/{__version__}"
 _METADATA_VERSION: Final = 9
 _FIND_COORDINATOR_VERSION: Final = 3
 _LOG_DIRS_VERSION: Final = 1
@@ -35,11 +33,11 @@ TRANSACTION_COORDINATOR: Final = 1
 
 
 class Cluster:
-    """`with Cluster(bootstrap) as cluster: cluster.ask(node, XRequest(...), 0)`"""
+    """`with Cluster(bootstrap) as cluster: cluster.ask(node, XRequest(...))`"""
 
     def __init__(self, bootstrap: str) -> None:
-        self._first = check_reachable(bootstrap)
-        self._sockets: dict[Address, socket.socket] = {}
+        self.first = Address(*check_reachable(bootstrap))
+        self._connections: dict[Address, Connection] = {}
 
     def __enter__(self) -> "Cluster":
         return self
@@ -50,8 +48,8 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for sock in self._sockets.values():
-            sock.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def metadata(self, *topics: str) -> MetadataResponse:
         """All nodes, and these topics, or without any all topics."""
@@ -59,17 +57,17 @@ class Cluster:
             topics=[MetadataRequestTopic(name=name) for name in topics] if topics else None,
             allow_auto_topic_creation=False,
         )
-        return self.ask(self._first, request, _METADATA_VERSION)
+        return self.ask(self.first, request, _METADATA_VERSION)
 
     def live_nodes(self) -> list[DescribeClusterBroker]:
         """Not those of `metadata`, which may for a moment have one that died."""
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-        answer = self.ask(self._first, request, 0)
+        answer = self.ask(self.first, request, 0)
         check(answer.error_code, "cluster", answer.error_message)
         return sorted(answer.brokers, key=lambda one: one.broker_id)
 
     def nodes(self) -> list[Address]:
-        return [(one.host, one.port) for one in self.live_nodes()]
+        return [Address(one.host, one.port) for one in self.live_nodes()]
 
     def partition_sizes(self, topic: str | None = None) -> dict[TopicPartition, int]:
         """Bytes of every partition, of one topic or of all: of the largest of its replicas."""
@@ -96,49 +94,43 @@ class Cluster:
 
     def _coordinator(self, key: str, key_type: int) -> Address:
         request = FindCoordinatorRequest(key=key, key_type=key_type)
-        found = self.ask(self._first, request, _FIND_COORDINATOR_VERSION)
+        found = self.ask(self.first, request, _FIND_COORDINATOR_VERSION)
         check(found.error_code, f"coordinator of {key}", found.error_message)
-        return found.host, found.port
+        return Address(found.host, found.port)
 
-    def ask(self, node: Address, request: Request[M], version: int) -> M:
-        api, kind = request.api, type(request)
-        body = bytearray()
-        write_request_header(body, RequestHeader(api.key, version, 1, f"millstream/{__version__}"))
-        request_writer(kind, version)(body, request)
+    def require(self, node: Address, request: type[Request[Message]]) -> None:
+        """Raises CommandFailed where a node does not have a request of ours."""
+        with self._connected(node) as connection:
+            is_offered = connection.versions.offers(request.api)
+        if not is_offered:
+            raise CommandFailed(
+                f"{node} does not offer this: it is no Millstream node, or an older one"
+            )
+
+    def ask(self, node: Address, request: Request[M], newest: int = NEWEST) -> M:
+        """An answer, in the newest version that both sides know, at most `newest`."""
+        with self._connected(node) as connection:
+            return connection.ask(request, newest, timeout_seconds=REQUEST_SECONDS_MAX)
+
+    @contextmanager
+    def _connected(self, node: Address) -> Iterator[Connection]:
+        """A connection that is kept unless it fails; failures become CommandFailed."""
+        connection = self._connections.pop(node, None)
         try:
-            cursor = Cursor(memoryview(self._exchange(node, body)), 4)
-            if api.is_flexible(version):
-                cursor.skip_tags()
-            return response_reader(kind, version)(cursor)
+            if connection is None:
+                connection = Connection(
+                    node, client_id=_CLIENT_ID, connect_seconds_max=REQUEST_SECONDS_MAX
+                )
+            yield connection
         except OSError as error:
             raise CommandFailed(
-                f"{node[0]}:{node[1]}: connection lost ({error})", exit_code=ExitCode.UNREACHABLE
+                f"{node}: connection lost ({error})", exit_code=ExitCode.UNREACHABLE
             ) from None
         except ProtocolError as error:
-            raise CommandFailed(
-                f"{node[0]}:{node[1]} answered what makes no sense: {error}"
-            ) from None
-
-    def _exchange(self, node: Address, frame: bytearray) -> bytes:
-        sock = self._sockets.get(node)
-        if sock is None:
-            sock = socket.create_connection(node, timeout=REQUEST_SECONDS_MAX)
-            self._sockets[node] = sock
-        sock.sendall(_SIZE.pack(len(frame)) + frame)
-        (size,) = _SIZE.unpack(_receive(sock, _SIZE.size))
-        if not 4 <= size <= _RESPONSE_BYTES_MAX:
-            raise ProtocolError(f"response of {size} bytes")
-        return _receive(sock, size)
-
-
-def _receive(sock: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = sock.recv(size - len(parts))
-        if not part:
-            raise ConnectionError("closed by the node")
-        parts += part
-    return bytes(parts)
+            raise CommandFailed(f"{node} answered what makes no sense: {error}") from None
+        except SecurityError as error:
+            raise CommandFailed(str(error)) from None
+        self._connections[node] = connection
 
 
 def check(code: int, subject: str, message: str | None = None) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from millstream.cli.connection import Address, Cluster, check
+from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
+from millstream.client.blocking import Address
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
@@ -227,7 +228,7 @@ def offsets_at(
     if not wanted:
         return {}
     metadata = cluster.metadata(*sorted({where.topic for where in wanted}))
-    nodes = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+    nodes = {one.node_id: Address(one.host, one.port) for one in metadata.brokers}
     by_node: dict[Address, dict[str, list[int]]] = {}
     for topic in metadata.topics:
         for part in topic.partitions:

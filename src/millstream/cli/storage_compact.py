@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -12,11 +11,9 @@ from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
-from millstream.wire.apis.compact_topic import CompactTopicRequest
-
-if TYPE_CHECKING:
-    from millstream.wire.apis.compact_topic import CompactTopicResponse
+from millstream.wire.apis.compact_topic import CompactTopicRequest, CompactTopicResponse
 
 _POLL_SECONDS: Final = 0.2
 _WORKING: Final = (1, 2)
@@ -82,9 +79,8 @@ def _cells(row: Row) -> Sequence[object]:
 
 def _ask(topic: str, bootstrap: str) -> list[Row]:
     """Start it at every node that has a replica, and look how it goes until it is done."""
-    from millstream.cli.vendor import VendorConnection
 
-    def checked(answer: "CompactTopicResponse") -> "CompactTopicResponse":
+    def checked(answer: CompactTopicResponse) -> CompactTopicResponse:
         if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"topic {topic} does not exist")
         if answer.error_code:
@@ -92,17 +88,18 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
             raise CommandFailed(f"topic {topic}: {answer.error_message or code} ({code})")
         return answer
 
-    with ExitStack() as stack:
-        first = stack.enter_context(VendorConnection(bootstrap))
-        first.require(CompactTopicRequest)
-        connections = {
-            node_id: stack.enter_context(VendorConnection(address))
-            for node_id, address in _holders(topic, bootstrap).items()
-        }
-        answers = {
-            node_id: checked(connection.compact_topic(topic, is_started=True))
-            for node_id, connection in connections.items()
-        }
+    with Cluster(bootstrap) as cluster:
+        cluster.require(cluster.first, CompactTopicRequest)
+        holders = _holders(cluster, topic)
+
+        def ask_all(*, is_started: bool) -> dict[int, CompactTopicResponse]:
+            request = CompactTopicRequest(topic=topic, is_started=is_started)
+            return {
+                node_id: checked(cluster.ask(address, request))
+                for node_id, address in holders.items()
+            }
+
+        answers = ask_all(is_started=True)
         # Now, when the active segments are rolled and nothing is done yet.
         ratios = {
             (node_id, each.partition): each.dirty_ratio
@@ -111,10 +108,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
         }
         while _show_progress(answers):
             time.sleep(_POLL_SECONDS)
-            answers = {
-                node_id: checked(connection.compact_topic(topic, is_started=False))
-                for node_id, connection in connections.items()
-            }
+            answers = ask_all(is_started=False)
         click.echo("", err=True)
     rows = []
     for node_id, answer in answers.items():
@@ -128,11 +122,10 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
     return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
-def _holders(topic: str, bootstrap: str) -> dict[int, str]:
+def _holders(cluster: Cluster, topic: str) -> dict[int, Address]:
     """The nodes with replicas of a topic, and where they listen."""
-    with Cluster(bootstrap) as cluster:
-        nodes = {one.broker_id: f"{one.host}:{one.port}" for one in cluster.live_nodes()}
-        [found] = cluster.metadata(topic).topics
+    nodes = {one.broker_id: Address(one.host, one.port) for one in cluster.live_nodes()}
+    [found] = cluster.metadata(topic).topics
     if found.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandFailed(f"topic {topic} does not exist")
     check(found.error_code, f"topic {topic}")
@@ -142,7 +135,7 @@ def _holders(topic: str, bootstrap: str) -> dict[int, str]:
     return {node_id: nodes[node_id] for node_id in sorted(wanted & nodes.keys())}
 
 
-def _show_progress(answers: "Mapping[int, CompactTopicResponse]") -> bool:
+def _show_progress(answers: Mapping[int, CompactTopicResponse]) -> bool:
     """Whether there is still something to wait for."""
     replicas = [each for answer in answers.values() for each in answer.partitions]
     moved = sum(each.moved_bytes for each in replicas)

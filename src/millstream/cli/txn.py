@@ -12,9 +12,10 @@ from typing import Final
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
-from millstream.cli.connection import Address, Cluster, check
+from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
 from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from millstream.wire.apis.describe_transactions import (
@@ -191,7 +192,7 @@ class OpenTransaction:
 
 def _open_transactions(cluster: Cluster, *topics: str) -> Iterator[OpenTransaction]:
     metadata = cluster.metadata(*topics)
-    nodes = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+    nodes = {one.node_id: Address(one.host, one.port) for one in metadata.brokers}
     for topic in metadata.topics:
         name = topic.name or ""
         check(topic.error_code, f"topic {name}")
@@ -271,7 +272,9 @@ def _abort_hanging(cluster: Cluster, topic: str, partition: int, producer_id: in
         )
     metadata = cluster.metadata(topic)
     leader_id = metadata.topics[0].partitions[partition].leader_id
-    [node] = [(each.host, each.port) for each in metadata.brokers if each.node_id == leader_id]
+    [node] = [
+        Address(each.host, each.port) for each in metadata.brokers if each.node_id == leader_id
+    ]
     marker = WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=one.producer_epoch,

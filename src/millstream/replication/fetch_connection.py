@@ -5,31 +5,32 @@ not wait for a long poll to end: the connection is closed and the next request h
 """
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.client.aio import Connection, NoAnswer
+from millstream.client.fetch import (
+    BY_FOLLOWERS,
+    Fetched,
+    FetchLimits,
+    Topic,
+    read_fetched,
+    write_fetch,
+)
 from millstream.clock import Clock
 from millstream.errors import ProtocolError
 from millstream.replication.busy_and_quiet import QuietRule
 from millstream.replication.following import FetchPosition
-from millstream.replication.link import Link, LinkFailed
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.fetch import FetchPartition
-from millstream.wire.replica_fetch import (
-    VERSION,
-    ReplicaFetched,
-    read_replica_fetched,
-    write_replica_fetch,
-)
 
 # The first pause after a failure; each further one is twice as long.
 PAUSE_SECONDS_MIN: Final = 0.02
 _CONNECT_SECONDS_MAX: Final = 5.0
 
-Asked = dict[tuple[uuid.UUID, int], tuple[ReplicatedPartition, FetchPosition]]
+Asked = dict[tuple[Topic, int], tuple[ReplicatedPartition, FetchPosition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class FetchTask:
     # What to ask for now, and in how many seconds that is another question.
     wanted: Callable[[], Asked]
     due_seconds: Callable[[], float | None]
-    take: Callable[[Asked, list[ReplicaFetched]], Awaitable[None]]
+    take: Callable[[Asked, list[Fetched]], Awaitable[None]]
     # Why it does not work; nothing when it does again.
     tell: Callable[[str], None]
 
@@ -79,7 +80,7 @@ class FetchConnection:
         self._node = node
         self._fetches = task
         self._changed = asyncio.Event()
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -106,7 +107,7 @@ class FetchConnection:
             return
         try:
             answers = await self._exchange(asked)
-        except (LinkFailed, ProtocolError) as error:
+        except (NoAnswer, ProtocolError) as error:
             self._hang_up()
             self._fetches.tell(str(error))
             await self._sleep(self._pause_seconds)
@@ -126,30 +127,28 @@ class FetchConnection:
         except TimeoutError:
             return
 
-    async def _exchange(self, asked: Asked) -> list[ReplicaFetched] | None:
+    async def _exchange(self, asked: Asked) -> list[Fetched] | None:
         """The answers; None when other partitions came meanwhile and all is asked anew."""
         settings = self._node.settings()
-        link = await self._connected()
+        connection = await self._connected()
         due = self._fetches.due_seconds()
         wait_ms = settings.wait_ms if due is None else min(settings.wait_ms, int(due * 1000))
-        out = link.begin(FetchRequest.api.key, VERSION)
-        write_replica_fetch(
+        out = connection.begin(FetchRequest.api, BY_FOLLOWERS)
+        write_fetch(
             out,
+            BY_FOLLOWERS,
             _by_topic(asked, settings.partition_bytes),
-            replica_id=self._node.broker_id,
-            broker_epoch=self._node.broker_epoch(),
-            max_wait_ms=max(wait_ms, 0),
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_bytes,
+            FetchLimits(max(wait_ms, 0), settings.min_bytes, settings.response_bytes),
+            replica=(self._node.broker_id, self._node.broker_epoch()),
         )
         exchange = asyncio.ensure_future(
-            link.exchange(out, is_flexible=True, timeout_seconds=settings.timeout_seconds)
+            connection.exchange(out, timeout_seconds=settings.timeout_seconds)
         )
         changed = asyncio.ensure_future(self._changed.wait())
         try:
             await asyncio.wait([exchange, changed], return_when=asyncio.FIRST_COMPLETED)
             if exchange.done():
-                return list(read_replica_fetched(exchange.result()))
+                return list(read_fetched(exchange.result(), BY_FOLLOWERS))
         finally:
             changed.cancel()
             if not exchange.done():
@@ -158,26 +157,26 @@ class FetchConnection:
                 self._hang_up()
         return None
 
-    async def _connected(self) -> Link:
-        if self._link is None:
+    async def _connected(self) -> Connection:
+        if self._connection is None:
             address = self._node.address(self._leader_id)
             if address is None:
-                raise LinkFailed("its address is not known")
-            self._link = await Link.connect(
+                raise NoAnswer("its address is not known")
+            self._connection = await Connection.open(
                 *address,
                 client_id=f"replica-{self._node.broker_id}",
                 timeout_seconds=_CONNECT_SECONDS_MAX,
             )
-        return self._link
+        return self._connection
 
     def _hang_up(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-def _by_topic(asked: Asked, partition_bytes: int) -> list[tuple[uuid.UUID, list[FetchPartition]]]:
-    topics: dict[uuid.UUID, list[FetchPartition]] = {}
+def _by_topic(asked: Asked, partition_bytes: int) -> list[tuple[Topic, list[FetchPartition]]]:
+    topics: dict[Topic, list[FetchPartition]] = {}
     for (topic_id, index), (partition, position) in asked.items():
         topics.setdefault(topic_id, []).append(
             FetchPartition(

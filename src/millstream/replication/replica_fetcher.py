@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from millstream.client.fetch import Fetched
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.busy_and_quiet import BusyAndQuiet
 from millstream.replication.fetch_connection import (
@@ -30,7 +31,6 @@ from millstream.replication.following import (
 )
 from millstream.replication.leadership import Divergence
 from millstream.replication.replicated import ReplicatedPartition
-from millstream.wire.replica_fetch import ReplicaFetched
 
 log = logging.getLogger(__name__)
 
@@ -149,10 +149,10 @@ class ReplicaFetcher:
 
     # -- what was fetched ------------------------------------------------------------
 
-    async def _take(self, asked: Asked, answers: list[ReplicaFetched]) -> None:
+    async def _take(self, asked: Asked, answers: list[Fetched]) -> None:
         taken_bytes = 0
         for fetched in answers:
-            found = asked.get((fetched.topic_id, fetched.index))
+            found = asked.get((fetched.topic, fetched.index))
             if found is None:
                 continue
             partition, position = found
@@ -180,7 +180,7 @@ class ReplicaFetcher:
             self._busy.fetch_again()
 
     def _take_one(
-        self, partition: ReplicatedPartition, position: FetchPosition, fetched: ReplicaFetched
+        self, partition: ReplicatedPartition, position: FetchPosition, fetched: Fetched
     ) -> Step:
         diverging = None
         if fetched.diverging_offset >= 0:

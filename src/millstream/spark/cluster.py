@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from millstream.client.blocking import Address, Connection
+from millstream.client.security import PLAINTEXT, Security
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.model import TopicPartition
-from millstream.spark.connection import Address, Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable
-from millstream.spark.security import PLAINTEXT, Security
+from millstream.spark.pool import connect, release
 from millstream.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest
@@ -177,7 +178,7 @@ class Cluster:
             topics = [MetadataRequestTopic(name=name) for name in names]
         answer = connection.ask(
             MetadataRequest(topics=topics, allow_auto_topic_creation=False),
-            timeout=self.settings.request_seconds_max,
+            timeout_seconds=self.settings.request_seconds_max,
         )
         self._brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
         found = {}
@@ -246,7 +247,7 @@ class Cluster:
                 topics=[ListOffsetsTopic(name=name, partitions=topics[name]) for name in topics],
                 timeout_ms=round(self.settings.request_seconds_max * 1000),
             ),
-            timeout=self.settings.request_seconds_max,
+            timeout_seconds=self.settings.request_seconds_max,
         )
         found = {}
         for topic in answer.topics:

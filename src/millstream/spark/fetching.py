@@ -7,13 +7,22 @@ answer the next one is already on its way.
 """
 
 import logging
-import struct
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.client.blocking import Connection
+from millstream.client.fetch import (
+    BY_ID,
+    BY_NAME,
+    Fetched,
+    FetchLimits,
+    RefusedFetch,
+    read_fetched,
+    write_fetch,
+)
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.batch import HEADER_BYTES, BatchView
@@ -25,22 +34,16 @@ from millstream.spark.cluster import (
     PAUSE_SECONDS_MIN,
     Cluster,
 )
-from millstream.spark.connection import Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable, data_loss
-from millstream.wire import output
+from millstream.spark.pool import connect, release
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.cursor import Cursor
+from millstream.wire.fetch import FetchPartition
 
 log = logging.getLogger(__name__)
 
-# Fetch by name, and by topic id: a topic that was recreated has another id, so that
-# offsets of the old one are never read from the new one.
-_BY_NAME: Final = 12
-_BY_ID: Final = 13
-_HEAD = struct.Struct(">iiibii")
-_HEAD_BEFORE_15 = struct.Struct(">i")
-_PARTITION = struct.Struct(">iiqiqi")
-_RESULT = struct.Struct(">ihqqq")
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +64,6 @@ class OffsetRange:
     topic_id: uuid.UUID
     from_offset: int
     upto_offset: int
-
-
-@dataclass(slots=True)
-class Fetched:
-    code: int
-    high_watermark: int
-    log_start_offset: int
-    # (producer id, first offset) of aborted transactions, for readers of committed data.
-    aborted: list[tuple[int, int]]
-    records: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ class _RangeReader:
         self._offset = wanted.from_offset
         self._connection: Connection | None = None
         self._is_sent = False
-        self._version = _BY_NAME
+        self._version = BY_NAME
         self._progress_at = time.monotonic()
         self._pause = PAUSE_SECONDS_MIN
 
@@ -151,7 +144,7 @@ class _RangeReader:
             self._send()
         assert self._connection is not None
         timeout = self._settings.wait_ms / 1000 + self._cluster.settings.request_seconds_max
-        cursor = self._connection.receive(FetchRequest.api, self._version, timeout)
+        cursor = self._connection.receive(timeout)
         self._is_sent = False
         return _read_answer(cursor, self._version)
 
@@ -166,10 +159,10 @@ class _RangeReader:
         if self._connection is None:
             address = self._cluster.leader_of(self._wanted.partition)
             self._connection = connect(address, self._cluster.settings.security)
-            self._version = _BY_NAME
+            self._version = BY_NAME
             has_id = self._wanted.topic_id != NO_TOPIC_ID
-            if has_id and self._connection.version_of(FetchRequest.api, _BY_ID) == _BY_ID:
-                self._version = _BY_ID
+            if has_id and self._connection.versions.newest(FetchRequest.api, BY_ID) == BY_ID:
+                self._version = BY_ID
         body = _request(self._wanted, self._offset, self._version, self._settings)
         self._connection.send(FetchRequest.api, self._version, body)
         self._is_sent = True
@@ -291,43 +284,23 @@ class _RangeReader:
 
 
 def _request(wanted: OffsetRange, offset: int, version: int, settings: FetchSettings) -> bytearray:
-    out = bytearray(_HEAD_BEFORE_15.pack(-1))
-    isolation_level = 1 if settings.is_committed_only else 0
-    # No session: a task reads one partition, and soon another task reads it elsewhere.
-    out += _HEAD.pack(settings.wait_ms, 1, settings.response_bytes_max, isolation_level, 0, -1)
-    output.compact_array_count(out, 1)
-    if version >= _BY_ID:
-        output.uuid_(out, wanted.topic_id)
-    else:
-        output.compact_string(out, wanted.partition.topic)
-    output.compact_array_count(out, 1)
-    out += _PARTITION.pack(
-        wanted.partition.partition, -1, offset, -1, -1, settings.response_bytes_max
-    )
-    out += b"\0\0"
-    output.compact_array_count(out, 0)
-    output.compact_string(out, "")
-    out.append(0)
+    # One partition: a task reads one, and soon another task reads it elsewhere.
+    out = bytearray()
+    size_max = settings.response_bytes_max
+    isolation_level = _READ_COMMITTED if settings.is_committed_only else _READ_UNCOMMITTED
+    partition = FetchPartition(wanted.partition.partition, offset, size_max)
+    topic = wanted.topic_id if version >= BY_ID else wanted.partition.topic
+    limits = FetchLimits(settings.wait_ms, 1, size_max, isolation_level)
+    write_fetch(out, version, [(topic, [partition])], limits)
     return out
 
 
 def _read_answer(cursor: Cursor, version: int) -> Fetched:
     """The one partition of an answer; an error of the whole request counts as its own."""
-    cursor.int32()
-    code = cursor.int16()
-    cursor.int32()
-    if cursor.compact_array_count() < 1 or code != KafkaCode.NONE:
-        return Fetched(code or KafkaCode.UNKNOWN_SERVER_ERROR, -1, -1, [], memoryview(b""))
-    if version >= _BY_ID:
-        cursor.uuid()
-    else:
-        cursor.compact_string()
-    cursor.compact_array_count()
-    _, code, high_watermark, _, log_start_offset = _RESULT.unpack(cursor.take(_RESULT.size))
-    aborted = []
-    for _ in range(max(cursor.compact_array_count(), 0)):
-        aborted.append((cursor.int64(), cursor.int64()))
-        cursor.skip_tags()
-    cursor.int32()
-    records = cursor.compact_nullable_bytes()
-    return Fetched(code, high_watermark, log_start_offset, aborted, records or memoryview(b""))
+    code: int = KafkaCode.UNKNOWN_SERVER_ERROR
+    try:
+        for fetched in read_fetched(cursor, version):
+            return fetched
+    except RefusedFetch as refused:
+        code = refused.code
+    return Fetched("", -1, code, -1, -1, [], memoryview(b""))

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from millstream.client.blocking import Connection
 from millstream.errors import KafkaCode
 from millstream.spark.cluster import Cluster, raise_for
-from millstream.spark.connection import Connection
 from millstream.spark.failure import SourceError
 from millstream.wire.apis.commit_group import (
     CommitGroupMember,
@@ -36,7 +36,9 @@ def member_name(group: str, member: str) -> str:
 def offers_group_commit(cluster: Cluster) -> bool:
     return cluster.retry(
         "asking what the broker offers",
-        lambda: cluster.on_any(lambda connection: connection.offers(CommitGroupRequest.api)),
+        lambda: cluster.on_any(
+            lambda connection: connection.versions.offers(CommitGroupRequest.api)
+        ),
     )
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from millstream.client.blocking import Address
+from millstream.client.security import Security, SecurityError, read_security
 from millstream.model import TopicPartition, topic_name_problem
 from millstream.spark.arrow import COLUMNS, HEADERS_COLUMN, Layout
 from millstream.spark.cluster import EARLIEST, LATEST, ClientSettings
-from millstream.spark.connection import Address
 from millstream.spark.failure import SourceError, option_error
 from millstream.spark.fetching import FetchSettings
 from millstream.spark.option_table import BY_NAME, REFUSED_KAFKA_OPTIONS, SPARKS_OWN, Use
-from millstream.spark.security import read_security
 
 log = logging.getLogger(__name__)
 
@@ -146,10 +146,17 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
         )
     return ClientSettings(
         bootstrap=tuple(_address(part.strip()) for part in servers.split(",") if part.strip()),
-        security=read_security(kafka_options),
+        security=_security(kafka_options),
         call_seconds_max=_seconds(kafka_options, "default.api.timeout.ms", 60_000),
         request_seconds_max=_seconds(kafka_options, "request.timeout.ms", 30_000),
     )
+
+
+def _security(kafka_options: Mapping[str, str]) -> Security:
+    try:
+        return read_security(kafka_options, option_prefix="kafka.")
+    except SecurityError as wrong:
+        raise SourceError(wrong.error_class, str(wrong)) from wrong
 
 
 def _seconds(kafka_options: Mapping[str, str], name: str, default_ms: int) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.client.blocking import Address, Connection
 from millstream.clock import SystemClock
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.model import Codec, TopicPartition
@@ -22,9 +23,9 @@ from millstream.spark.cluster import (
     PAUSE_SECONDS_MIN,
     Cluster,
 )
-from millstream.spark.connection import Address, Connection, connect, release
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.partition_queue import Batch, PartitionQueue, Verdict
+from millstream.spark.pool import connect, release
 from millstream.spark.routing import Routed
 from millstream.wire import output
 from millstream.wire.apis.produce import ProduceRequest
@@ -187,7 +188,7 @@ class BatchProducer:
 
     def _connect(self, address: Address) -> _Link:
         connection = connect(address, self._cluster.settings.security)
-        version = connection.version_of(ProduceRequest.api, _VERSION_MAX)
+        version = connection.versions.newest(ProduceRequest.api, _VERSION_MAX)
         if version < _VERSION_MIN:
             connection.close()
             raise SourceError("BROKER_TOO_OLD", f"{address} is older than Kafka 2.7")
@@ -234,7 +235,7 @@ class BatchProducer:
         link = self._links[request.address]
         timeout = self._cluster.settings.request_seconds_max * 2
         try:
-            cursor = link.connection.receive(ProduceRequest.api, link.version, timeout)
+            cursor = link.connection.receive(timeout)
             answer = response_reader(ProduceRequest, link.version)(cursor)
             if sum(len(topic.partition_responses) for topic in answer.responses) != len(
                 request.queues

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from millstream.client.blocking import Connection
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.spark.cluster import Cluster, ProducerIdentity, raise_for
-from millstream.spark.connection import Connection
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -14,7 +14,6 @@ _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _RESPONSE = struct.Struct(">ii")
 _RESPONSE_FLEXIBLE = struct.Struct(">iib")
-_API_VERSIONS: Final = 18
 
 
 @dataclass(slots=True)
@@ -47,10 +46,7 @@ def write_request_header(out: bytearray, header: RequestHeader) -> None:
 
 def response_header(header: RequestHeader) -> bytearray:
     """A response begun: four bytes kept for the size, then the header."""
-    api = APIS[header.api_key]
-    # ApiVersions answers with the old header always: a client that does not know our
-    # versions yet must be able to read it (KIP-511).
-    if header.version >= api.flexible_from and header.api_key != _API_VERSIONS:
+    if header.version >= APIS[header.api_key].response_tags_from:
         return bytearray(_RESPONSE_FLEXIBLE.pack(0, header.correlation_id, 0))
     return bytearray(_RESPONSE.pack(0, header.correlation_id))
 

@@ -165,6 +165,7 @@ class Api:
         "min_version",
         "name",
         "request",
+        "response_tags_from",
     )
 
     def __init__(
@@ -174,6 +175,7 @@ class Api:
         versions: tuple[int, int],
         flexible_from: int,
         listed: tuple[int, int],
+        response_tags_from: int,
     ) -> None:
         self.request = request
         self.key = key
@@ -181,6 +183,8 @@ class Api:
         self.name = request.__module__.rpartition(".")[2]
         self.min_version, self.max_version = versions
         self.flexible_from = flexible_from
+        # From this version on tags follow the correlation id of an answer.
+        self.response_tags_from = response_tags_from
         self.min_listed, self.max_listed = listed
 
     def __repr__(self) -> str:
@@ -214,10 +218,14 @@ class Request(Message, Generic[R_co]):
         versions: tuple[int, int],
         flexible_from: int = NEVER_FLEXIBLE,
         listed: tuple[int, int] | None = None,
+        response_tags_from: int | None = None,
     ) -> None:
-        """`listed` are the versions that ApiVersions names where those are not `versions`."""
+        """`listed` are the versions that ApiVersions names where those are not `versions`,
+        `response_tags_from` where the answer's header is not as flexible as its body."""
         super().__init_subclass__()
-        cls.api = APIS[key] = Api(cls, key, versions, flexible_from, listed or versions)
+        tags_from = flexible_from if response_tags_from is None else response_tags_from
+        cls.api = Api(cls, key, versions, flexible_from, listed or versions, tags_from)
+        APIS[key] = cls.api
 
     def __class_getitem__(cls, response: object) -> type[Request[Any]]:
         # Only type checkers want to know; building an alias takes longer than the class.

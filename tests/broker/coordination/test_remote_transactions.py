@@ -8,10 +8,10 @@ import pytest
 
 from millstream.broker.coordination.remote_transactions import Codes, ask_coordinator, write_markers
 from millstream.broker.membership.peers import Peers
+from millstream.client.aio import NoAnswer
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
-from millstream.replication.link import LinkFailed
 from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -109,7 +109,7 @@ def test_a_partition_without_an_answer_has_no_marker() -> None:
 
 def test_a_node_that_is_gone_in_the_middle_is_an_error_to_try_again_after() -> None:
     def gone(body: Any) -> Message:
-        raise LinkFailed("the connection was closed")
+        raise NoAnswer("the connection was closed")
 
     with pytest.raises(KafkaError) as failed:
         write(gone, {"a": [0]})
@@ -174,7 +174,7 @@ def test_a_coordinator_that_moved_or_is_gone_is_to_be_looked_for_again() -> None
     assert failed.value.code is KafkaCode.NOT_COORDINATOR
 
     def gone(body: Any) -> Message:
-        raise LinkFailed("no answer in time")
+        raise NoAnswer("no answer in time")
 
     with pytest.raises(KafkaError) as failed:
         verify(gone)

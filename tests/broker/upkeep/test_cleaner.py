@@ -19,7 +19,7 @@ from millstream.storage.checkpoints import parse_offsets
 from millstream.storage.log import Log
 from millstream.testing import Broker
 from millstream.wire.apis.api_versions import ApiVersionsRequest
-from millstream.wire.apis.compact_topic import CompactTopicRequest
+from millstream.wire.apis.compact_topic import CompactTopicRequest, CompactTopicResponse
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -217,25 +217,12 @@ def test_a_topic_that_is_made_anew_does_not_inherit_the_failure(
     wait_until_compacted(data_dir, topic)
 
 
-class RawVendor:
-    """The connection that the command line uses."""
-
-    def __init__(self, bootstrap: str) -> None:
-        from millstream.cli.vendor import VendorConnection
-
-        self._connection = VendorConnection(bootstrap)
-
-    def __enter__(self) -> "RawVendor":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._connection.__exit__(None, None, None)
-
-    def compact(self, topic: str, *, is_started: bool):  # type: ignore[no-untyped-def]
-        return self._connection.compact_topic(topic, is_started=is_started)
+class RawVendor(RawClient):
+    def compact(self, topic: str, *, is_started: bool) -> CompactTopicResponse:
+        return self.ask(CompactTopicRequest(topic=topic, is_started=is_started), 0)
 
     def state(self, topic: str) -> int:
-        return self.compact(topic, is_started=False).partitions[0].state  # type: ignore[no-any-return]
+        return self.compact(topic, is_started=False).partitions[0].state
 
 
 class TestVendorApi:

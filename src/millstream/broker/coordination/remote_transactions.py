@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from millstream.broker.node.cluster import Peers
+from millstream.client.aio import NoAnswer
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
-from millstream.replication.link import LinkFailed
 from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -61,7 +61,7 @@ async def write_markers(
     )
     try:
         answer = await peers.ask(leader, request, _MARKERS_VERSION, timeout_seconds=_SECONDS_MAX)
-    except LinkFailed as error:
+    except NoAnswer as error:
         raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
     codes = _marker_codes(answer)
     for name, indexes in partitions.items():
@@ -128,7 +128,7 @@ async def _ask_coordinator(
     )
     try:
         answer = await peers.ask(coordinator, request, _ADD_VERSION, timeout_seconds=_SECONDS_MAX)
-    except LinkFailed as error:
+    except NoAnswer as error:
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     if answer.error_code != KafkaCode.NONE:
         raise KafkaError(KafkaCode(answer.error_code))

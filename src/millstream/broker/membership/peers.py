@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from millstream.replication.link import Link, LinkFailed, LinkTimedOut
+from millstream.client.aio import AnswerTimedOut, Connection, NoAnswer
 from millstream.wire.message import Message, Request
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class Peers:
     def __init__(self, broker_id: int, address: Callable[[int], Address | None]) -> None:
         self._client_id = f"node-{broker_id}"
         self._address = address
-        self._idle: dict[int, list[Link]] = {}
+        self._idle: dict[int, list[Connection]] = {}
         # Where the kept connections of each node lead to.
         self._addresses: dict[int, Address] = {}
         self._is_closed = False
@@ -29,33 +29,33 @@ class Peers:
     async def ask(
         self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
     ) -> M:
-        """Raises LinkFailed."""
+        """Raises NoAnswer."""
         address = self._address(broker_id)
         if address is None:
-            raise LinkFailed(f"the address of node {broker_id} is not known")
+            raise NoAnswer(f"the address of node {broker_id} is not known")
         if self._addresses.get(broker_id) != address:
             # It has started anew, somewhere else.
             self._drop(broker_id)
             self._addresses[broker_id] = address
         kept = self._idle.get(broker_id)
         if kept:
-            link = kept.pop()
+            connection = kept.pop()
             try:
-                return await self._ask(link, broker_id, request, version, timeout_seconds)
-            except LinkTimedOut:
+                return await self._ask(connection, broker_id, request, version, timeout_seconds)
+            except AnswerTimedOut:
                 raise
-            except LinkFailed as error:
+            except NoAnswer as error:
                 # It may have been closed while nobody used it: a new one tells for sure.
                 log.debug("node %d, kept connection: %s", broker_id, error)
         host, port = address
-        link = await Link.connect(
+        connection = await Connection.open(
             host, port, client_id=self._client_id, timeout_seconds=_CONNECT_SECONDS_MAX
         )
-        return await self._ask(link, broker_id, request, version, timeout_seconds)
+        return await self._ask(connection, broker_id, request, version, timeout_seconds)
 
     async def _ask(
         self,
-        link: Link,
+        connection: Connection,
         broker_id: int,
         request: Request[M],
         version: int,
@@ -63,21 +63,21 @@ class Peers:
     ) -> M:
         address = self._addresses.get(broker_id)
         try:
-            answer = await link.ask(request, version, timeout_seconds=timeout_seconds)
+            answer = await connection.ask(request, version, timeout_seconds=timeout_seconds)
         except BaseException:
-            link.close()
+            connection.close()
             raise
         kept = self._idle.setdefault(broker_id, [])
         is_current = address == self._addresses.get(broker_id) and not self._is_closed
         if is_current and len(kept) < _IDLE_MAX:
-            kept.append(link)
+            kept.append(connection)
         else:
-            link.close()
+            connection.close()
         return answer
 
     def _drop(self, broker_id: int) -> None:
-        for link in self._idle.pop(broker_id, []):
-            link.close()
+        for connection in self._idle.pop(broker_id, []):
+            connection.close()
 
     def close(self) -> None:
         """What is under way may end; its connection is not kept."""

@@ -45,7 +45,7 @@ class Peers(Protocol):
     async def ask(
         self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
     ) -> M:
-        """Raises LinkFailed."""
+        """Raises NoAnswer."""
         ...
 
 

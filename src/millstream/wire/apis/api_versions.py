@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from millstream.wire.message import Int16, Int32, Int64, Message, Request, since
+from millstream.wire.message import (
+    NEVER_FLEXIBLE,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Request,
+    since,
+)
 
 
-class ApiVersionsRequest(Request["ApiVersionsResponse"], key=18, versions=(0, 4), flexible_from=3):
+# Answered with the old header always: a client that does not know our versions yet must be able
+# to read it (KIP-511).
+class ApiVersionsRequest(
+    Request["ApiVersionsResponse"],
+    key=18,
+    versions=(0, 4),
+    flexible_from=3,
+    response_tags_from=NEVER_FLEXIBLE,
+):
     client_software_name: str = since(3, default="")
     client_software_version: str = since(3, default="")
 

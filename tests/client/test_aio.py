@@ -1,4 +1,4 @@
-"""A link to another node: an answer, or a failure that says what was wrong."""
+"""A connection to another node: an answer, or a failure that says what was wrong."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.replication.link import Link, LinkFailed
+from millstream.client.aio import Connection, NoAnswer
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -22,7 +22,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def linked(serve: Serve) -> AsyncIterator[Link]:
+async def connected(serve: Serve) -> AsyncIterator[Connection]:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await serve(reader, writer)
@@ -31,11 +31,11 @@ async def linked(serve: Serve) -> AsyncIterator[Link]:
 
     server = await asyncio.start_server(once, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    link = await Link.connect(host, port, client_id="test", timeout_seconds=5)
+    connection = await Connection.open(host, port, client_id="test", timeout_seconds=5)
     try:
-        yield link
+        yield connection
     finally:
-        link.close()
+        connection.close()
         server.close()
         await asyncio.sleep(0.01)
 
@@ -45,9 +45,9 @@ async def read_request(reader: asyncio.StreamReader) -> Cursor:
     return Cursor(memoryview(await reader.readexactly(size)))
 
 
-async def ask(link: Link, timeout_seconds: float = 5) -> Any:
+async def ask(connection: Connection, timeout_seconds: float = 5) -> Any:
     body = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-    return await link.ask(body, 4, timeout_seconds=timeout_seconds)
+    return await connection.ask(body, 4, timeout_seconds=timeout_seconds)
 
 
 def test_an_answer_is_read_in_the_version_of_the_request() -> None:
@@ -71,9 +71,9 @@ def test_an_answer_is_read_in_the_version_of_the_request() -> None:
             writer.write(finish_frame(out))
 
     async def scenario() -> None:
-        async with linked(serve) as link:
+        async with connected(serve) as connection:
             for _ in range(2):
-                answer = await ask(link)
+                answer = await ask(connection)
                 assert answer.coordinators[0].node_id == 7
 
     asyncio.run(scenario())
@@ -95,9 +95,9 @@ def test_what_is_no_answer_is_a_failure(sent: bytes, problem: str) -> None:
         writer.write(sent)
 
     async def scenario() -> None:
-        async with linked(serve) as link:
-            with pytest.raises(LinkFailed, match=problem):
-                await ask(link)
+        async with connected(serve) as connection:
+            with pytest.raises(NoAnswer, match=problem):
+                await ask(connection)
 
     asyncio.run(scenario())
 
@@ -107,9 +107,9 @@ def test_silence_is_a_failure_after_a_while() -> None:
         await reader.read()
 
     async def scenario() -> None:
-        async with linked(serve) as link:
-            with pytest.raises(LinkFailed):
-                await ask(link, timeout_seconds=0.01)
+        async with connected(serve) as connection:
+            with pytest.raises(NoAnswer):
+                await ask(connection, timeout_seconds=0.01)
 
     asyncio.run(scenario())
 
@@ -120,7 +120,7 @@ def test_a_port_that_refuses_is_a_failure() -> None:
         host, port = server.sockets[0].getsockname()[:2]
         server.close()
         await server.wait_closed()
-        with pytest.raises(LinkFailed, match="cannot reach"):
-            await Link.connect(host, port, client_id="test", timeout_seconds=5)
+        with pytest.raises(NoAnswer, match="cannot reach"):
+            await Connection.open(host, port, client_id="test", timeout_seconds=5)
 
     asyncio.run(scenario())

@@ -1,6 +1,7 @@
-"""TLS and SASL of the blocking client, from Kafka's own `kafka.*` option names.
+"""TLS and SASL of a client, from Kafka's own option names.
 
-Certificates are PEM; a Java keystore is refused with the command that converts it.
+Certificates are PEM; a Java keystore is refused with the command that converts it. A login is a
+conversation without I/O: requests come out, answers go in.
 """
 
 import base64
@@ -10,21 +11,35 @@ import os
 import re
 import socket
 import ssl
-import struct
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.spark.failure import SourceError, option_error
+from millstream.errors import KafkaCode
+from millstream.wire.apis.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from millstream.wire.message import Message, Request
 
-# Sends a request body under an API key and version, and returns the answer's body.
-Exchange = Callable[[int, int, bytes], memoryview]
-
-_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MECHANISMS = ("PLAIN", *_HASHES)
+
+
+# A conversation: each request that comes out wants its answer sent in.
+Login = Generator[Request[Message], Message, None]
+
+
+class SecurityError(Exception):
+    """A refusal that will not pass by itself: of a class that tools can look for, and a text
+    that names the option to look at."""
+
+    def __init__(self, error_class: str, text: str) -> None:
+        super().__init__(text)
+        self.error_class = error_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,8 @@ class Security:
     keystore_pem: str = ""
     key_password: str = ""
     checks_host_name: bool = True
+    # What stands before the names of options where a person writes them: messages say it too.
+    option_prefix: str = ""
 
     @property
     def uses_tls(self) -> bool:
@@ -50,30 +67,43 @@ class Security:
     def uses_sasl(self) -> bool:
         return self.protocol.startswith("SASL")
 
+    def option(self, name: str) -> str:
+        return f"'{self.option_prefix}{name}'"
+
 
 PLAINTEXT: Final = Security()
 
 
-def read_security(kafka_options: Mapping[str, str]) -> Security:
-    """From options whose `kafka.` is gone and whose names are lower-case."""
+def _option_error(option: str, text: str) -> SecurityError:
+    return SecurityError("INVALID_OPTION", f"Option {option}: {text}")
+
+
+def read_security(kafka_options: Mapping[str, str], option_prefix: str = "") -> Security:
+    """From options by Kafka's names, in lower case and without the prefix."""
+    prefixed = Security(option_prefix=option_prefix).option
     protocol = kafka_options.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise option_error("kafka.security.protocol", f"must be one of {', '.join(_PROTOCOLS)}")
+        raise _option_error(
+            prefixed("security.protocol"), f"must be one of {', '.join(_PROTOCOLS)}"
+        )
     for store in ("truststore", "keystore"):
         location = kafka_options.get(f"ssl.{store}.location", "")
         kind = kafka_options.get(f"ssl.{store}.type", "PEM" if location.endswith(".pem") else "JKS")
         if location and kind.upper() != "PEM":
-            raise option_error(
-                f"kafka.ssl.{store}.location",
+            raise _option_error(
+                prefixed(f"ssl.{store}.location"),
                 "only PEM files are read here. Convert the Java keystore with `keytool "
-                f"-importkeystore` and `openssl pkcs12`, and set kafka.ssl.{store}.type=PEM",
+                f"-importkeystore` and `openssl pkcs12`, and set "
+                f"{option_prefix}ssl.{store}.type=PEM",
             )
     mechanism, username, password = "", "", ""
     if protocol.startswith("SASL"):
         mechanism = kafka_options.get("sasl.mechanism", "GSSAPI").upper()
         if mechanism not in _MECHANISMS:
-            raise option_error("kafka.sasl.mechanism", f"must be one of {', '.join(_MECHANISMS)}")
-        username, password = _credentials(kafka_options)
+            raise _option_error(
+                prefixed("sasl.mechanism"), f"must be one of {', '.join(_MECHANISMS)}"
+            )
+        username, password = _credentials(kafka_options, prefixed("sasl.jaas.config"))
     return Security(
         protocol=protocol,
         mechanism=mechanism,
@@ -87,15 +117,16 @@ def read_security(kafka_options: Mapping[str, str]) -> Security:
         key_password=kafka_options.get("ssl.key.password", ""),
         checks_host_name=kafka_options.get("ssl.endpoint.identification.algorithm", "https").strip()
         != "",
+        option_prefix=option_prefix,
     )
 
 
-def _credentials(kafka_options: Mapping[str, str]) -> tuple[str, str]:
+def _credentials(kafka_options: Mapping[str, str], option: str) -> tuple[str, str]:
     jaas = kafka_options.get("sasl.jaas.config", "")
     found = dict(re.findall(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
     if set(found) != {"username", "password"}:
-        raise option_error(
-            "kafka.sasl.jaas.config",
+        raise _option_error(
+            option,
             'must hold a user name and a password: ScramLoginModule required username="..." '
             'password="...";',
         )
@@ -107,22 +138,22 @@ def wrap_tls(sock: socket.socket, security: Security, host: str) -> ssl.SSLSocke
 
 
 def _tls_context(security: Security) -> ssl.SSLContext:
-    """Raises SourceError at once for files that are missing or are not what they should be."""
+    """Raises SecurityError at once for files that are missing or are not what they should be."""
     try:
         context = ssl.create_default_context(
             cafile=security.truststore or None, cadata=security.truststore_pem or None
         )
     except OSError as failed:
-        raise option_error("kafka.ssl.truststore.location", str(failed)) from failed
+        raise _option_error(security.option("ssl.truststore.location"), str(failed)) from failed
     if not security.checks_host_name:
         context.check_hostname = False
     try:
         _load_certificate(context, security)
     except OSError as failed:
-        raise option_error(
-            "kafka.ssl.keystore.location",
-            f"{failed}. It must hold the certificate and its key, and 'kafka.ssl.key.password' "
-            "open the key",
+        raise _option_error(
+            security.option("ssl.keystore.location"),
+            f"{failed}. It must hold the certificate and its key, and "
+            f"{security.option('ssl.key.password')} open the key",
         ) from failed
     return context
 
@@ -140,61 +171,77 @@ def _load_certificate(context: ssl.SSLContext, security: Security) -> None:
             context.load_cert_chain(file.name, password=password)
 
 
-def tls_refusal(failed: ssl.SSLError) -> SourceError | None:
+def tls_refusal(failed: ssl.SSLError, security: Security) -> SecurityError | None:
     """What will not pass by itself, with the option to look at; None for the rest."""
     reason = failed.reason or ""
     if isinstance(failed, ssl.SSLCertVerificationError):
-        return SourceError(
+        return SecurityError(
             "BROKER_NOT_TRUSTED",
-            f"{failed.verify_message}. See 'kafka.ssl.truststore.location', and "
-            "'kafka.ssl.endpoint.identification.algorithm' for names that do not match",
+            f"{failed.verify_message}. See {security.option('ssl.truststore.location')}, and "
+            f"{security.option('ssl.endpoint.identification.algorithm')} for names that do not "
+            "match",
         )
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
-        return SourceError(
+        return SecurityError(
             "CERTIFICATE_REFUSED",
             f"The broker does not accept our certificate, or wants one ({reason}). See "
-            "'kafka.ssl.keystore.location'",
+            f"{security.option('ssl.keystore.location')}",
         )
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return SourceError(
-            "NO_TLS_THERE", "The broker does not speak TLS there. See 'kafka.security.protocol'"
+        return SecurityError(
+            "NO_TLS_THERE",
+            f"The broker does not speak TLS there. See {security.option('security.protocol')}",
         )
     return None
 
 
-def log_in(security: Security, exchange: Exchange) -> None:
-    """SASL on a fresh connection. Raises SourceError when the broker refuses."""
-    mechanism = security.mechanism.encode()
-    answer = exchange(_SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism)
-    if struct.unpack_from(">h", answer)[0] != 0:
-        raise option_error("kafka.sasl.mechanism", f"the broker refuses {security.mechanism}")
+def hint_after_close(security: Security) -> str:
+    """Why a connection may be closed before it answered anything; only what a broker offers
+    is told to everybody."""
+    if security.uses_tls and not (security.keystore or security.keystore_pem):
+        return f" (perhaps it wants a certificate: {security.option('ssl.keystore.location')})"
+    if not security.uses_tls and not security.uses_sasl:
+        option = security.option("security.protocol")
+        return f" (perhaps it wants more than {option}='PLAINTEXT')"
+    return ""
+
+
+def log_in(security: Security) -> Login:
+    """SASL on a fresh connection. Raises SecurityError when the broker refuses."""
+    answer = yield SaslHandshakeRequest(mechanism=security.mechanism)
+    assert isinstance(answer, SaslHandshakeResponse)
+    if answer.error_code != KafkaCode.NONE:
+        raise _option_error(
+            security.option("sasl.mechanism"), f"the broker refuses {security.mechanism}"
+        )
     if security.mechanism == "PLAIN":
-        _authenticate(exchange, f"\0{security.username}\0{security.password}".encode())
+        token = f"\0{security.username}\0{security.password}".encode()
+        yield from _authenticate(security, token)
     else:
-        _log_in_scram(security, exchange)
+        yield from _log_in_scram(security)
 
 
-def _authenticate(exchange: Exchange, token: bytes) -> bytes:
-    answer = exchange(_SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token)
-    code, text_length = struct.unpack_from(">hh", answer)
-    position = 4 + max(text_length, 0)
-    if code != 0:
-        text = bytes(answer[4:position]).decode(errors="replace") or f"error {code}"
-        raise SourceError("AUTHENTICATION_FAILED", f"{text}. See 'kafka.sasl.jaas.config'")
-    (length,) = struct.unpack_from(">i", answer, position)
-    return bytes(answer[position + 4 : position + 4 + max(length, 0)])
+def _authenticate(security: Security, token: bytes) -> Generator[Request[Message], Message, bytes]:
+    answer = yield SaslAuthenticateRequest(auth_bytes=token)
+    assert isinstance(answer, SaslAuthenticateResponse)
+    if answer.error_code != KafkaCode.NONE:
+        text = answer.error_message or f"error {answer.error_code}"
+        raise SecurityError(
+            "AUTHENTICATION_FAILED", f"{text}. See {security.option('sasl.jaas.config')}"
+        )
+    return bytes(answer.auth_bytes)
 
 
-def _log_in_scram(security: Security, exchange: Exchange) -> None:
+def _log_in_scram(security: Security) -> Login:
     """RFC 5802; the server's signature is checked too, so a false broker learns nothing."""
     name = _HASHES[security.mechanism]
     username = security.username.replace("=", "=3D").replace(",", "=2C")
     nonce = base64.b64encode(os.urandom(18)).decode()
     first_bare = f"n={username},r={nonce}"
-    server_first = _authenticate(exchange, f"n,,{first_bare}".encode()).decode()
+    server_first = (yield from _authenticate(security, f"n,,{first_bare}".encode())).decode()
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     if not fields["r"].startswith(nonce):
-        raise SourceError("AUTHENTICATION_FAILED", "the broker answered with a foreign nonce")
+        raise SecurityError("AUTHENTICATION_FAILED", "the broker answered with a foreign nonce")
     salted = hashlib.pbkdf2_hmac(
         name, security.password.encode(), base64.b64decode(fields["s"]), int(fields["i"])
     )
@@ -203,7 +250,8 @@ def _log_in_scram(security: Security, exchange: Exchange) -> None:
     signed = f"{first_bare},{server_first},{without_proof}".encode()
     signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True)))
-    server_final = _authenticate(exchange, f"{without_proof},p={proof.decode()}".encode())
+    final = f"{without_proof},p={proof.decode()}".encode()
+    server_final = yield from _authenticate(security, final)
     expected = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
     if server_final.split(b",")[0] != b"v=" + base64.b64encode(expected):
-        raise SourceError("AUTHENTICATION_FAILED", "the broker does not know the password itself")
+        raise SecurityError("AUTHENTICATION_FAILED", "the broker does not know the password itself")
