@@ -147,7 +147,7 @@ def _show_progress(answers: Mapping[int, CompactTopicResponse]) -> bool:
 
 
 def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) -> list[Row]:
-    from millstream.broker.upkeep.offline_cleaning import compact_directory
+    from millstream.broker.upkeep.offline_compaction import compact_directory
     from millstream.clock import SystemClock
     from millstream.config import load_config
     from millstream.storage import layout

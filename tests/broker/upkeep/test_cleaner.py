@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from millstream.broker.upkeep import cleaning_worker
+from millstream.broker.upkeep import compaction_worker
 from millstream.broker.upkeep.cleaner import Cleaner
-from millstream.broker.upkeep.cleaning_worker import Throttle
+from millstream.broker.upkeep.compaction_worker import Throttle
 from millstream.errors import KafkaCode
 from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
@@ -135,7 +135,7 @@ def test_a_topic_that_is_not_compacted_is_left_alone(broker: Broker, data_dir: P
 def test_python_loops_compact_in_a_child_process(
     broker: Broker, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", PURE)
+    monkeypatch.setattr(compaction_worker, "IMPLEMENTATION", PURE)
     topic = create(broker)
     produce(broker, topic, range(60))
     wait_until_compacted(data_dir, topic)

@@ -1,6 +1,6 @@
 """Compaction in the background: one partition at a time, the dirtiest first.
 
-The files are written beside the loop (`cleaning_worker`); the loop only looks for work and
+The files are written beside the loop (`compaction_worker`); the loop only looks for work and
 renames. A partition that cannot be compacted is named in the log once and left alone until
 the next start; the others go on. Where the rounds ended is in `cleaner-offset-checkpoint`.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from millstream.broker.node.state import NodeState
-from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
+from millstream.broker.upkeep.compaction_worker import Stopped, Throttle, run_round
 from millstream.errors import KafkaError, LogDirFailed, NoSpace
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
@@ -193,7 +193,7 @@ class Cleaner:
         except (CannotCompact, KafkaError, MemoryError) as error:
             self._give_up(partition, error)
         except Exception as error:
-            # A bug, and one that must not stop the cleaning of the other partitions.
+            # A bug, and one that must not stop the compaction of other partitions.
             log.exception("compaction of %s failed", where)
             self._give_up(partition, error)
         finally:

@@ -86,7 +86,7 @@ async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedS
 
 async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "millstream.broker.upkeep.cleaning_worker"),
+        *(sys.executable, "-m", "millstream.broker.upkeep.compaction_worker"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=_LINE_BYTES_MAX,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker.upkeep import cleaning_worker
-from millstream.broker.upkeep.cleaning_worker import Stopped, Throttle, run_round
+from millstream.broker.upkeep import compaction_worker
+from millstream.broker.upkeep.compaction_worker import Stopped, Throttle, run_round
 from millstream.model import TopicPartition
 from millstream.records.columns import COMPILED, PURE, Implementation
 from millstream.storage.compaction_plan import plan_round
@@ -74,7 +74,7 @@ def test_thread_and_child_write_the_same_files(
 ) -> None:
     written = []
     for implementation in (COMPILED, PURE):
-        monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+        monkeypatch.setattr(compaction_worker, "IMPLEMENTATION", implementation)
         segments = asyncio.run(collect(planned, Throttle(NO_LIMIT)))
         files = sorted(Path(planned.directory).glob("*.cleaned"))
         written.append((segments, {file.name: file.read_bytes() for file in files}))
@@ -86,7 +86,7 @@ def test_thread_and_child_write_the_same_files(
 def test_damage_and_missing_files_are_told(
     planned: Round, implementation: Implementation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+    monkeypatch.setattr(compaction_worker, "IMPLEMENTATION", implementation)
     path = Path(planned.directory) / f"{planned.spans[1].base_offset:020d}.log"
     data = bytearray(path.read_bytes())
     data[80] ^= 1
@@ -102,7 +102,7 @@ def test_damage_and_missing_files_are_told(
 def test_a_round_that_is_left_early_ends(
     planned: Round, implementation: Implementation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning_worker, "IMPLEMENTATION", implementation)
+    monkeypatch.setattr(compaction_worker, "IMPLEMENTATION", implementation)
 
     async def first_only() -> CleanedSegment:
         segments = run_round(planned, Throttle(NO_LIMIT))
