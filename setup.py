@@ -7,7 +7,8 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = "src/millstream/records/_native.h"
+# What several extensions share.
+SHARED = ["src/millstream/records/_native.h", "src/millstream/records/_record_walk.pxd"]
 
 
 def extension(package: str, name: str) -> Extension:
@@ -15,7 +16,7 @@ def extension(package: str, name: str) -> Extension:
     return Extension(
         f"millstream.{package}.{name}",
         [str(folder / f"{name}.pyx")],
-        depends=[str(each) for each in sorted(folder.glob("*.pxd"))] + [NATIVE],
+        depends=[str(each) for each in sorted(folder.glob("*.pxd"))] + SHARED,
         extra_compile_args=["-O3"],
         optional=True,
     )

@@ -46,7 +46,9 @@ def smallest_mean_us(call: Callable[[], Any]) -> float:
 
 
 def _connection() -> Any:
-    return SimpleNamespace(client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None)
+    return SimpleNamespace(
+        client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
+    )
 
 
 def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], Any]]]:

@@ -8,8 +8,17 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import CRC_START, BatchView
 from millstream.records.builder import build_batch
+from millstream.records.compression import compress
 from millstream.records.records import Record
-from millstream.records.validation import BatchRules, RecordErrors, check_produced
+from millstream.records.validation import (
+    HEAVY,
+    LIGHT,
+    BatchRules,
+    RecordErrors,
+    TooHeavy,
+    check_produced,
+    checked_batch,
+)
 from tests.storage.logs import make_batch_rules
 
 NOW_MS = 1_700_000_000_000
@@ -179,10 +188,34 @@ def test_a_compacted_topic_names_the_records_without_a_key(codec: Codec) -> None
     assert is_accepted(data)
 
 
-def test_unreadable_records_are_corrupt_where_they_must_be_read() -> None:
+def test_unreadable_records_are_refused() -> None:
     data = changed(61, b"\x7f")
-    assert refusal(data, make_batch_rules(is_key_required=True)).code is KafkaCode.CORRUPT_MESSAGE
-    assert is_accepted(data)
+    assert refusal(data, make_batch_rules(is_key_required=True)).code is KafkaCode.INVALID_RECORD
+    assert refusal(data).code is KafkaCode.INVALID_RECORD
+
+
+def test_a_bomb_is_left_to_a_thread_and_then_refused() -> None:
+    packed = compress(Codec.ZSTD, bytes(HEAVY + 1))
+    header = bytearray(batch()[:61])
+    header[8:12] = (49 + len(packed)).to_bytes(4, "big")
+    header[21:23] = int(Codec.ZSTD).to_bytes(2, "big")
+    data = header + packed
+    sealed(data)
+    assert len(data) < 100_000
+    rules = make_batch_rules()
+    with pytest.raises(TooHeavy):
+        check_produced(BatchView(memoryview(data)), rules, NOW_MS)
+    with pytest.raises(KafkaError) as refused:
+        check_produced(BatchView(memoryview(data)), rules, NOW_MS, decoded_bytes_max=HEAVY)
+    assert refused.value.code is KafkaCode.INVALID_RECORD
+
+
+def test_a_batch_is_checked_again_under_other_rules() -> None:
+    data = memoryview(batch())
+    checked = checked_batch(data, make_batch_rules(), NOW_MS, decoded_bytes_max=LIGHT)
+    check_produced(checked, make_batch_rules(), NOW_MS)
+    with pytest.raises(KafkaError):
+        check_produced(checked, make_batch_rules(message_bytes_max=10), NOW_MS)
 
 
 @given(st.integers(0, 60), st.integers(0, 255), st.booleans())

@@ -24,6 +24,13 @@ _GZIP_WBITS: Final = 31
 _ZSTD_FIRST_GUESS: Final = 16
 
 
+class TooLarge(ValueError):
+    """The data unpacks to more than the limit."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"records unpack to more than {limit_bytes} bytes")
+
+
 def compress(codec: Codec, data: Bytes) -> bytes:
     match codec:
         case Codec.NONE:
@@ -46,7 +53,8 @@ def compress(codec: Codec, data: Bytes) -> bytes:
 
 
 def decompress(codec: Codec, data: Bytes, *, limit_bytes: int) -> bytes:
-    """Raises ValueError when the data is damaged or larger than `limit_bytes` unpacked."""
+    """Raises TooLarge when the data is more than `limit_bytes` unpacked, ValueError when it is
+    damaged."""
     match codec:
         case Codec.NONE:
             return _within(bytes(data), limit_bytes)
@@ -62,7 +70,7 @@ def decompress(codec: Codec, data: Bytes, *, limit_bytes: int) -> bytes:
 
 def _within(data: bytes, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
-        raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+        raise TooLarge(limit_bytes)
     return data
 
 
@@ -79,7 +87,7 @@ def _decompress_gzip(data: Bytes, limit_bytes: int) -> bytes:
             raise ValueError(f"damaged gzip data: {error}") from error
         size += len(part)
         if size > limit_bytes:
-            raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+            raise TooLarge(limit_bytes)
         if not stream.eof:
             raise ValueError("gzip data ends early")
         parts.append(part)
@@ -126,7 +134,7 @@ def _decompress_snappy_block(block: bytes, size_before: int, limit_bytes: int) -
     try:
         # The block declares its size up front, and the library allocates that much.
         if size_before + cramjam.snappy.decompress_raw_len(block) > limit_bytes:
-            raise ValueError(f"records unpack to more than {limit_bytes} bytes")
+            raise TooLarge(limit_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise ValueError(f"damaged snappy data: {error}") from error
@@ -164,7 +172,7 @@ def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
             if "write whole buffer" not in str(error):
                 raise ValueError(f"damaged zstd data: {error}") from error
             if size == limit_bytes:
-                raise ValueError(f"records unpack to more than {limit_bytes} bytes") from error
+                raise TooLarge(limit_bytes) from error
             size = min(limit_bytes, size * 8)
             continue
         return bytes(memoryview(buffer)[:length])

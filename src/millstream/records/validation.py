@@ -1,9 +1,12 @@
 """What Kafka checks before a client's batch enters the log, with Kafka's error codes.
 
-The header answers nearly everything, and the CRC the rest; the records are decoded only
-where the header cannot decide: keys on a compacted topic, a lower bound on timestamps,
-or to say which record breaks the upper one. Checks run in Kafka's order, so that a batch
-with two faults gets the same answer.
+First the header and the CRC, then every record: a batch with a right checksum and garbage
+inside would stop every consumer that reaches it. The records are walked over without making
+objects of them (`walking`). Checks run in Kafka's order, so that a batch with two faults gets
+the same answer.
+
+To unpack and walk over a large batch takes milliseconds. `LIGHT` says what may be done on the
+event loop; `HEAVY` belongs in a thread, which makes a `CheckedBatch` of it.
 
 A batch is checked by itself, or in a group whose batches were found to be well-formed while
 they were received. What a topic asks of a batch is written down once, for both, in
@@ -23,7 +26,8 @@ from millstream.records.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
-from millstream.records.records import Record, read_records
+from millstream.records.compression import Bytes, TooLarge, decompress
+from millstream.records.walking import Problem, Walked, walk
 
 INT64_MAX: Final = 2**63 - 1
 # Looked up once: a member of an enum costs as much as a function call.
@@ -33,6 +37,11 @@ _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 # Batches are compressed at most some thirty times in practice; a bomb stops here.
 DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
 _ERRORS_SHOWN_MAX: Final = 3
+# How far records are unpacked, and how many bytes of them are walked over, on the event loop:
+# about a millisecond.
+LIGHT: Final = 1 << 20
+HEAVY: Final = 64 << 20
+_INT64_MIN: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,6 @@ class BatchRules:
     is_zstd_allowed: bool = True
     # Only for requests whose transaction was verified.
     is_transactional_allowed: bool = False
-    decoded_bytes_max: int = DECODED_BYTES_MAX
 
 
 class RecordErrors(KafkaError):
@@ -56,6 +64,23 @@ class RecordErrors(KafkaError):
     def __init__(self, code: KafkaCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+
+class TooHeavy(KafkaError):
+    """The records of this batch are to be checked in a thread. Never an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(KafkaCode.INVALID_RECORD, "this batch takes long to check")
+
+
+class CheckedBatch(BatchView):
+    """A batch that was checked before its append, against these rules."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, batch: BatchView, rules: "BatchRules") -> None:
+        super().__init__(batch.buffer)
+        self.rules = rules
 
 
 class AppendOneByOne(KafkaError):
@@ -99,8 +124,13 @@ def produced_batch(data: memoryview) -> BatchView:
     return batch
 
 
-def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
-    """Raises KafkaError when a client may not append this batch."""
+def check_produced(
+    batch: BatchView, rules: BatchRules, now_ms: int, *, decoded_bytes_max: int = LIGHT
+) -> None:
+    """Raises KafkaError when a client may not append this batch, and TooHeavy where more than
+    `decoded_bytes_max` would have to be looked at."""
+    if isinstance(batch, CheckedBatch) and batch.rules == rules:
+        return
     if batch.magic != MAGIC:
         raise _magic_error(batch.magic)
     if batch.base_offset != 0:
@@ -123,8 +153,17 @@ def check_produced(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
             f"producer {batch.producer_id} sent epoch {batch.producer_epoch}"
             f" and sequence {batch.base_sequence}"
         )
-    if _check_facts(batch, rules, now_ms):
-        _check_records(batch, rules, now_ms)
+    _check_facts(batch, rules, now_ms)
+    _check_records(batch, rules, now_ms, decoded_bytes_max)
+
+
+def checked_batch(
+    data: memoryview, rules: BatchRules, now_ms: int, *, decoded_bytes_max: int
+) -> CheckedBatch:
+    """The batch of a produce, checked. Raises KafkaError, and TooHeavy as `check_produced`."""
+    batch = produced_batch(data)
+    check_produced(batch, rules, now_ms, decoded_bytes_max=decoded_bytes_max)
+    return CheckedBatch(batch, rules)
 
 
 def check_group(group: WellFormedGroup, rules: BatchRules, now_ms: int) -> None:
@@ -190,42 +229,64 @@ def _check_codec(number: int, rules: BatchRules) -> None:
         )
 
 
-def _check_records(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
-    try:
-        records = read_records(batch, limit_bytes=rules.decoded_bytes_max)
-    except ValueError as error:
-        raise KafkaError(KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}") from error
-    timestamp_errors: list[tuple[int, str]] = []
-    key_errors: list[tuple[int, str]] = []
-    for index, record in enumerate(records):
-        if record.offset - batch.base_offset != index:
-            raise _invalid(f"record {index} has offset delta {record.offset - batch.base_offset}")
-        if rules.is_key_required and record.key is None:
-            key_errors.append((index, "compacted topics need a key in every record"))
-        problem = _timestamp_problem(record, rules, now_ms)
-        if problem is not None:
-            timestamp_errors.append((index, problem))
-    if timestamp_errors:
-        raise RecordErrors(
+def _check_records(
+    batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int
+) -> None:
+    records = _unpacked(batch, decoded_bytes_max)
+    earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
+    if rules.timestamp_type is not _LOG_APPEND_TIME:
+        earliest_ms = max(0, now_ms - rules.timestamp_before_max_ms)
+        latest_ms = now_ms + rules.timestamp_after_max_ms
+    found = walk(
+        records,
+        batch.record_count,
+        base_timestamp_ms=batch.base_timestamp_ms,
+        earliest_ms=earliest_ms,
+        latest_ms=min(latest_ms, INT64_MAX),
+        needs_key=rules.is_key_required,
+    )
+    if found.problem is not Problem.NONE:
+        raise _invalid(found.text)
+    if found.bad_time_count or found.null_key_count:
+        raise _record_errors(found, earliest_ms, latest_ms)
+
+
+def _unpacked(batch: BatchView, decoded_bytes_max: int) -> Bytes:
+    codec = batch.codec
+    records = batch.records
+    if codec is not Codec.NONE:
+        try:
+            records = memoryview(decompress(codec, records, limit_bytes=decoded_bytes_max))
+        except TooLarge:
+            if decoded_bytes_max < HEAVY:
+                raise TooHeavy from None
+            raise _invalid(f"records unpack to more than {decoded_bytes_max} bytes") from None
+        except ValueError as error:
+            raise KafkaError(
+                KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}"
+            ) from error
+    elif len(records) > decoded_bytes_max and decoded_bytes_max < HEAVY:
+        raise TooHeavy
+    return records
+
+
+def _record_errors(found: Walked, earliest_ms: int, latest_ms: int) -> RecordErrors:
+    """Only the first ones are named: a client could make the answer larger than its request."""
+    times = [
+        (index, f"timestamp {timestamp_ms} is not within [{earliest_ms}, {latest_ms}]")
+        for index, timestamp_ms in found.bad_times
+    ]
+    keys = [(index, "compacted topics need a key in every record") for index in found.null_keys]
+    if times:
+        return RecordErrors(
             KafkaCode.INVALID_TIMESTAMP,
             "one or more records have a timestamp out of range",
-            timestamp_errors + key_errors,
+            times + keys,
         )
-    if key_errors:
-        shown = "; ".join(f"{index}: {text}" for index, text in key_errors[:_ERRORS_SHOWN_MAX])
-        raise RecordErrors(
-            KafkaCode.INVALID_RECORD, f"{len(key_errors)} records refused: {shown}", key_errors
-        )
-
-
-def _timestamp_problem(record: Record, rules: BatchRules, now_ms: int) -> str | None:
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME or record.timestamp_ms < 0:
-        return None
-    earliest_ms = max(0, now_ms - rules.timestamp_before_max_ms)
-    latest_ms = now_ms + rules.timestamp_after_max_ms
-    if earliest_ms <= record.timestamp_ms <= latest_ms:
-        return None
-    return f"timestamp {record.timestamp_ms} is not within [{earliest_ms}, {latest_ms}]"
+    shown = "; ".join(f"{index}: {text}" for index, text in keys[:_ERRORS_SHOWN_MAX])
+    return RecordErrors(
+        KafkaCode.INVALID_RECORD, f"{found.null_key_count} records refused: {shown}", keys
+    )
 
 
 def _invalid(message: str) -> KafkaError:

@@ -1,16 +1,16 @@
 """What an append is given, made ready for the log: split, checked, recompressed."""
 
-from collections.abc import Callable
-
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType
-from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView, split_batches
+from millstream.records.batch import CODEC_MASK, MAGIC, BatchView, split_batches
 from millstream.records.builder import recompress
 from millstream.records.validation import (
     DECODED_BYTES_MAX,
+    HEAVY,
     BatchRules,
-    check_produced,
-    produced_batch,
+    CheckedBatch,
+    TooHeavy,
+    checked_batch,
 )
 from millstream.storage.producers import ProducedBatch
 from millstream.storage.values import Appended, LogConfig
@@ -35,27 +35,18 @@ def answered_again(known: ProducedBatch, config: LogConfig, log_start_offset: in
     return Appended(known.base_offset, next_offset, append_time_ms, log_start_offset, True)
 
 
-def recompression_of(
-    data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
-) -> Callable[[], memoryview] | None:
-    """What brings produced records, which it copies, under the topic's codec; None when they
-    are so already. The append would do it as well, but it may take long, and this may run in a
-    thread, where it raises KafkaError for a batch that would be refused."""
+def ready_batch(
+    data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int, *, decoded_bytes_max: int
+) -> CheckedBatch:
+    """A produced batch, checked and under the topic's codec. Raises KafkaError for one that the
+    append would refuse, and TooHeavy where that takes longer than it may."""
+    checked = checked_batch(data, rules, now_ms, decoded_bytes_max=decoded_bytes_max)
     codec = config.compression_type
-    if codec is None or len(data) < HEADER_BYTES:
-        return None
-    if BatchView(data).attributes & CODEC_MASK == codec:
-        return None
-    copy = memoryview(bytearray(data))
-    return lambda: _ready_to_append(copy, rules, config, now_ms)
-
-
-def _ready_to_append(
-    data: memoryview, rules: BatchRules, config: LogConfig, now_ms: int
-) -> memoryview:
-    batch = produced_batch(data)
-    check_produced(batch, rules, now_ms)
-    return recompressed(batch, config).bytes
+    if codec is None or checked.attributes & CODEC_MASK == codec:
+        return checked
+    if decoded_bytes_max < HEAVY:
+        raise TooHeavy
+    return CheckedBatch(recompressed(checked, config), rules)
 
 
 def replicated_batches(data: memoryview, next_offset: int) -> list[BatchView]:

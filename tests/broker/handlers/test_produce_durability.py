@@ -44,7 +44,7 @@ class Producer:
         self.disk = HeldDurability()
         node.node.disk.durability = self.disk  # type: ignore[assignment]
         self._connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
+            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
         )
 
     @property

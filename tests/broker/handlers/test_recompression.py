@@ -45,7 +45,7 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
         await node.topics.create(wanted, validate_only=False)
         frame = two_topics_frame(node.clock.now_ms())
         connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
+            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
         )
         answer = node.dispatch(connection, memoryview(frame))
         assert isinstance(answer, Pending)

@@ -113,7 +113,7 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
         disk = HeldDurability()
         node.node.disk.durability = disk  # type: ignore[assignment]
         connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None
+            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
         )
         for number in range(REPEATED + 1):
             reply = node.dispatch(connection, memoryview(going_frame(number)))

@@ -11,7 +11,7 @@ the request by its first bytes (`wire.repeated`); compiled, many connections sha
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,10 +25,18 @@ from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import NO_TOPIC_ID
-from millstream.records.validation import RecordErrors, produced_batch
+from millstream.records.batch import CODEC_MASK, HEADER_BYTES
+from millstream.records.validation import (
+    HEAVY,
+    LIGHT,
+    CheckedBatch,
+    RecordErrors,
+    TooHeavy,
+    produced_batch,
+)
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
-from millstream.storage.incoming import recompression_of
+from millstream.storage.incoming import ready_batch
 from millstream.storage.log import Appended
 from millstream.storage.values import BatchGroup
 from millstream.wire.apis import produce as messages
@@ -49,8 +57,14 @@ Results = list[tuple[ProduceTopic, list[ProduceResult]]]
 # Answers that wait for the disk: the result to change when they fail, and what they wait for.
 Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
 
-# A topic of the request, the place of a partition in it, and what to run in a thread.
-Recompression = tuple[ProduceTopic, int, Callable[[], memoryview]]
+# Where a batch is in a request: the number of the topic, and the place in it.
+Place = tuple[int, int]
+# Batches that were checked before the append, or what is wrong with them.
+Ready = dict[Place, CheckedBatch | KafkaError]
+# Batches that take long to check, and what does it in a thread.
+Heavy = dict[Place, Callable[..., CheckedBatch]]
+# The low byte of a batch's attributes.
+ATTRIBUTES_BYTE = 22
 
 VERSION_MIN = 3
 PRODUCE = messages.ProduceRequest.api.key
@@ -67,29 +81,32 @@ class Parts(Protocol):
     def coordination(self) -> Coordinators: ...
     @property
     def counts(self) -> dict[int, int]: ...
+    @property
+    def heavy_checks(self) -> asyncio.Semaphore: ...
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
-    recompressions = _recompressions(parts, request, body)
-    if recompressions:
+    _resolve_topic_ids(parts, body)
+    ready, heavy = _make_ready(parts, request, body)
+    if heavy:
         # The effect comes after a wait: the connection's next frame has to wait, too, and
         # the shared buffer is written to before the coroutine begins.
         _copy_records(body)
-        return Pending(_recompress_and_append(parts, request, body, recompressions), gate=True)
+        return Pending(_append_heavy(parts, request, body, heavy), gate=True)
     if body.transactional_id is None:
-        return _append_and_remember(parts, request, body, cursor.data)
+        return _append_and_remember(parts, request, body, ready, cursor.data)
     checked = _check_transaction(parts, request, body)
     if isinstance(checked, dict):
-        return _append_all(parts, request, body, checked)
+        return _append_all(parts, request, body, ready, checked)
     _copy_records(body)
     return Pending(_append_when_checked(parts, request, body, checked), gate=True)
 
 
 def _append_and_remember(
-    parts: Parts, request: Request, body: ProduceRequest, frame: memoryview
+    parts: Parts, request: Request, body: ProduceRequest, ready: Ready, frame: memoryview
 ) -> Pieces | Pending:
-    answer = _append_all(parts, request, body)
+    answer = _append_all(parts, request, body, ready)
     connection = request.connection
     partition = _only_partition(parts, body)
     # From the second time on: a client that writes here and there would only pay for it.
@@ -161,6 +178,8 @@ def _append_again(
     parts.counts[PRODUCE] += 1
     try:
         appended = partition.append(produced_batch(data), terms, now_ms=parts.node.clock.now_ms())
+    except TooHeavy:
+        return None
     except KafkaError as error:
         refused = _refused(parts, ProduceResult(repeated.index), error)
         request = Request(repeated.header_of(frame), connection)
@@ -227,10 +246,6 @@ def _check_transaction(
 ) -> Refused | Coroutine[Any, Any, Refused]:
     if request.version < VERSION_MIN:
         return {}
-    for topic in body.topics:
-        if topic.topic_id != NO_TOPIC_ID:
-            with contextlib.suppress(KafkaError):
-                topic.name = parts.node.partitions.name_of(topic.topic_id)
     return check_produce(parts.node, parts.coordination.transactions, request.version, body)
 
 
@@ -240,7 +255,10 @@ async def _append_when_checked(
     body: ProduceRequest,
     checked: Coroutine[Any, Any, Refused],
 ) -> Pieces:
-    answer = _append_all(parts, request, body, await checked)
+    refused = await checked
+    ready, heavy = _make_ready(parts, request, body)
+    assert not heavy, "what is heavy was found before the wait"
+    answer = _append_all(parts, request, body, ready, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
 
@@ -253,46 +271,82 @@ def _copy_records(body: ProduceRequest) -> None:
         ]
 
 
-def _recompressions(parts: Parts, request: Request, body: ProduceRequest) -> list[Recompression]:
-    """Batches whose topic wants another codec; rare, and too slow for the event loop."""
-    found = []
+def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
     for topic in body.topics:
+        if topic.topic_id is not NO_TOPIC_ID:
+            with contextlib.suppress(KafkaError):
+                topic.name = parts.node.partitions.name_of(topic.topic_id)
+
+
+def _make_ready(
+    parts: Parts, request: Request, body: ProduceRequest, done: Container[Place] = ()
+) -> tuple[Ready, Heavy]:
+    """Batches that have to be unpacked, checked before any is appended; and those that take too
+    long for the event loop. All others are checked by the append."""
+    ready: Ready = {}
+    heavy: Heavy = {}
+    for number, topic in enumerate(body.topics):
         for place, (index, data) in enumerate(topic.partitions):
             partition = parts.node.partitions.find(topic.name, index)
-            if partition is None or data is None or partition.log.config.compression_type is None:
+            if partition is None or not data or _is_light(data, partition):
                 continue
             terms = parts.admissions.of(request.principal, partition).write_terms(
                 is_acks_all=body.acks == ACKS_ALL,
                 is_transactional=body.transactional_id is not None,
             )
-            now_ms = parts.node.clock.now_ms()
-            work = recompression_of(data, terms.rules, partition.log.config, now_ms)
-            if work is not None and terms.refusal is None:
-                found.append((topic, place, work))
-    return found
+            if terms.refusal is not None or (number, place) in done:
+                continue
+            config, now_ms = partition.log.config, parts.node.clock.now_ms()
+            work = partial(ready_batch, rules=terms.rules, config=config, now_ms=now_ms)
+            try:
+                ready[number, place] = work(data, decoded_bytes_max=LIGHT)
+            except TooHeavy:
+                heavy[number, place] = work
+            except KafkaError as error:
+                ready[number, place] = error
+    return ready, heavy
 
 
-async def _recompress_and_append(
-    parts: Parts, request: Request, body: ProduceRequest, recompressions: list[Recompression]
+def _is_light(data: memoryview, partition: Partition) -> bool:
+    """Nothing has to be unpacked, and there is little to look at."""
+    if len(data) > LIGHT or partition.log.config.compression_type is not None:
+        return False
+    return len(data) < HEADER_BYTES or not data[ATTRIBUTES_BYTE] & CODEC_MASK
+
+
+async def _append_heavy(
+    parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy
 ) -> Pieces:
-    for topic, place, work in recompressions:
-        try:
-            ready = await asyncio.get_running_loop().run_in_executor(None, work)
-        except KafkaError:
-            # The append refuses it again, and that one is answered.
-            continue
-        topic.partitions[place] = (topic.partitions[place][0], ready)
-    refused: Refused = {}
+    checked: Ready = {}
+    for (number, place), work in heavy.items():
+        data = body.topics[number].partitions[place][1]
+        # One at a time: each may take the memory of a large batch unpacked.
+        async with parts.heavy_checks:
+            if request.connection.is_closed:
+                return []
+            call = partial(work, data, decoded_bytes_max=HEAVY)
+            try:
+                found = await asyncio.get_running_loop().run_in_executor(None, call)
+            except KafkaError as error:
+                checked[number, place] = error
+            else:
+                checked[number, place] = found
+    refused: Refused | None = None
     if body.transactional_id is not None:
         # Last, so that nothing can end the transaction between the check and the append.
-        checked = _check_transaction(parts, request, body)
-        refused = checked if isinstance(checked, dict) else await checked
-    answer = _append_all(parts, request, body, refused)
+        verified = _check_transaction(parts, request, body)
+        refused = verified if isinstance(verified, dict) else await verified
+    ready, _ = _make_ready(parts, request, body, done=checked)
+    answer = _append_all(parts, request, body, {**ready, **checked}, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
 
 def _append_all(
-    parts: Parts, request: Request, body: ProduceRequest, refused: Refused | None = None
+    parts: Parts,
+    request: Request,
+    body: ProduceRequest,
+    ready: Ready,
+    refused: Refused | None = None,
 ) -> Pieces | Pending:
     waits: Waits = []
     if request.version < VERSION_MIN:
@@ -304,11 +358,16 @@ def _append_all(
             (
                 topic,
                 [
-                    _append(parts, request, body, topic, i, data, waits, refused)
-                    for i, data in topic.partitions
+                    _append(
+                        *(parts, request, body, topic, index, data),
+                        ready.get((number, place)) if ready else None,
+                        waits,
+                        refused,
+                    )
+                    for place, (index, data) in enumerate(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            for number, topic in enumerate(body.topics)
         ]
     if body.acks == 0:
         _close_on_error(request, results)
@@ -325,14 +384,15 @@ def _append(
     topic: ProduceTopic,
     index: int,
     data: memoryview | None,
+    ready: CheckedBatch | KafkaError | None,
     waits: Waits,
     refused: Refused | None,
 ) -> ProduceResult:
     """`refused` is None outside of transactions."""
     result = ProduceResult(index)
     try:
-        if topic.topic_id is not NO_TOPIC_ID:
-            topic.name = parts.node.partitions.name_of(topic.topic_id)
+        if topic.topic_id is not NO_TOPIC_ID and not topic.name:
+            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID)
         partition = parts.node.partitions.get(topic.name, index)
         admission = parts.admissions.of(request.principal, partition)
         if admission.write_denial is not None:
@@ -344,7 +404,11 @@ def _append(
         terms = admission.write_terms(
             is_acks_all=body.acks == ACKS_ALL, is_transactional=refused is not None
         )
-        appended = partition.append(produced_batch(data), terms, now_ms=parts.node.clock.now_ms())
+        if isinstance(ready, KafkaError):
+            raise ready
+        appended = partition.append(
+            ready or produced_batch(data), terms, now_ms=parts.node.clock.now_ms()
+        )
     except KafkaError as error:
         return _refused(parts, result, error)
     result.base_offset = appended.base_offset

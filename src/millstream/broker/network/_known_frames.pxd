@@ -3,6 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from millstream.records._record_walk cimport are_whole
+
 cdef extern from "../../records/_native.h" nogil:
     uint32_t ms_crc32c(const uint8_t* p, size_t n)
     uint32_t ms_get32(const uint8_t* p)
@@ -24,7 +26,6 @@ cdef enum:
     LENGTH_FIELD_END = 12
     MAGIC = 2
     CRC_START = 21
-    CODEC_MAX = 4
 
 # What became of a connection that had something to read.
 cdef enum:
@@ -63,7 +64,8 @@ cdef inline int recognize_batch(Item* item) noexcept nogil:
     if ms_get64(batch) != 0 or ms_get32(batch + 8) + <size_t> LENGTH_FIELD_END != size:
         return OTHER
     item.attributes = <int> batch[21] << 8 | batch[22]
-    if item.attributes > CODEC_MAX:
+    # Compressed records are looked at elsewhere.
+    if item.attributes:
         return OTHER
     # With a producer id: its sequence numbers are checked elsewhere.
     if <int64_t> ms_get64(batch + 43) >= 0:
@@ -75,6 +77,8 @@ cdef inline int recognize_batch(Item* item) noexcept nogil:
         return OTHER
     item.max_timestamp_ms = <int64_t> ms_get64(batch + 35)
     if ms_crc32c(batch + CRC_START, size - CRC_START) != ms_get32(batch + 17):
+        return OTHER
+    if not are_whole(batch + BATCH_HEADER_BYTES, size - BATCH_HEADER_BYTES, item.records):
         return OTHER
     return EXPECTED
 

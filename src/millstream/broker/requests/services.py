@@ -9,6 +9,7 @@ A handler that uses many parts on the hot path takes all of them as `parts`, und
 of those it uses.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class Services:
     cleaner: Cleaner
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)
+    # Held while a large batch is checked in a thread.
+    heavy_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     @property
     def groups(self) -> "GroupCoordinators":
