@@ -1,4 +1,7 @@
-"""TLS and SASL of the blocking client, against brokers that insist on them: Apache Kafka's."""
+"""TLS and SASL of the blocking client, against brokers that insist on them: Apache Kafka's.
+
+Covers client, spark.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

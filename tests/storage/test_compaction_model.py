@@ -4,7 +4,7 @@ Whatever is produced, deleted, rolled, compacted, restarted or killed: the newes
 every key is there, a tombstone is there until its time is over, offsets grow, and no record
 is there that was never written.
 
-Covers storage/compaction.py, storage/planning.py.
+Covers storage/compaction.py, storage/compaction_plan.py.
 """
 
 from hypothesis import settings

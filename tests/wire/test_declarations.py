@@ -3,6 +3,8 @@
 kio describes each message as one dataclass per version, generated from Kafka's own schemas.
 Random messages, written by kio, are read here field by field and written again; kio reads
 what is written here. Kafka's newest defaults are what an older version's fields get.
+
+Covers wire/apis, wire/message.py.
 """
 
 import datetime
