@@ -80,14 +80,17 @@ def test_a_version_that_the_node_does_not_know_is_not_asked_for() -> None:
 
 def test_large_pieces_are_sent_without_being_joined() -> None:
     received = bytearray()
+    has_first = threading.Event()
 
     def serve(sock: socket.socket) -> None:
+        has_first.set()
         while part := sock.recv(1 << 20):
             received.extend(part)
 
     pieces = [bytes([number]) * 100_000 for number in range(1, 8)]
     with answering(serve) as connection:
         connection.send(ProduceRequest.api, 9, b"first")
+        assert has_first.wait(20)
         connection.send(ProduceRequest.api, 9, *pieces)
     assert received.endswith(b"".join(pieces))
 
