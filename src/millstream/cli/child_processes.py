@@ -5,9 +5,8 @@ import threading
 from pathlib import Path
 from typing import Final, Protocol
 
-import click
-
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import echo
 
 _PAUSE_SECONDS_MIN: Final = 5.0
 _PAUSE_SECONDS_MAX: Final = 60.0
@@ -86,4 +85,4 @@ def ending(code: int) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"millstream: {text}", err=True)
+    echo(f"millstream: {text}", err=True)

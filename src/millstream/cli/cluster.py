@@ -13,6 +13,7 @@ from millstream.cli.cluster_adopt import adopt
 from millstream.cli.cluster_advise import advise_command
 from millstream.cli.cluster_describe import describe_cluster
 from millstream.cli.node_process import NodeProcess
+from millstream.cli.output import echo
 from millstream.cli.zookeeper import ZooKeeperServer, class_path
 
 _REPLICAS_MAX: Final = 3
@@ -79,7 +80,7 @@ def start(
         started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
         for node in started:
             node.start()
-        click.echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
+        echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
         for node in started:
             watch.over(node)
         stopped.wait()

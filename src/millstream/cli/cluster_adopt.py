@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import echo
 from millstream.clock import SystemClock
 from millstream.cluster.move_to_zookeeper import Move, move, read_move, target_problem
 from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
@@ -78,9 +79,9 @@ async def _adopt(
 
     what = await _read(data_dir)
     for line in what.lines():
-        click.echo(line)
+        echo(line)
     if not is_applied and not await _is_made(ensemble):
-        click.echo(_NOTHING_CHANGED)
+        echo(_NOTHING_CHANGED)
         return
     target = await open_zookeeper(ensemble)
     try:
@@ -88,14 +89,14 @@ async def _adopt(
         if problem is not None:
             raise CommandFailed(f"nothing is moved to {ensemble.hosts}{ensemble.root}: {problem}")
         if not is_applied:
-            click.echo(_NOTHING_CHANGED)
+            echo(_NOTHING_CHANGED)
             return
         await move(what, target, min_isr=config.int("min.insync.replicas"))
     finally:
         await target.close()
     _put_aside(data_dir)
     where = f"{ensemble.hosts}{ensemble.root}"
-    click.echo(f"Moved. Start the node with --set zookeeper.connect={where}")
+    echo(f"Moved. Start the node with --set zookeeper.connect={where}")
 
 
 async def _is_made(ensemble: Ensemble) -> bool:

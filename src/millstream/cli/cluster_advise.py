@@ -20,7 +20,7 @@ from millstream.cli.machine_rates import (
     read_measurement,
     write_measurement,
 )
-from millstream.cli.output import print_json, print_table
+from millstream.cli.output import echo, print_json, print_table
 from millstream.cluster.sizing import (
     Advice,
     Load,
@@ -123,7 +123,7 @@ def parse_duration(text: str) -> float:
 def _rates(folder: Path, *, seconds: float, is_new: bool, is_told: bool) -> Rates:
     kept = None if is_new else read_measurement(cache_path())
     if kept is None:
-        click.echo(f"measuring this machine for {seconds:.0f} s ...", err=True)
+        echo(f"measuring this machine for {seconds:.0f} s ...", err=True)
         kept = measure(folder, seconds=seconds)
         write_measurement(cache_path(), kept)
     if is_told:
@@ -133,7 +133,7 @@ def _rates(folder: Path, *, seconds: float, is_new: bool, is_told: bool) -> Rate
 
 def _show_rates(measured: Measurement) -> None:
     rates = measured.rates
-    click.echo(f"measured on this machine on {measured.day}, 1 KB records, one client")
+    echo(f"measured on this machine on {measured.day}, 1 KB records, one client")
     for name, value in (
         ("one partition takes", f"{rates.partition_mb_per_second:.0f} MB/s (acks=all)"),
         ("one consumer reads", f"{rates.consumer_mb_per_second:.0f} MB/s"),
@@ -144,8 +144,8 @@ def _show_rates(measured: Measurement) -> None:
             f"{rates.cpu_seconds_per_mb_out * 1000:.2f} ms on one out",
         ),
     ):
-        click.echo(f"  {name:<21}{value}")
-    click.echo()
+        echo(f"  {name:<21}{value}")
+    echo()
 
 
 def _show_advice(advice: Advice, *, as_json: bool) -> None:
@@ -161,9 +161,9 @@ def _show_advice(advice: Advice, *, as_json: bool) -> None:
         )
         return
     for figure in advice.figures:
-        click.echo(f"{figure.name:<12}{figure.value}")
+        echo(f"{figure.name:<12}{figure.value}")
         for line in figure.arithmetic:
-            click.echo(f"{'':12}  {line}")
+            echo(f"{'':12}  {line}")
 
 
 # -- a cluster that runs ---------------------------------------------------------------

@@ -8,7 +8,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
-from millstream.cli.output import JsonValue, counted, joined, print_json, print_table
+from millstream.cli.output import JsonValue, counted, echo, joined, print_json, print_table
 from millstream.model import INTERNAL_TOPICS
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 from millstream.wire.apis.metadata import MetadataResponse
@@ -49,15 +49,13 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
     if as_json:
         print_json(_as_json(metadata, nodes, partitions))
         return
-    click.echo(f"cluster     {metadata.cluster_id}\ncontroller  {metadata.controller_id}\n")
+    echo(f"cluster     {metadata.cluster_id}\ncontroller  {metadata.controller_id}\n")
     print_table(["NODE", "ADDRESS", "RACK", "LEADS", "REPLICAS"], _node_rows(nodes, partitions))
     wrong = [one for one in partitions if one.problem is not None]
-    click.echo(
-        f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be"
-    )
+    echo(f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be")
     listed = [one for one in wrong if with_internal or not one.is_internal]
     if listed:
-        click.echo()
+        echo()
         print_table(
             ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "PROBLEM"],
             [
@@ -73,9 +71,9 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
             ],
         )
     if len(listed) < len(wrong):
-        click.echo()
+        echo()
         for line in summed_up(wrong):
-            click.echo(line)
+            echo(line)
 
 
 def summed_up(wrong: Iterable[PlacedPartition]) -> Iterable[str]:

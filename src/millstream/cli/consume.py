@@ -23,6 +23,7 @@ from millstream.cli.bootstrap import (
     wait_for,
 )
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import echo
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
 from millstream.cli.start_position import (
     FromBeginning,
@@ -199,7 +200,7 @@ def _find_bounds(
             found = {p: min(max(offset, first[p]), end[p]) for p in partitions}
             for p in partitions:
                 if found[p] != offset:
-                    click.echo(
+                    echo(
                         f"millstream: {topic}-{p} holds {first[p]} to {end[p]}, "
                         f"starting at {found[p]}",
                         err=True,

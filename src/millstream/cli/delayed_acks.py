@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, describe_topic, wait_for
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import counted
+from millstream.cli.output import counted, echo
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -97,7 +95,7 @@ class Delay:
             reason = self._reason()
             text = "not acknowledged yet" + ("" if reason is None else f": {reason}")
             if not done.is_set() and patience.is_due(text, now=time.monotonic()):
-                click.echo(f"millstream: {counted(seen.waiting_count, 'record')} {text}", err=True)
+                echo(f"millstream: {counted(seen.waiting_count, 'record')} {text}", err=True)
 
     def _reason(self) -> str | None:
         """None when the cluster cannot be asked, or all is well as far as it tells."""

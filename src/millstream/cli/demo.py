@@ -12,6 +12,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, connect_admin, wait_for
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import echo
 from millstream.cli.pipeline import run_pipeline
 from millstream.cli.pipeline_results import Results
 from millstream.cli.pipeline_screen import make_screen
@@ -63,7 +64,7 @@ def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None
     spec = prepare_file(home, bootstrap)
     results = Results(spec)
     topics = ", ".join(output.topic(spec) for output in OUTPUTS)
-    click.echo(
+    echo(
         f"traffic goes to the topic {_TOPIC}; results to {topics}; tables and reports to {home}",
         err=True,
     )
@@ -75,7 +76,7 @@ def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None
             screen=make_screen(spec, results),
             is_over=first_window_deadline(results, seconds, load_ended=load.poll),
         )
-    click.echo(
+    echo(
         f"{results.window_count} windows, {results.alert_count} alerts. Again: make run, or "
         f"millstream consume {spec.name}.windows -o beginning",
         err=True,
@@ -130,7 +131,7 @@ def first_window_deadline(
         now = time.monotonic()
         if not first and results.window_count:
             first.append(now)
-            click.echo(f"the first window came after {now - started:.0f} s", err=True)
+            echo(f"the first window came after {now - started:.0f} s", err=True)
         if (code := load_ended()) is not None:
             raise CommandFailed(f"the traffic ended by itself, with code {code}: see above")
         if not first and now - started > _FIRST_WINDOW_SECONDS_MAX:

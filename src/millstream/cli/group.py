@@ -18,7 +18,7 @@ from millstream.cli.group_view import (
     when_ready,
 )
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
@@ -70,7 +70,7 @@ def describe(group_id: str, as_json: bool, bootstrap: str) -> None:
     print_table(headings, [_cells(found, row) for row in rows])
     idle = [member for member in found.members if not member.partitions]
     assignor = f" ({found.assignor})" if found.assignor else ""
-    click.echo(
+    echo(
         f"{group_id} is a {found.kind} group{assignor}: {found.state},"
         f" {counted(len(found.members), 'member')}"
         + (f", {len(idle)} without a partition" if idle else ""),
@@ -162,7 +162,7 @@ def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
         for name in group_ids:
             try:
                 _delete(cluster, name)
-                click.echo(f"deleted group {name}", err=True)
+                echo(f"deleted group {name}", err=True)
             except CommandFailed as failed:
                 failures.append(str(failed))
     if failures:

@@ -19,7 +19,7 @@ from millstream.cli.group_view import (
     offsets_at,
     when_ready,
 )
-from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.start_position import (
     FromBeginning,
     FromEnd,
@@ -103,7 +103,7 @@ def reset(
         headings = [name.upper() for name in names]
         print_table(headings, [["-" if cell is None else cell for cell in row] for row in rows])
     done = "would move" if dry_run else "moved"
-    click.echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
+    echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
 
 
 def _member_count(cluster: Cluster, group_id: str, *, may_be_new: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
-from millstream.cli.output import counted
+from millstream.cli.output import counted, echo
 from millstream.cli.patient_producer import Progress, Sender
 from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site, TrafficLine
@@ -90,7 +90,7 @@ def loadgen(
     finally:
         progress.stop()
     if not quiet:
-        click.echo(f"sent {counted(sender.acknowledged_count, 'line')} to {topic}", err=True)
+        echo(f"sent {counted(sender.acknowledged_count, 'line')} to {topic}", err=True)
 
 
 def _print_lines(lines: Iterator[TrafficLine]) -> None:

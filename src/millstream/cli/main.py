@@ -117,5 +117,8 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _say(text: str, exit_code: ExitCode) -> int:
-    click.echo(f"millstream: {text}", err=True)
+    # Imported late: help is quick, and most commands do not fail.
+    from millstream.cli.output import echo
+
+    echo(f"millstream: {text}", err=True)
     return exit_code

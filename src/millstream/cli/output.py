@@ -1,20 +1,52 @@
-"""Printing for people and for programs: aligned columns, or JSON that is always valid."""
+"""Printing for people and for programs: aligned columns, or JSON that is always valid.
+
+Names, keys and metadata come from clients that anybody may have written, and a terminal obeys
+what it is sent: everything that is printed as text goes through `echo`, which escapes control
+characters. Records themselves are bytes, and are not touched.
+"""
 
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import click
 
 JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | dict[str, "JsonValue"]
 
 
+# What our own texts use to lay out lines.
+_LAYOUT: Final = frozenset("\n\t\r")
+# Controls, directions that reorder what follows, separators of lines, halves of characters.
+_ESCAPED: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
+
+
+def escaped(text: str) -> str:
+    """The text with every character spelled out that a terminal would act upon."""
+    if text.isprintable():
+        return text
+    return "".join(_spelled(character) for character in text)
+
+
+def _spelled(character: str) -> str:
+    if character in _LAYOUT or unicodedata.category(character) not in _ESCAPED:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a line of text."""
+    click.echo(escaped(str(text)), err=err, nl=nl)
+
+
 def print_json(value: JsonValue) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    # JSON escapes control characters itself, and these beyond.
+    echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns that also survive `awk`: no borders, no spaces inside a heading."""
-    lines = [list(headings), *[[str(cell) for cell in row] for row in rows]]
+    lines = [list(headings), *[[_cell(cell) for cell in row] for row in rows]]
     is_number = [
         len(lines) > 1 and all(_looks_like_number(line[column]) for line in lines[1:])
         for column in range(len(headings))
@@ -25,7 +57,13 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, is_number, strict=True)
         ]
-        click.echo("  ".join(cells).rstrip())
+        echo("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    # A line break or a tab inside a cell would make another row or column of it.
+    text = escaped(str(value))
+    return text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
 def counted(count: int, noun: str) -> str:

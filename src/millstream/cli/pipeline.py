@@ -13,7 +13,7 @@ import click
 
 from millstream.cli.bootstrap import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.cli.pipeline_backfill import backfill
 from millstream.cli.pipeline_check import check
 from millstream.cli.pipeline_file import check_functions, file_argument, load_file, master_option
@@ -61,7 +61,7 @@ def init(
         changed["bootstrap"] = bootstrap
     example = example_python if file.suffix == ".py" else example_spec
     file.write_text(example(**changed))
-    click.echo(f"wrote {file}; next: millstream pipeline run {file}", err=True)
+    echo(f"wrote {file}; next: millstream pipeline run {file}", err=True)
 
 
 @pipeline.command("validate")
@@ -70,7 +70,7 @@ def validate(file: Path) -> None:
     """Check FILE without running anything."""
     spec = load_file(file)
     check_functions(spec)
-    click.echo(
+    echo(
         f"{file} is good: {', '.join(spec.topics)} into {spec.name}.*, windows of "
         f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end",
         err=True,
@@ -105,7 +105,7 @@ def diff(file: Path, as_json: bool) -> None:
         rows = [(each.setting, each.before, each.now, each.change.value) for each in found]
         print_table(["SETTING", "BEFORE", "NOW", "MEANS"], rows)
     else:
-        click.echo("nothing changed, or it never ran", err=True)
+        echo("nothing changed, or it never ran", err=True)
     if any(each.change is Change.STATE for each in found):
         raise CommandFailed(f"{file} does not fit the kept state")
 
@@ -130,7 +130,7 @@ def status(file: Path, as_json: bool) -> None:
     is_silent = is_unheard(found, datetime.now(UTC))
     headings, rows = status_rows(found, is_unheard=is_silent)
     print_table(headings, rows)
-    click.echo(
+    echo(
         f"as of {found.written_at}; {found.stateful_queries} queries with "
         f"{counted(found.stateful_operators, 'stateful operator')}, "
         f"in {spec.state_partitions} state partitions each; lines of the run: "
@@ -138,7 +138,7 @@ def status(file: Path, as_json: bool) -> None:
         err=True,
     )
     if is_silent:
-        click.echo(
+        echo(
             "it tells its state every second, and did not since: it was killed, or is making a "
             f"long report. Where it was killed, millstream pipeline run {file} goes on from there",
             err=True,
@@ -191,7 +191,7 @@ def run_pipeline(
     log_path = spec.home / SPARK_LOG
     if master is not None:
         # spark-submit has started it, and shows its log.
-        click.echo(f"starting Spark; its log is {log_path}", err=True)
+        echo(f"starting Spark; its log is {log_path}", err=True)
     with spark_session(spec, master=master) as session:
         running: Running | None = None
         try:
@@ -234,7 +234,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None
         from millstream.pipeline.reporting.reports import make_reports_since
 
         made = make_reports_since(spec, day)
-        click.echo(f"made {counted(len(made), 'report')} again", err=True)
+        echo(f"made {counted(len(made), 'report')} again", err=True)
         return
     check_reachable(spec.bootstrap)
     _rebuild(spec, output, day, master)
@@ -250,7 +250,7 @@ def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> None:
         except CannotRebuild as missing:
             raise CommandFailed(str(missing)) from None
     removed = f", and removed {done.removed:,} that are no more" if done.removed else ""
-    click.echo(
+    echo(
         f"{output} since {done.first_day}: wrote {counted(done.written, 'row')} again{removed}",
         err=True,
     )
@@ -299,7 +299,7 @@ def _say_whose_clocks(spec: Spec) -> None:
     except KafkaException as failed:
         raise CommandFailed(f"{', '.join(spec.topics)}: {failed.args[0].str()}") from None
     if found:
-        click.echo(
+        echo(
             f"note: {', '.join(found)} takes times of records as producers give them, so a wrong "
             "clock there moves windows; message.timestamp.type=LogAppendTime takes the broker's",
             err=True,
@@ -309,7 +309,7 @@ def _say_whose_clocks(spec: Spec) -> None:
 def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(last.lines.items())) or "none"
     dropped = sum(query.dropped for query in last.queries)
-    click.echo(
+    echo(
         f"pipeline {spec.name}: lines {lines}; dropped by Spark's watermark: {dropped:,}", err=True
     )
 

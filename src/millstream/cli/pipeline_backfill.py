@@ -6,6 +6,7 @@ import click
 
 from millstream.cli.bootstrap import check_reachable
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import echo
 from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session
 from millstream.pipeline.spec import SpecError
@@ -38,4 +39,4 @@ def backfill(file: Path, master: str | None) -> None:
             raise CommandFailed(f"{failed}. More is in {spec.home / SPARK_LOG}") from None
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.lines.items()))
     results = ", ".join(f"{count:,} in {topic}" for topic, count in done.results.items())
-    click.echo(f"new lines: {lines or 'none'}; results: {results}", err=True)
+    echo(f"new lines: {lines or 'none'}; results: {results}", err=True)

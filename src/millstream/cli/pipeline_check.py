@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.bootstrap import json_option
-from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.pipeline_file import check_functions, load_file
 from millstream.cli.spark_process import check_installed
 from millstream.ingest.lines import LineSplitter
@@ -110,7 +110,7 @@ def _print(found: "list[Checked]") -> None:
     for each in found:
         for failed in each.failed:
             name = each.source.partition("/")[2]
-            click.echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
+            echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
     lines, read = sum(each.lines for each in found), sum(each.read for each in found)
     share = 100 * (lines - read) / lines if lines else 0.0
-    click.echo(f"{counted(lines, 'line')}, {lines - read:,} not read ({share:.2f} %)", err=True)
+    echo(f"{counted(lines, 'line')}, {lines - read:,} not read ({share:.2f} %)", err=True)

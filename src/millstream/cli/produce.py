@@ -19,7 +19,7 @@ from millstream.cli.bootstrap import (
 )
 from millstream.cli.delayed_acks import Acknowledged, Delay
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted
+from millstream.cli.output import counted, echo
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def produce(
     with delay.told(sender.acknowledged) if not quiet else nullcontext():
         sender.send_all(_read_records(parse))
     if not quiet:
-        click.echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)
+        echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

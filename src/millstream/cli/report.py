@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import echo
 from millstream.cli.pipeline_file import file_argument, load_file
 from millstream.pipeline.reporting.periods import Kind, Period, period_of
 from millstream.pipeline.spec import Spec
@@ -65,8 +66,8 @@ def _report(file: Path, kind: Kind, day: str | None) -> None:
         made = make_report(spec, period)
     except NoTable as nothing:
         raise CommandFailed(str(nothing)) from None
-    click.echo(made / "report.md")
-    click.echo(made / "report.html")
+    echo(made / "report.md")
+    echo(made / "report.html")
 
 
 def chosen_period(spec: Spec, kind: Kind, text: str | None, *, now: datetime) -> Period:

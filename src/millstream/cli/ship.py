@@ -18,7 +18,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted
+from millstream.cli.output import counted, echo
 from millstream.cli.patient_producer import Progress, Sender
 from millstream.ingest.shipping_state import (
     Acknowledged,
@@ -80,7 +80,7 @@ def ship(
         shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet))
         shipper.run(follow=follow)
     if not quiet:
-        click.echo(shipper.summary(topic), err=True)
+        echo(shipper.summary(topic), err=True)
 
 
 def _default_state(topic: str, files: tuple[Path, ...]) -> Path:

@@ -15,7 +15,7 @@ import click
 from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import counted, print_json, print_table
+from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.record_text import TextRecord, to_json_line
 from millstream.cli.storage_compact import compact
 from millstream.storage.inspect import BatchInfo, SegmentInfo, dump, list_segments, verify
@@ -61,7 +61,7 @@ def segments(directory: Path, as_json: bool) -> None:
     print_table(headings, [_segment_row(info) for info in shown])
     if len(shown) < len(found):
         hidden = counted(len(found) - len(shown), "empty segment")
-        click.echo(f"{hidden} of internal topics not shown; --json shows all", err=True)
+        echo(f"{hidden} of internal topics not shown; --json shows all", err=True)
 
 
 @storage.command("dump")
@@ -78,11 +78,11 @@ def dump_batches(path: Path, records: bool, as_json: bool) -> None:
             _segments_in(path)
         for batch in dump(path, records=records):
             if as_json:
-                click.echo(_batch_json(batch))
+                echo(_batch_json(batch))
                 continue
             if batch.path != shown:
                 shown = batch.path
-                click.echo(str(shown))
+                echo(str(shown))
             _print_batch(batch)
 
 
@@ -104,10 +104,10 @@ def verify_files(directory: Path, as_json: bool) -> None:
     else:
         for each in findings:
             where = f"{each.path}@{each.position}" if each.position >= 0 else str(each.path)
-            click.echo(f"{where}: {each.message}")
+            echo(f"{where}: {each.message}")
     if findings:
         raise CommandFailed(f"{counted(len(findings), 'problem')} in {segments_text}")
-    click.echo(f"{segments_text}, nothing wrong", err=True)
+    echo(f"{segments_text}, nothing wrong", err=True)
 
 
 def _segments_in(directory: Path) -> list[SegmentInfo]:
@@ -152,7 +152,7 @@ def _print_batch(batch: BatchInfo) -> None:
         if batch.producer_id >= 0
         else ""
     )
-    click.echo(
+    echo(
         f"  @{batch.position} offsets={batch.base_offset}..{batch.last_offset} "
         f"records={batch.record_count} bytes={batch.size_bytes} codec={batch.codec} "
         f"epoch={batch.leader_epoch} {batch.timestamp_type}={batch.max_timestamp_ms}"

@@ -10,7 +10,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.output import JsonValue, echo, print_json, print_table
 from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
 from millstream.wire.apis.compact_topic import CompactTopicRequest, CompactTopicResponse
@@ -109,7 +109,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
         while _show_progress(answers):
             time.sleep(_POLL_SECONDS)
             answers = ask_all(is_started=False)
-        click.echo("", err=True)
+        echo("", err=True)
     rows = []
     for node_id, answer in answers.items():
         for each in answer.partitions:
@@ -131,7 +131,7 @@ def _holders(cluster: Cluster, topic: str) -> dict[int, Address]:
     check(found.error_code, f"topic {topic}")
     wanted = {node_id for one in found.partitions for node_id in one.replica_nodes}
     for node_id in sorted(wanted - nodes.keys()):
-        click.echo(f"node {node_id} is not there: its replicas are left as they are", err=True)
+        echo(f"node {node_id} is not there: its replicas are left as they are", err=True)
     return {node_id: nodes[node_id] for node_id in sorted(wanted & nodes.keys())}
 
 
@@ -142,7 +142,7 @@ def _show_progress(answers: Mapping[int, CompactTopicResponse]) -> bool:
     done = sum(each.state not in _WORKING for each in replicas)
     what = "partitions" if len(answers) == 1 else "replicas"
     text = f"\r{done} of {len(replicas)} {what}, {moved / 1e6:,.0f} MB moved"
-    click.echo(text, nl=False, err=True)
+    echo(text, nl=False, err=True)
     return done < len(replicas)
 
 
@@ -163,10 +163,10 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
             config,
             SystemClock(),
             only=only,
-            report=lambda text: click.echo(text, err=True),
+            report=lambda text: echo(text, err=True),
         ):
             rows.append(_row(str(outcome.partition), outcome.dirty_ratio, outcome))
-            click.echo(f"compacted {outcome.partition}", err=True)
+            echo(f"compacted {outcome.partition}", err=True)
     except CannotCompact as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:

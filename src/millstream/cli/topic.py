@@ -17,7 +17,7 @@ from millstream.cli.bootstrap import (
 )
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import JsonValue, joined, print_json, print_table
+from millstream.cli.output import JsonValue, echo, joined, print_json, print_table
 from millstream.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ def create(
             if not (if_not_exists and error.code() == KafkaError.TOPIC_ALREADY_EXISTS):
                 raise explain(error, f"topic {name}") from None
         else:
-            click.echo(f"created {name}", err=True)
+            echo(f"created {name}", err=True)
     if _MIN_ISR in configs:
         replicas = replicas or len(describe_topic(admin, names[0]).partitions[0].replicas)
         warning = min_isr_warning(configs[_MIN_ISR], replicas)
         if warning is not None:
-            click.echo(f"millstream: {warning}", err=True)
+            echo(f"millstream: {warning}", err=True)
 
 
 def min_isr_warning(value: str, replicas: int) -> str | None:
@@ -143,10 +143,10 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     if as_json:
         print_json(_as_json(description, partitions, configs))
         return
-    click.echo(f"topic     {name}\nid        {_id_text(description.topic_id)}")
+    echo(f"topic     {name}\nid        {_id_text(description.topic_id)}")
     for key, value in configs.items():
-        click.echo(f"config    {key}={value}")
-    click.echo(f"records   {_records_text(partitions)}\n")
+        echo(f"config    {key}={value}")
+    echo(f"records   {_records_text(partitions)}\n")
     print_table(
         ["PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "LOG-START-OFFSET", "LOG-END-OFFSET"],
         [
@@ -175,7 +175,7 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     answers = admin.delete_topics(list(names), request_timeout=REQUEST_SECONDS_MAX)
     for name, future in answers.items():
         wait_for(future, f"topic {name}")
-        click.echo(f"deleted {name}", err=True)
+        echo(f"deleted {name}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

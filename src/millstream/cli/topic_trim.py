@@ -14,7 +14,7 @@ from millstream.cli.bootstrap import (
     wait_for,
 )
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, counted, print_json, print_table
+from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.storage.retention import consumed_offset
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) 
         print_table(headings, [_cells(each) for each in trims])
     records = sum(each.records for each in trims)
     done = "would delete" if dry_run else "deleted"
-    click.echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
+    echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
 
 
 def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:

@@ -14,7 +14,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.output import JsonValue, echo, print_json, print_table
 from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
 from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
@@ -146,10 +146,10 @@ def abort(
     with Cluster(bootstrap) as cluster:
         if transactional_id is not None and topic is None:
             _abort_id(cluster, transactional_id)
-            click.echo(f"aborted what {transactional_id} had open", err=True)
+            echo(f"aborted what {transactional_id} had open", err=True)
         elif topic is not None and partition is not None and producer_id is not None:
             _abort_hanging(cluster, topic, partition, producer_id)
-            click.echo(f"ended the transaction of {producer_id} in {topic}-{partition}", err=True)
+            echo(f"ended the transaction of {producer_id} in {topic}-{partition}", err=True)
         else:
             raise click.UsageError("name an ID, or --topic, --partition and --producer-id")
 

@@ -21,6 +21,7 @@ import click
 
 from millstream.cli.bootstrap import parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import echo
 
 _DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
 # All that a single server needs of PySpark's four hundred.
@@ -74,7 +75,7 @@ def zookeeper(data_dir: Path, listen: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    click.echo(f"listening on {server.address}")
+    echo(f"listening on {server.address}")
     code = server.process.wait()
     # Java says 143 when it was told to stop.
     if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
