@@ -48,7 +48,7 @@ def walk_records(
                 null_keys += 1
             # Wraps round like Java's, without being undefined.
             timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
-            if timestamp >= 0 and (timestamp < earliest or timestamp > latest):
+            if timestamp != -1 and (timestamp < earliest or timestamp > latest):
                 if bad_times < KEPT_MAX:
                     time_indexes[bad_times] = index
                     times[bad_times] = timestamp

@@ -103,7 +103,7 @@ def walk_records(
                 if null_keys <= KEPT_MAX:
                     key_indexes.append(index)
             timestamp = _wrapped(base_timestamp + delta)
-            if timestamp >= 0 and not earliest <= timestamp <= latest:
+            if timestamp != -1 and not earliest <= timestamp <= latest:
                 bad_times += 1
                 if bad_times <= KEPT_MAX:
                     times.append((index, timestamp))

@@ -119,6 +119,8 @@ def produced_batch(data: memoryview) -> BatchView:
         raise _invalid("no record batch in the request")
     batch = BatchView(data)
     if batch.size_bytes < len(data) and batch.magic == MAGIC:
+        if batch.size_bytes < HEADER_BYTES or not batch.crc_is_valid():
+            raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
         # As Kafka does: a second batch would make answers and retries ambiguous.
         raise _invalid("a produce holds exactly one batch")
     return batch
@@ -235,7 +237,7 @@ def _check_records(
     records = _unpacked(batch, decoded_bytes_max)
     earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
     if rules.timestamp_type is not _LOG_APPEND_TIME:
-        earliest_ms = max(0, now_ms - rules.timestamp_before_max_ms)
+        earliest_ms = max(_INT64_MIN, now_ms - rules.timestamp_before_max_ms)
         latest_ms = now_ms + rules.timestamp_after_max_ms
     found = walk(
         records,
@@ -262,9 +264,8 @@ def _unpacked(batch: BatchView, decoded_bytes_max: int) -> Bytes:
                 raise TooHeavy from None
             raise _invalid(f"records unpack to more than {decoded_bytes_max} bytes") from None
         except ValueError as error:
-            raise KafkaError(
-                KafkaCode.CORRUPT_MESSAGE, f"records cannot be read: {error}"
-            ) from error
+            # Not CORRUPT_MESSAGE, as if it had happened on the way: clients would send it again.
+            raise _invalid(f"records cannot be unpacked: {error}") from error
     elif len(records) > decoded_bytes_max and decoded_bytes_max < HEAVY:
         raise TooHeavy
     return records

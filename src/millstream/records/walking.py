@@ -93,7 +93,10 @@ def walk(
     needs_key: bool,
     implementation: Implementation = IMPLEMENTATION,
 ) -> Walked:
-    """Walk over `count` uncompressed records: are they whole, and as a topic wants them?"""
+    """Walk over `count` uncompressed records: are they whole, and as a topic wants them?
+
+    A timestamp of -1 means that there is none, and is never out of range.
+    """
     problem, index, keys, key_count, times, time_count = implementation.walk_records(
         records, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
     )
