@@ -1,4 +1,7 @@
-"""Covers produce, fetch and the receiver: no batch gets in that a consumer cannot get past."""
+"""No batch gets in that a consumer cannot get past.
+
+Covers broker/handlers, broker/network.
+"""
 
 import socket
 import threading
