@@ -11,7 +11,7 @@ the request by its first bytes (`wire.repeated`); compiled, many connections sha
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,22 +21,14 @@ from millstream.broker.network.receiving import COMPILED, Placed
 from millstream.broker.network.replies import Pending, Pieces, Shortcut
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.batch_checks import Heavy, Ready, check_heavy, make_ready
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import NO_TOPIC_ID
-from millstream.records.batch import CODEC_MASK, HEADER_BYTES
-from millstream.records.validation import (
-    HEAVY,
-    LIGHT,
-    CheckedBatch,
-    RecordErrors,
-    TooHeavy,
-    produced_batch,
-)
+from millstream.records.validation import CheckedBatch, RecordErrors, TooHeavy, produced_batch
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
-from millstream.storage.incoming import ready_batch
 from millstream.storage.log import Appended
 from millstream.storage.values import BatchGroup
 from millstream.wire.apis import produce as messages
@@ -56,15 +48,6 @@ READS_FRAME = True
 Results = list[tuple[ProduceTopic, list[ProduceResult]]]
 # Answers that wait for the disk: the result to change when they fail, and what they wait for.
 Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
-
-# Where a batch is in a request: the number of the topic, and the place in it.
-Place = tuple[int, int]
-# Batches that were checked before the append, or what is wrong with them.
-Ready = dict[Place, CheckedBatch | KafkaError]
-# Batches that take long to check, and what does it in a thread.
-Heavy = dict[Place, Callable[..., CheckedBatch]]
-# The low byte of a batch's attributes.
-ATTRIBUTES_BYTE = 22
 
 VERSION_MIN = 3
 PRODUCE = messages.ProduceRequest.api.key
@@ -88,7 +71,7 @@ class Parts(Protocol):
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
     _resolve_topic_ids(parts, body)
-    ready, heavy = _make_ready(parts, request, body)
+    ready, heavy = make_ready(parts.node, parts.admissions, request.principal, body)
     if heavy:
         # The effect comes after a wait: the connection's next frame has to wait, too, and
         # the shared buffer is written to before the coroutine begins.
@@ -256,7 +239,7 @@ async def _append_when_checked(
     checked: Coroutine[Any, Any, Refused],
 ) -> Pieces:
     refused = await checked
-    ready, heavy = _make_ready(parts, request, body)
+    ready, heavy = make_ready(parts.node, parts.admissions, request.principal, body)
     assert not heavy, "what is heavy was found before the wait"
     answer = _append_all(parts, request, body, ready, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
@@ -278,65 +261,21 @@ def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
                 topic.name = parts.node.partitions.name_of(topic.topic_id)
 
 
-def _make_ready(
-    parts: Parts, request: Request, body: ProduceRequest, done: Container[Place] = ()
-) -> tuple[Ready, Heavy]:
-    """Batches that have to be unpacked, checked before any is appended; and those that take too
-    long for the event loop. All others are checked by the append."""
-    ready: Ready = {}
-    heavy: Heavy = {}
-    for number, topic in enumerate(body.topics):
-        for place, (index, data) in enumerate(topic.partitions):
-            partition = parts.node.partitions.find(topic.name, index)
-            if partition is None or not data or _is_light(data, partition):
-                continue
-            terms = parts.admissions.of(request.principal, partition).write_terms(
-                is_acks_all=body.acks == ACKS_ALL,
-                is_transactional=body.transactional_id is not None,
-            )
-            if terms.refusal is not None or (number, place) in done:
-                continue
-            config, now_ms = partition.log.config, parts.node.clock.now_ms()
-            work = partial(ready_batch, rules=terms.rules, config=config, now_ms=now_ms)
-            try:
-                ready[number, place] = work(data, decoded_bytes_max=LIGHT)
-            except TooHeavy:
-                heavy[number, place] = work
-            except KafkaError as error:
-                ready[number, place] = error
-    return ready, heavy
-
-
-def _is_light(data: memoryview, partition: Partition) -> bool:
-    """Nothing has to be unpacked, and there is little to look at."""
-    if len(data) > LIGHT or partition.log.config.compression_type is not None:
-        return False
-    return len(data) < HEADER_BYTES or not data[ATTRIBUTES_BYTE] & CODEC_MASK
-
-
 async def _append_heavy(
     parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy
 ) -> Pieces:
     checked: Ready = {}
-    for (number, place), work in heavy.items():
-        data = body.topics[number].partitions[place][1]
-        # One at a time: each may take the memory of a large batch unpacked.
+    for place, work in heavy.items():
         async with parts.heavy_checks:
             if request.connection.is_closed:
                 return []
-            call = partial(work, data, decoded_bytes_max=HEAVY)
-            try:
-                found = await asyncio.get_running_loop().run_in_executor(None, call)
-            except KafkaError as error:
-                checked[number, place] = error
-            else:
-                checked[number, place] = found
+            checked[place] = await check_heavy(body, place, work)
     refused: Refused | None = None
     if body.transactional_id is not None:
         # Last, so that nothing can end the transaction between the check and the append.
         verified = _check_transaction(parts, request, body)
         refused = verified if isinstance(verified, dict) else await verified
-    ready, _ = _make_ready(parts, request, body, done=checked)
+    ready, _ = make_ready(parts.node, parts.admissions, request.principal, body, done=checked)
     answer = _append_all(parts, request, body, {**ready, **checked}, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
