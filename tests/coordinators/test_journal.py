@@ -235,7 +235,7 @@ def test_a_reply_to_someone_who_has_gone_is_dropped() -> None:
 
         waiting: Any = shard.submit("g", wait)
         waiting.cancel()
-        shard.run("g", lambda state, env: Decision(replies=[(tickets[0], "late")]))
+        shard.submit_internal("g", lambda state, env: Decision(replies=[(tickets[0], "late")]))
         assert waiting.cancelled()
 
     asyncio.run(main())

@@ -1,7 +1,7 @@
-"""One node: the rooms, put together, started and stopped in the right order.
+"""One node: wires the rooms together, starts them and stops them in the right order.
 
-Wiring only. What a request does is in `handlers/`, what a partition does in
-`replication/`, what is on the disk in `storage/`.
+Wiring only. `handlers/` says what a request does, `replication/` what a partition does,
+and `storage/` what is on the disk.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Broker:
         self._config = config
         self._clock: Clock = clock or SystemClock()
         self._may_adopt = adopt
-        # How to reach the cluster; None for a standalone node.
+        # Opens a session with the cluster's ZooKeeper; None for a standalone node.
         self._open_session = open_session or session_opener(config)
         self._partitions = PartitionTable()
         self._disk = DataDirectory(
@@ -73,11 +73,11 @@ class Broker:
             new_durability=_durability(dev=dev, is_member=self._open_session is not None),
         )
         self._server = Server(self.dispatch, _limits(config))
-        # What a failed start has to undo, in this order.
+        # Undone in this order if the start fails.
         self._undo: list[Callable[[], Awaitable[None]]] = [self._server.stop]
         self._housekeeping: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
-        # Made by `start`.
+        # Set by `start`.
         self.addresses: Addresses
         self.node: NodeState
         self.coordination: Coordinators
@@ -98,7 +98,7 @@ class Broker:
     # -- start ------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Ready to serve when this returns. Raises StartError and leaves nothing behind."""
+        """The node serves when this returns. Raises StartError and leaves nothing behind."""
         try:
             await self._start()
         except CoordinationFailed as error:
@@ -116,7 +116,7 @@ class Broker:
     async def _start(self) -> None:
         if len(self._config.list("log.dirs")) > 1:
             raise StartError("log.dirs: one directory per node; run one node per disk")
-        # First of all: a port in use must not touch the disk.
+        # First: if the port is in use, the disk stays untouched.
         self._bind()
         try:
             plan = self._check_directory()
@@ -159,8 +159,8 @@ class Broker:
         )
 
     def _check_directory(self) -> "AdoptionPlan | None":
-        """What to adopt of a directory that Kafka wrote. Raises StartError for one that is
-        not this kind of node's."""
+        """What to adopt if Kafka wrote the directory. Raises StartError if the directory is not
+        one of this kind of node."""
         if self._open_session is not None:
             check_member(self._disk.path)
             return None
@@ -168,7 +168,7 @@ class Broker:
         return plan_if_needed(self._disk.path, self._config, is_allowed=self._may_adopt)
 
     def _choose_node_id(self) -> int:
-        """A directory keeps its node's number unless the user says otherwise."""
+        """A directory keeps its node id unless the user sets another."""
         if not self._config.is_set("node.id") and not self._config.is_set("broker.id"):
             found = stored_node_id(OsFileSystem(), str(self._disk.path))
             if found is not None:
@@ -185,7 +185,7 @@ class Broker:
         self.node.cluster = alone
 
     async def _join_cluster(self, node_id: int, open_session: "OpenSession") -> None:
-        # Not imported by a standalone node, which is to start fast.
+        # Imported here: a standalone node does not need it, and has to start fast.
         from millstream.broker.membership.member import Member, join, new_membership
         from millstream.replication.cluster_commit import ClusterCommit
 
@@ -201,13 +201,13 @@ class Broker:
         member.attach(self.topics, self.producer_ids)
         self._undo.insert(1, member.stop)
         self.coordination.mirror_session = lambda: membership.store
-        # In a cluster the coordinators follow the roles of their partitions from the start.
+        # In a cluster, coordinators follow the roles of their partitions from the start.
         for shards in (self.coordination.groups.shards, self.coordination.transactions.shards):
             member.roles.on_role.append(shards.role_changed)
             member.roles.on_created.append(shards.topic_created)
 
     def _assemble(self, node_id: int, metadata: ClusterMetadata) -> None:
-        """The rooms, once it is known which options and topics there are."""
+        """Build the rooms, once the options and topics are known."""
         self.node = NodeState(
             node_id=node_id,
             clock=self._clock,
@@ -239,7 +239,7 @@ class Broker:
         return log_config(self.node.config, {} if state is None else state.overrides)
 
     def _put_strays_aside(self) -> None:
-        """A crash while a topic was deleted, or a lost database: keep the files, serve none."""
+        """After a crash during a topic deletion, or a lost database: keep the files, serve none."""
         store, image = self._disk.store, self.node.image
         for where, partition_log in list(store.logs.items()):
             topic = image.topics.get(where.topic)
@@ -248,13 +248,13 @@ class Broker:
                 continue
             state = image.partition(where.topic, where.partition)
             if state is not None and not self.node.cluster.hosts(state):
-                # Given to other nodes while this one was away.
+                # Reassigned to other nodes while this one was down.
                 store.delete(where)
 
     # -- stop -------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop cleanly: everything synced, then the marker that says so."""
+        """Stop cleanly: sync everything, then write the clean marker."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
@@ -277,7 +277,7 @@ class Broker:
 
 
 def _durability(*, dev: bool, is_member: bool) -> Callable[[Callable[[str], None]], Durability]:
-    """When acks=all is answered: by the page cache, the disk, or the in-sync replicas."""
+    """When acks=all is answered: after the page cache, the disk, or the in-sync replicas."""
     if is_member:
         from millstream.replication.cluster_commit import ClusterCommit
 
@@ -286,7 +286,7 @@ def _durability(*, dev: bool, is_member: bool) -> Callable[[Callable[[str], None
 
 
 def session_opener(config: BrokerConfig) -> "OpenSession | None":
-    """How to reach the cluster that the options name, if any."""
+    """How to reach the cluster in the options; None without one."""
     if config.optional_string("zookeeper.connect") is None:
         return None
     from millstream.cluster.stores.ensemble import ensemble_of

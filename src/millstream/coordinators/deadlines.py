@@ -1,7 +1,7 @@
-"""Deadlines of one shard: cheap to move, as every heartbeat moves one.
+"""Deadlines of one shard: cheap to move, because every heartbeat moves one.
 
-Moving a deadline back only writes it down; the heap keeps the old entry, which is put
-back at its new time when it comes up.
+Moving a deadline back only records the new time. The heap keeps the old entry, which goes
+back into the heap with the new time when it comes up.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from millstream.coordinators.decision import Deadline, DeadlineKey
 class Deadlines:
     def __init__(self) -> None:
         self._wanted: dict[DeadlineKey, int] = {}
-        # When the heap next has something for a key; at most one useful entry each.
+        # The time of the key's entry in the heap; at most one useful entry each.
         self._queued: dict[DeadlineKey, int] = {}
         self._heap: list[tuple[int, int, DeadlineKey]] = []
         self._count = 0
@@ -36,15 +36,15 @@ class Deadlines:
     def _push(self, key: DeadlineKey, at_ms: int) -> None:
         self._count += 1
         self._queued[key] = at_ms
-        # The count keeps keys, which have no order, from being compared.
+        # The counter prevents a comparison of keys, which have no order.
         heapq.heappush(self._heap, (at_ms, self._count, key))
 
     def next_at_ms(self) -> int | None:
-        """Not later than the next deadline; it may turn out that nothing is due then."""
+        """Not later than the next deadline; possibly nothing is due then."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, uptime_ms: int) -> Iterator[DeadlineKey]:
-        """Take what is due, one at a time: what one of them causes may move the next."""
+        """Remove what is due, one at a time: the effect of one may move the next."""
         while self._heap and self._heap[0][0] <= uptime_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != queued_ms:

@@ -1,7 +1,7 @@
-"""What a decision is given, and what it is: plain values.
+"""What a decision gets, and what it returns: plain values.
 
 A decision is a function `decide(state, request, env) -> Decision`. It may change what only
-lives in memory (who waits for whom); what must survive a restart it returns as records,
+lives in memory (which requests wait). It returns as records what must survive a restart,
 and `state.apply` alone changes that, now and in every later replay. It knows no loop, no
 log and no clock.
 """
@@ -23,7 +23,7 @@ E = TypeVar("E")
 
 
 class Ticket:
-    """One request that waits for its reply. Only its identity counts."""
+    """One request that waits for its reply. Only its identity matters."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Env:
     """Everything a decision may know besides its state and its request.
 
     `now_ms` is the wall clock, for what is stored. `uptime_ms` never jumps, for deadlines.
-    `topics_version` changes whenever a topic appears, goes or grows.
+    `topics_version` changes whenever a topic is created, deleted or grows.
     """
 
     now_ms: int
@@ -46,17 +46,17 @@ class Env:
 
 
 class DeadlineKind(Enum):
-    # Classic groups: a member's silence, the end of the join phase, of the sync phase.
+    # Classic groups: session timeout, end of the join phase, end of the sync phase.
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
-    # Consumer groups: a member's silence, and the time it has for giving partitions back.
-    # Its classic members also have to join and to sync in time.
+    # Consumer groups: session timeout, and the time for revoking partitions. Its classic
+    # members also have to join and to sync in time.
     MEMBER_SESSION = "member session"
     MEMBER_REVOKE = "member revoke"
     MEMBER_JOIN = "member join"
     MEMBER_SYNC = "member sync"
-    # Transactions: the longest a producer said one would take.
+    # Transactions: the timeout that the producer set.
     TRANSACTION = "transaction"
 
 
@@ -68,17 +68,17 @@ class DeadlineKey(NamedTuple):
 
 @dataclass(slots=True)
 class Deadline:
-    """Call back at `at_ms` of the uptime, instead of any earlier wish; None: do not."""
+    """Call back at `at_ms` of the uptime, instead of any earlier deadline; None cancels it."""
 
     key: DeadlineKey
     at_ms: int | None
-    # An earlier wish that still stands wins.
+    # Keep an earlier deadline that is already set.
     is_new_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerEpoch:
-    """Who writes in a transaction."""
+    """The producer that writes in a transaction."""
 
     producer_id: int
     epoch: int
@@ -86,12 +86,12 @@ class ProducerEpoch:
 
 @dataclass(slots=True)
 class DecisionOf(Generic[R, C, E]):
-    """`reply` is for who asked; None says that the ticket waits.
+    """`reply` is for the caller; None means that the ticket waits.
 
-    `replies` are for others who waited; a KafkaError among them is raised to its waiter.
+    `replies` are for other waiting requests; a KafkaError among them is raised to its waiter.
     `then` is decided at once after the records have been applied, and its reply counts.
     `transaction` makes the records count only once that producer's transaction is committed.
-    `when_committed` names what the owner of the shard acts upon once the records are safe.
+    `when_committed` names what the owner of the shard acts upon once the records are committed.
     """
 
     reply: R | None = None

@@ -1,14 +1,14 @@
 """One shard of the coordinator: a partition of the internal topic, and its state.
 
-    request -> decide -> append -> apply -> reply, once everything that concerns the same
-    name is committed
+    request -> decide -> append -> apply -> reply, once everything about the same name
+    is committed
 
-A name is a group or a transactional id; a `Machine` says which of them a shard is of. A
-reply, also one that only reads, leaves when the last record applied to its name is
-committed; so nobody is shown what a crash can take back. When an append fails there is no
-undo: the state is dropped, whoever waits is told NOT_COORDINATOR, and the log is replayed.
+A name is a group or a transactional id; the `Machine` of a shard says which. A reply, even
+one that only reads, is sent when the last record applied to its name is committed. So no
+client sees what a crash can remove. If an append fails there is no undo: the state is
+dropped, waiting requests get NOT_COORDINATOR, and the log is replayed.
 
-The log is reached through a `Port` only. Decisions are made elsewhere.
+The shard reaches the log through a `Port` only. Decisions are made elsewhere.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ E = TypeVar("E")
 S = TypeVar("S")
 Decide = Callable[[S, E], DecisionOf[R, C, E]]
 
-# A decision is one batch, written whole or not at all; only a huge group needs several.
+# A decision is one batch, written as a whole or not at all; only a huge group needs several.
 BATCH_BYTES_MAX: Final = 900_000
 _RECORD_OVERHEAD_BYTES: Final = 32
 
@@ -54,22 +54,22 @@ class LoggedBatch:
 
 
 class Port(Protocol):
-    """The partition under a shard: of this node, or of another one over a link."""
+    """The partition under a shard."""
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
-        """Write one batch; the offset after it. Raises KafkaError, and then wrote nothing."""
+        """Write one batch; the offset after it. Raises KafkaError if nothing was written."""
         ...
 
     def append_marker(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
-        """End a transaction; the offset after the marker, None if it was there already."""
+        """End a transaction; the offset after the marker, None if the marker already exists."""
         ...
 
     def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
-        """What a reply has to wait for; None when everything below is committed."""
+        """What a reply has to wait for; None if everything below is committed."""
         ...
 
     def read(self, offset: int) -> tuple[list[LoggedBatch], int] | None:
-        """Some batches from `offset` on, and where to go on; None at the end."""
+        """Some batches from `offset` on, and the next offset to read; None at the end."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class Port(Protocol):
 class Machine(Generic[S, C, E]):
     """What makes a shard one of groups or one of transactions.
 
-    `apply`, `apply_pending` and `end_transaction` alone change what must survive a restart.
+    Only `apply`, `apply_pending` and `end_transaction` change what must survive a restart.
     A pending record counts once its producer's transaction is committed.
     """
 
@@ -103,7 +103,7 @@ class ShardStatus(Enum):
     CLOSED = "closed"
 
 
-# Python 3.11 looks a member up in Python code, at a cost that every request would feel.
+# Python 3.11 looks up an enum member in Python code, which is too slow for every request.
 _ACTIVE: Final = ShardStatus.ACTIVE
 
 
@@ -119,7 +119,7 @@ class Shard(Generic[S, C, E]):
         self._port = port
         self._env = env
         self._waiting: dict[Ticket, asyncio.Future[object]] = {}
-        # The end of the last record of each name, as long as it may be uncommitted.
+        # The end of the last record of each name, while it may be uncommitted.
         self._ends: dict[str, int] = {}
         self._end = 0
         self._due_when_committed: list[str] = []
@@ -129,7 +129,7 @@ class Shard(Generic[S, C, E]):
     # -- replay -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Replay the log, in steps that let the loop serve others in between."""
+        """Replay the log, in steps that let the loop serve other requests in between."""
         state = self._machine.new_state()
         offset = self._port.start_offset
         count = 0
@@ -140,12 +140,12 @@ class Shard(Generic[S, C, E]):
                 count += len(batch.records)
             await asyncio.sleep(0)
         if self.status is not ShardStatus.LOADING:
-            # Closed meanwhile; or somebody else has read it, and it has been in use since.
+            # Closed in the meantime; or another load has finished, and the shard is in use since.
             return
         self.state = state
         self.status = ShardStatus.ACTIVE
         self._end = offset
-        # Read back, but who knows whether it was ever synced: until it is, nobody sees it.
+        # It was read back, but may never have been synced: until it is, no client sees it.
         names = list(self._machine.names(state))
         self._ends = dict.fromkeys(names, offset)
         decision = self._machine.after_replay(state, self._env(Ticket()))
@@ -164,7 +164,7 @@ class Shard(Generic[S, C, E]):
             try:
                 change = machine.decode(key, value)
             except ValueError as error:
-                # One record that nobody can read must not take the others with it.
+                # One unreadable record must not make the others unavailable.
                 log.warning("skipping a record that cannot be read: %s (key %s)", error, key.hex())
                 continue
             if change is None:
@@ -178,11 +178,11 @@ class Shard(Generic[S, C, E]):
         self._on_failure = call
 
     def on_committed(self, call: "Callable[[Shard[S, C, E], str], None]") -> None:
-        """Whom to tell of what a decision named in `when_committed`."""
+        """Register the callback for what a decision names in `when_committed`."""
         self._on_committed = call
 
     def drop(self, status: ShardStatus, reason: str) -> None:
-        """Forget everything; whoever waits has to look for the coordinator again."""
+        """Forget everything; waiting clients have to look for the coordinator again."""
         log.warning("dropping %s: %s", self.name, reason)
         self.status = status
         self.state = self._machine.new_state()
@@ -210,7 +210,7 @@ class Shard(Generic[S, C, E]):
         raise KafkaError(KafkaCode.NOT_COORDINATOR)
 
     def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
-        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        """The reply, or a future of it. Raises KafkaError if the answer is an error."""
         self.require_active()
         ticket = Ticket()
         try:
@@ -232,8 +232,8 @@ class Shard(Generic[S, C, E]):
             raise reply
         return cast("R", reply)
 
-    def run(self, name: str, decide: "Decide[S, E, None, C]") -> None:
-        """A decision that nobody asked for. What it answers goes to those who wait."""
+    def submit_internal(self, name: str, decide: "Decide[S, E, None, C]") -> None:
+        """Make a decision that no client asked for. Its replies go to waiting requests."""
         if self.status is not ShardStatus.ACTIVE:
             return
         try:
@@ -243,9 +243,9 @@ class Shard(Generic[S, C, E]):
         self._act_when_committed()
 
     def end_transaction(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
-        """Write a producer's marker, and let its pending records count or go.
+        """Write a producer's marker, and let its pending records count or disappear.
 
-        The offset after it; None if it was there already. Raises KafkaError."""
+        The offset after it; None if the marker already exists. Raises KafkaError."""
         self.require_active()
         try:
             end = self._port.append_marker(marker, producer)
@@ -269,7 +269,7 @@ class Shard(Generic[S, C, E]):
 
     def _deadline_is_over(self, key: DeadlineKey) -> None:
         decide = self._machine.deadline_is_over
-        self.run(key.group_id, lambda state, env: decide(state, key, env))
+        self.submit_internal(key.group_id, lambda state, env: decide(state, key, env))
 
     def _run(self, name: str, decide: "Decide[S, E, R, C]", ticket: Ticket) -> object:
         """Decide, append, apply; the reply for the ticket, None while it has to wait."""
@@ -298,7 +298,7 @@ class Shard(Generic[S, C, E]):
         try:
             encoded = [machine.encode(change) for change in changes]
         except ValueError as error:
-            # A name that is longer than a record can hold, say. Nothing has happened yet.
+            # For example, a name is longer than a record can hold. Nothing has happened yet.
             raise KafkaError(KafkaCode.INVALID_REQUEST, str(error)) from error
         try:
             for batch in split_batches(encoded) if len(encoded) > 1 else (encoded,):
@@ -308,7 +308,7 @@ class Shard(Generic[S, C, E]):
                 # The producer is outdated, not the shard, and nothing was written.
                 raise
             if error.code is KafkaCode.NOT_ENOUGH_REPLICAS:
-                # Nothing was written either; it may be tried again.
+                # Nothing was written; the client may retry.
                 raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
             self._fail(error)
             raise KafkaError(KafkaCode.NOT_COORDINATOR, str(error)) from error
@@ -324,7 +324,7 @@ class Shard(Generic[S, C, E]):
         self._on_failure(self)
 
     def _act_when_committed(self) -> None:
-        """Pass on what decisions left to be done, in a turn of its own or after the sync."""
+        """Pass on what decisions left to be done, in another loop iteration or after the sync."""
         if not self._due_when_committed:
             return
         due, self._due_when_committed = self._due_when_committed, []
@@ -373,10 +373,10 @@ class Shard(Generic[S, C, E]):
     ) -> None:
         def answer(done: "asyncio.Future[None]") -> None:
             if _failed(done):
-                # What was decided may be lost. The reply is withheld, and so is the state.
+                # The decision may be lost. The reply is withheld, and so is the state.
                 settle(future, KafkaError(KafkaCode.NOT_COORDINATOR))
                 if self.status is ShardStatus.ACTIVE:
-                    self.drop(ShardStatus.LOADING, "what was decided is not committed")
+                    self.drop(ShardStatus.LOADING, "a decision was not committed")
                     self._on_failure(self)
             else:
                 settle(future, reply)
@@ -389,7 +389,7 @@ def _failed(done: "asyncio.Future[None]") -> bool:
 
 
 def split_batches(records: Sequence[KeyValue]) -> Iterator[list[KeyValue]]:
-    """One batch, unless it would be more than the topic takes."""
+    """One batch, unless it would exceed the topic's limit."""
     batch: list[KeyValue] = []
     size_bytes = 0
     for key, value in records:
@@ -408,7 +408,7 @@ def settle(future: "asyncio.Future[object]", reply: object) -> None:
         return
     if isinstance(reply, KafkaError):
         future.set_exception(reply)
-        # The client may have gone; then nobody asks, and that is no news.
+        # If the client is gone, an unread exception is no news.
         future.exception()
     else:
         future.set_result(reply)

@@ -1,4 +1,4 @@
-"""Directories that belong to no topic: put aside under another name, and since when.
+"""Directories that belong to no topic: set aside under another name, with the time.
 
 The name says that they are not to be loaded; a small file inside says when that was, for
 nothing else on a disk does reliably. Nothing here decides that one is to go.

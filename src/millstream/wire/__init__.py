@@ -1,7 +1,7 @@
-"""Bytes of the Kafka protocol, in and out: frames, headers, and every message.
+"""Kafka's messages as bytes: frames, headers, and the declaration of every API.
 
-`apis/<name>.py` declares an API (`message` says how), `codec` reads and writes what is declared
-through `cursor` and `output`. Produce, Fetch and OffsetCommit, where the time goes, are also
-written by hand (`produce`, `fetch`, `offset_commit`), and known repetitions of them are
-compared instead of decoded (`repeated`, `repeated_commit`). No I/O, no clock, no decisions.
+`message` is how a message is declared, `apis/<name>` declares one API, `codec` reads and writes
+what is declared. Produce, Fetch and OffsetCommit, which cost the most, have codecs written by
+hand; `repeated` and `repeated_commit` recognise a request that a client sends again.
+May use the ground modules. Does no I/O, and does not know what a node does with a message.
 """

@@ -195,7 +195,7 @@ def test_a_decision_is_acted_upon_when_it_is_safe_and_answered_when_that_is_done
         assert not answer.done()
         prepared = shard.state.transactions["mill"].stored
         port.is_synced_at_once = True
-        shard.run(
+        shard.submit_internal(
             "mill",
             lambda state, env: transaction.markers_are_written(state, "mill", prepared, env),
         )

@@ -1,5 +1,5 @@
-"""The coordinators this node hosts: groups, transactions, producer ids.
+"""The coordinators that this node hosts: groups, transactions, producer ids.
 
-Decisions are plain functions in `millstream.coordinators`; here they get their partitions,
-their timers and their journals. Knows no socket.
+The decisions are plain functions in `millstream.coordinators`. This room gives them their
+partitions, timers and journals. It may use `node`, and knows no socket.
 """

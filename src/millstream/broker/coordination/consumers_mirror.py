@@ -1,7 +1,7 @@
-"""Groups copied to ZooKeeper after their changes are committed, for tools that look there.
+"""Copies groups to ZooKeeper after their changes are committed, for tools that read them there.
 
-Listens to every record that is applied, in normal work and in a replay alike; so a node
-that comes to look after a group writes all of it. Nothing waits for this.
+Listens to every record that is applied, in normal operation and in a replay. So a node that
+becomes the coordinator of a group writes all of it. Nothing waits for the mirror.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ GroupShards = Shards[ShardState, Change, Env]
 
 log = logging.getLogger(__name__)
 
-# Commits that come faster than this are written together.
+# Commits at a shorter interval than this are written together.
 _PAUSE_SECONDS: Final = 0.2
 
 
 class ConsumersMirror:
-    """`session` gives the session with ZooKeeper, which changes when the node rejoins."""
+    """`session` returns the session with ZooKeeper, which changes when the node rejoins."""
 
     def __init__(
         self, node: NodeState, shards: Callable[[], GroupShards], session: Callable[[], Session]
@@ -52,12 +52,12 @@ class ConsumersMirror:
         self._session = session
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
-        # What this node has written of a group, in the leader epoch in which it did.
+        # What this node has written of each group, and in which leader epoch.
         self._known: dict[str, tuple[int, dict[str, bytes]]] = {}
         self._problem = ""
 
     def machine(self) -> Machine[ShardState, Change, Env]:
-        """That of groups; it tells this mirror what it does."""
+        """The group machine, which reports every applied record to this mirror."""
         return replace(GROUPS, apply=self._apply, end_transaction=self._end_transaction)
 
     def _apply(self, state: ShardState, change: Change) -> None:
@@ -74,7 +74,7 @@ class ConsumersMirror:
         self._wake.set()
 
     async def run(self) -> None:
-        """For ever; a group whose write fails is written again later."""
+        """Runs forever. If the write of a group fails, the group is written again later."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -85,11 +85,11 @@ class ConsumersMirror:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _mirror_if_possible(self, group_id: str) -> bool:
-        """False where it has to be tried again."""
+        """False if the write has to be retried."""
         try:
             shard = self._shards().shard_for(group_id)
             if shard.status is ShardStatus.CLOSED:
-                # Another node looks after the group, and copies it.
+                # Another node coordinates the group, and copies it.
                 self._known.pop(group_id, None)
                 return True
             if shard.status is ShardStatus.LOADING:
@@ -101,15 +101,15 @@ class ConsumersMirror:
             await self._write(group_id, wanted)
         except (CoordinationFailed, NotApplied, KafkaError) as error:
             self._known.pop(group_id, None)
-            self._tell(str(error))
+            self._log_once(str(error))
             return False
-        self._tell("")
+        self._log_once("")
         return True
 
-    def _tell(self, problem: str) -> None:
-        """A person is told once, however often it is tried."""
+    def _log_once(self, problem: str) -> None:
+        """Log a problem once, not at every retry."""
         if problem and not self._problem:
-            log.warning("groups are not copied to ZooKeeper now: %s", problem)
+            log.warning("cannot copy groups to ZooKeeper now: %s", problem)
         self._problem = problem
 
     def _tree(self, state: ShardState, group_id: str) -> dict[str, bytes]:
@@ -129,7 +129,7 @@ class ConsumersMirror:
         epoch, known = self._known.get(group_id, (-1, {}))
         if epoch != state.leader_epoch:
             known = await read_group(store, group_id)
-        # Whoever leads no longer must not overwrite what his successor wrote.
+        # A former leader must not overwrite what its successor wrote.
         guard = Check(partition_state_path(OFFSETS_TOPIC, number), state.version)
         await write_group(store, changes(known, wanted), [guard])
         self._known[group_id] = (state.leader_epoch, wanted)
@@ -157,7 +157,7 @@ def _members(group: Group, image: ClusterImage) -> list[MirroredMember]:
             topics = decode_subscription(member.metadata(group.protocol_name)).topics
             assigned = decode_assignment(member.assignment)
         except ValueError:
-            # Bytes of its own; that it is a member is all there is to tell.
+            # The client's own bytes; the mirror can only say that it is a member.
             topics, assigned = (), {}
         found.append(MirroredMember(member.member_id, topics, assigned))
     return found

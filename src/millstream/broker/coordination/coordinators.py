@@ -1,6 +1,6 @@
-"""The group coordinator of this node: its topic, its settings, and what time makes it forget.
+"""The group coordinator of this node: its topic, its settings, and what expires.
 
-Wiring only. What groups do is in `coordinators/`, how shards are kept in `shards`.
+Wiring only. `coordinators/` decides what groups do; `shards` keeps the shards.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class GroupCoordinators:
         machine: GroupMachine = GROUPS,
         mirror: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`mirror` copies what the machine tells it, until it is cancelled."""
+        """`mirror` copies what the machine reports, until it is cancelled."""
         self._mirror = mirror
         self._node = node
         self._topics = topics
@@ -71,7 +71,7 @@ class GroupCoordinators:
         )
 
     async def ensure_topic(self) -> None:
-        """Create the offsets topic when the first group is looked for."""
+        """Create the offsets topic at the first request for a group."""
         await self.shards.ensure_topic()
 
     @property
@@ -101,11 +101,11 @@ class GroupCoordinators:
         )
 
     def shard_for(self, group_id: str) -> GroupShard:
-        """Raises KafkaError where this node does not, or not yet, look after the group."""
+        """Raises KafkaError if this node does not coordinate the group, or has not loaded it."""
         return self.shards.shard_for(group_id)
 
     def submit(self, group_id: str, decide: "GroupDecide[R]") -> "R | asyncio.Future[R]":
-        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        """The reply, or a future of it. Raises KafkaError if the answer is an error."""
         return self.shards.submit(group_id, decide)
 
     def ask(
@@ -116,7 +116,7 @@ class GroupCoordinators:
         show: Callable[[R], M],
         refuse: Callable[[KafkaError], M],
     ) -> M | Coroutine[Any, Any, M]:
-        """What a handler returns: the reply as a message, now or when it is there."""
+        """What a handler returns: the reply as a message, now or when it is ready."""
         try:
             answer = self.submit(group_id, decide)
         except KafkaError as error:
@@ -130,7 +130,7 @@ class GroupCoordinators:
     async def committed(
         self, group: str, topic: TopicState, indexes: Sequence[int]
     ) -> dict[int, int]:
-        """What a group has committed, by partition. Raises KafkaError while it is not known."""
+        """What a group has committed, by partition. Raises KafkaError while it is unknown."""
         answer = self.submit(
             group,
             lambda state, env: offsets.fetch(
@@ -146,13 +146,13 @@ class GroupCoordinators:
         return {
             index: committed.offset
             for index, committed in found.partitions
-            # A commit to an older topic of the same name says nothing about this one.
+            # A commit for an older topic of the same name says nothing about this one.
             if isinstance(committed, CommittedOffset)
             and committed.topic_id in (NO_TOPIC_ID, topic.topic_id)
         }
 
     def topics_are_gone(self, names: Iterable[str]) -> None:
-        """Deleted topics take their committed offsets along."""
+        """Delete the committed offsets of deleted topics."""
         for shard in self.shards.all:
             if shard.status is not ShardStatus.ACTIVE:
                 continue
@@ -170,17 +170,17 @@ class GroupCoordinators:
 
 
 def _write(shard: GroupShard, group_id: str, records: Sequence[Change]) -> None:
-    shard.run(group_id, lambda state, env: Decision(records=list(records)))
+    shard.submit_internal(group_id, lambda state, env: Decision(records=list(records)))
 
 
 def _expire_offsets(shard: GroupShard, group_id: str) -> None:
-    shard.run(group_id, lambda state, env: admin.expire_offsets(state, group_id, env))
+    shard.submit_internal(group_id, lambda state, env: admin.expire_offsets(state, group_id, env))
 
 
 def gather(
     answers: Sequence[M | Coroutine[Any, Any, M]], combine: Callable[[list[M]], N]
 ) -> N | Coroutine[Any, Any, N]:
-    """One answer about several groups, in order; at once if all of them are there."""
+    """One reply about several groups, in order; at once if all of them are ready."""
     ready = [each for each in answers if isinstance(each, Message)]
     if len(ready) == len(answers):
         return combine(ready)

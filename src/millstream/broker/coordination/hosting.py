@@ -1,6 +1,6 @@
-"""The coordinators of this node, made when the first client asks for one.
+"""The coordinators of this node, created when the first client asks for one.
 
-Most of what a node imports is for groups and transactions. A node that has none starts
+Most of a node's imports are for groups and transactions. A node that has none starts
 without them.
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Coordinators:
     def __init__(self, node: NodeState) -> None:
         self._node = node
-        # Between `start` and `stop`; a coordinator that is made later is not started.
+        # Between `start` and `stop`; a coordinator created after `stop` is not started.
         self._is_serving = False
         # In a cluster: the session with ZooKeeper, for groups that are mirrored there.
         self.mirror_session: Callable[[], Session] | None = None
-        # Wired after both are made: each of them needs the other.
+        # Wired after both exist, because each needs the other.
         self.topics: Topics
         self.producer_ids: ProducerIds
 
@@ -38,7 +38,7 @@ class Coordinators:
         if session is None or not self._node.config.boolean("zookeeper.consumers.mirror"):
             groups = GroupCoordinators(self._node, self.topics)
         else:
-            # Few want it, and every start would pay for it.
+            # Rarely configured, and every start would pay for the import.
             from millstream.broker.coordination.consumers_mirror import ConsumersMirror
 
             mirror = ConsumersMirror(self._node, lambda: groups.shards, session)
@@ -60,7 +60,7 @@ class Coordinators:
 
     @property
     def has_groups(self) -> bool:
-        """Has anybody asked for a group, now or in an earlier run?"""
+        """Has any client used a group, now or before the last start?"""
         return "groups" in vars(self)
 
     @property
@@ -81,8 +81,8 @@ class Coordinators:
         self._is_serving = True
 
     async def stop(self) -> None:
-        # A client that asks for its first group from here on gets none that would have to
-        # be stopped.
+        # If a client asks for its first group from here on, it gets a coordinator that needs no
+        # stop.
         self._is_serving = False
         if self.has_transactions:
             await self.transactions.stop()

@@ -1,4 +1,4 @@
-"""Producer ids, from blocks that the coordination store hands out once and for all."""
+"""Producer ids, from blocks that the coordination store hands out exactly once."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 class ProducerIds:
     """A block is stored before its first id is used; a crash wastes the rest of it.
 
-    With a spare block at hand new producers begin while the store is away.
+    With a spare block, new producers can start while the store is down.
     """
 
     def __init__(self, metadata: ClusterMetadata) -> None:
@@ -25,7 +25,7 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     def keep_spare(self) -> None:
-        """From now on there is another block, for when the one in use is at its end."""
+        """Add a block, to be used when the current one is exhausted."""
         self._keeps_spare = True
         self._fetch_spare_if_none()
 
@@ -40,7 +40,7 @@ class ProducerIds:
         return self.take()
 
     async def ensure(self) -> None:
-        """One id at least is at hand for `take`, until the next await."""
+        """Make sure that `take` has at least one id, until the next await."""
         async with self._refill:
             if self._next == self._end:
                 block, self._spare = self._spare, None
@@ -63,5 +63,5 @@ class ProducerIds:
         try:
             self._spare = await self._metadata.allocate_producer_ids()
         except KafkaError as error:
-            # Whoever asks for an id next is a reason to try again.
+            # The next request for an id tries again.
             log.debug("no block of producer ids to spare: %s", error)

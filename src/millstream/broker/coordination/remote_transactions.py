@@ -1,8 +1,8 @@
-"""What a transaction needs of other nodes: markers in their partitions, and the word of the
-coordinator where that is not here.
+"""What a transaction needs from other nodes: markers in their partitions, and verification
+by its coordinator.
 
-Both are safe to ask twice: a marker that was written is not written again, and a partition
-that was added is not added again.
+Both may be sent twice: a marker that exists is not written again, and a partition that was
+added is not added again.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _MARKERS_VERSION: Final = 1
 # Version 5 knows TRANSACTION_ABORTABLE.
 _ADD_VERSION: Final = 5
 _SECONDS_MAX: Final = 30.0
-# A newer producer has been there: nothing of this one is open.
+# A newer producer has written since: nothing of this one is open.
 _DONE: Final = frozenset({KafkaCode.NONE, KafkaCode.INVALID_PRODUCER_EPOCH})
 
 Codes = dict[tuple[str, int], KafkaCode]
@@ -66,7 +66,7 @@ async def write_markers(
     codes = _marker_codes(answer)
     for name, indexes in partitions.items():
         for index in indexes:
-            # What it says nothing about it has not written.
+            # A partition that the response leaves out has no marker.
             code = codes.get((name, index), KafkaCode.UNKNOWN_SERVER_ERROR)
             if code not in _DONE:
                 raise KafkaError(code, f"{name}-{index}")

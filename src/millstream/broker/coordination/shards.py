@@ -1,7 +1,7 @@
-"""The shards of one coordinator on this node: their partitions, their loads, their clocks.
+"""The shards of one coordinator on this node: their partitions, loads and timers.
 
 Wiring only: which shard a name belongs to, the partition under a shard, one timer per
-shard. What groups and transactions do is in `coordinators/`.
+shard. `coordinators/` decides what groups and transactions do.
 """
 
 import asyncio
@@ -42,16 +42,16 @@ E = TypeVar("E")
 _NO_PRODUCER: Final = ProducerEpoch(-1, -1)
 _JAVA_INT_MAX: Final = 2**31 - 1
 _JAVA_INT_MIN: Final = -(2**31)
-# Read at a time in a replay: some milliseconds of decoding.
+# Bytes read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.2
-# Old records may be compressed by Kafka; what one batch may become.
+# Kafka may have compressed old records; the limit for one decompressed batch.
 _BATCH_BYTES_MAX: Final = 64 << 20
 
 
 @lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, over UTF-16 units; clients and tools count on it."""
+    """Java's String.hashCode, over UTF-16 units; clients and tools rely on it."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
@@ -61,9 +61,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(name: str, partitions: int) -> int:
-    """As Kafka places groups and transactional ids, so that adopted ones are found again."""
+    """Kafka's placement of groups and transactional ids, so that adopted ones are found."""
     number = java_hash(name)
-    # Java's smallest integer has no positive twin; Kafka takes 0 for it.
+    # Java's smallest integer has no positive counterpart; Kafka uses 0 for it.
     return 0 if number == _JAVA_INT_MIN else abs(number) % partitions
 
 
@@ -128,7 +128,7 @@ class PartitionPort:
 
 
 class Elsewhere:
-    """The port of a shard whose partition is on other nodes: nobody ever uses it."""
+    """The port of a shard whose partition is on other nodes. It is never used."""
 
     start_offset = 0
 
@@ -177,21 +177,21 @@ class Shards(Generic[S, C, E]):
         self._timers: dict[Shard[S, C, E], tuple[float, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._creating = asyncio.Lock()
-        # Why the topic cannot be made, once told: clients ask many times a second.
-        self._told = ""
+        # The last logged reason why the topic cannot be created: clients ask many times a second.
+        self._logged_problem = ""
         self.on_committed: Callable[[Shard[S, C, E], str], None] = lambda shard, name: None
 
     # -- start and stop ---------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to replay what is there; until it is read, clients are told to wait."""
+        """Start replaying existing logs; until that is done, clients get a retriable error."""
         if self._topic().name in self._node.image.topics:
             self._open()
             self.spawn(self._load(self.all))
 
     def _open(self) -> None:
-        """A shard for each partition; in a cluster those of this node are opened as it leads
-        them, and the others are closed: clients look for them elsewhere."""
+        """Create a shard for each partition. In a cluster, a shard opens when this node leads its
+        partition; the others are closed, and clients find them on other nodes."""
         name = self._topic().name
         for index in range(len(self._node.image.topics[name].partitions)):
             partition = self._node.partitions.find(name, index)
@@ -207,12 +207,12 @@ class Shards(Generic[S, C, E]):
         return shard
 
     def leader_of(self, name: str) -> int:
-        """The node that looks after a name; -1 while nobody does."""
+        """The node that coordinates a name; -1 while there is none."""
         other = self.other_leader_of(name)
         return self._node.node_id if other is None else other
 
     def other_leader_of(self, name: str) -> int | None:
-        """The node that looks after a name if it is not this one."""
+        """The node that coordinates a name, if it is not this one."""
         topic = self._node.image.topics.get(self._topic().name)
         if topic is None:
             return NO_LEADER
@@ -220,12 +220,12 @@ class Shards(Generic[S, C, E]):
         return self._node.cluster.other_leader(topic.name, index)
 
     def topic_created(self, name: str) -> None:
-        """Some node of the cluster has made the topic."""
+        """Some node of the cluster has created the topic."""
         if name == self._topic().name and not self.all:
             self._open()
 
     def role_changed(self, partition: Partition) -> None:
-        """This node leads a partition now, or no longer: its shard comes or goes."""
+        """This node now leads a partition, or no longer does: open or close its shard."""
         where = partition.topic_partition
         if where.topic != self._topic().name:
             return
@@ -238,7 +238,7 @@ class Shards(Generic[S, C, E]):
         shard = self._shard_of(where.topic, where.partition, partition)
         self.all[where.partition] = shard
         if partition.is_leader:
-            log.info("%s is looked after here", shard.name)
+            log.info("coordinating %s", shard.name)
             self.spawn(self._load([shard]))
 
     async def _load(self, shards: Sequence[Shard[S, C, E]]) -> None:
@@ -255,8 +255,8 @@ class Shards(Generic[S, C, E]):
             self._arm(shard)
 
     async def _until_readable(self, shard: Shard[S, C, E]) -> None:
-        """Until everything that is in the log is committed, so that a replay misses nothing:
-        what a former leader wrote, and what this one did before it dropped the state."""
+        """Wait until everything in the log is committed, so that a replay misses nothing: records
+        of a former leader, and those of this one from before it dropped the state."""
         name, _, index = shard.name.rpartition("-")
         partition = self._node.partitions.get(name, int(index))
         if not partition.is_replicated:
@@ -292,7 +292,7 @@ class Shards(Generic[S, C, E]):
     # -- the internal topic -----------------------------------------------------------
 
     async def ensure_topic(self) -> None:
-        """Create the topic when the first name is looked for."""
+        """Create the topic at the first request for a name."""
         async with self._creating:
             if self.all:
                 return
@@ -300,14 +300,14 @@ class Shards(Generic[S, C, E]):
             [result] = await self._topics.create([wanted], validate_only=False)
             if result.error is not None and wanted.name not in self._node.image.topics:
                 problem = f"cannot create {wanted.name} yet: {result.error}"
-                if problem != self._told:
+                if problem != self._logged_problem:
                     log.warning("%s", problem)
-                    self._told = problem
+                    self._logged_problem = problem
                 raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, problem)
             if not self.all:
                 self._open()
-            # Empty logs that this node leads are loaded at once: no client need try again.
-            # The others are loaded when this node begins to lead them.
+            # Empty logs that this node leads load at once, so no client has to retry.
+            # The others load when this node starts to lead them.
             await self._load(self.all)
 
     @property
@@ -317,13 +317,13 @@ class Shards(Generic[S, C, E]):
     # -- requests ---------------------------------------------------------------------
 
     def shard_for(self, name: str) -> Shard[S, C, E]:
-        """Raises KafkaError where this node does not, or not yet, look after the name."""
+        """Raises KafkaError if this node does not coordinate the name, or has not loaded it."""
         if not self.all:
             raise KafkaError(KafkaCode.NOT_COORDINATOR)
         return self.all[partition_for(name, len(self.all))]
 
     def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
-        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        """The reply, or a future of it. Raises KafkaError if the answer is an error."""
         return self.submit_to(self.shard_for(name), name, decide)
 
     def submit_to(
@@ -333,9 +333,11 @@ class Shards(Generic[S, C, E]):
         self._arm(shard)
         return answer
 
-    def run(self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, None, C]") -> None:
-        """A decision that nobody asked for."""
-        shard.run(name, decide)
+    def submit_internal(
+        self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, None, C]"
+    ) -> None:
+        """Make a decision that no client asked for, such as an expiry."""
+        shard.submit_internal(name, decide)
         self._arm(shard)
 
     async def active(self) -> list[Shard[S, C, E]]:
@@ -369,7 +371,7 @@ class Shards(Generic[S, C, E]):
 
     def _ring(self, shard: Shard[S, C, E]) -> None:
         del self._timers[shard]
-        # A loop timer may ring a little early.
+        # A loop timer may fire slightly early.
         shard.deadlines_are_over(self._node.now_ms() + 1)
         self._arm(shard)
 
@@ -379,7 +381,7 @@ def shown(
     show: Callable[[R], M],
     refuse: Callable[[KafkaError], M],
 ) -> M | Coroutine[Any, Any, M]:
-    """A reply as a message, now or when it is there."""
+    """A reply as a message, now or when it is ready."""
     if isinstance(answer, asyncio.Future):
         return _show_later(answer, show, refuse)
     return show(answer)

@@ -1,7 +1,7 @@
 """The transaction coordinator of this node, and the markers that end transactions.
 
-Wiring only. What is decided is in `coordinators/transaction*`; here a decision that is
-committed becomes markers in partitions, and markers that are committed become its end.
+Wiring only. `coordinators/transactions/` decides. Here a committed decision becomes markers
+in partitions, and committed markers complete the transaction.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
-# A marker that a partition could not take now, a full disk say, is tried again after this.
+# If a partition cannot write a marker now (a full disk, say), it is retried after this.
 MARKER_RETRY_SECONDS: Final = 1.0
 
 
@@ -56,7 +56,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         groups: Callable[[], GroupCoordinators],
     ) -> None:
-        """`groups` takes the markers of transactions that commit offsets."""
+        """`groups` gets the markers of transactions that commit offsets."""
         self._node = node
         self._producer_ids = producer_ids
         self._groups = groups
@@ -73,7 +73,7 @@ class TransactionCoordinator:
         await self.shards.stop()
 
     async def ensure_topic(self) -> None:
-        """Create the topic when the first transactional id is looked for."""
+        """Create the topic at the first request for a transactional id."""
         await self.shards.ensure_topic()
 
     @property
@@ -112,7 +112,7 @@ class TransactionCoordinator:
     def submit(
         self, transactional_id: str, decide: "TransactionDecide[R]"
     ) -> "R | asyncio.Future[R]":
-        """The reply, or what will hold it. Raises KafkaError where the answer is one."""
+        """The reply, or a future of it. Raises KafkaError if the answer is an error."""
         return self.shards.submit(shard_name(transactional_id), decide)
 
     def add(
@@ -123,7 +123,7 @@ class TransactionCoordinator:
         *,
         client_version: int,
     ) -> "KafkaCode | asyncio.Future[KafkaCode]":
-        """Make partitions part of a transaction."""
+        """Add partitions to a transaction."""
         return self.submit(
             transactional_id,
             lambda state, env: decisions.add_partitions(
@@ -147,14 +147,14 @@ class TransactionCoordinator:
         )
 
     def _elsewhere(self, transactional_id: str) -> int | None:
-        """The node that coordinates the id, where it is another one."""
+        """The node that coordinates the id, if it is not this one."""
         leader = self.shards.other_leader_of(shard_name(transactional_id))
         return None if leader == NO_LEADER else leader
 
     def add_anywhere(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions
     ) -> "object | asyncio.Future[Any]":
-        """As `add`, by a partition's first write: wherever the coordinator is."""
+        """As `add`, for the first write to a partition, wherever the coordinator is."""
         coordinator = self._elsewhere(transactional_id)
         if coordinator is None:
             return self.add(
@@ -177,8 +177,8 @@ class TransactionCoordinator:
         )
 
     def holds(self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions) -> bool:
-        """Whether partitions are in a transaction that is open at this moment; for those who
-        have waited since they were told so. Of another node only that can be known."""
+        """Whether partitions are in a transaction that is open at this moment, for callers that
+        have waited since they verified it. For a remote coordinator only that is known."""
         if self._elsewhere(transactional_id) is not None:
             return True
         try:
@@ -192,8 +192,8 @@ class TransactionCoordinator:
         return found is not None and all(code is KafkaCode.NONE for code in found.values())
 
     def check_current(self, transactional_id: str, producer: ProducerEpoch) -> None:
-        """Raises KafkaError unless this is the newest producer with the id, as far as that is
-        known here."""
+        """Raises KafkaError unless this is the newest producer with the id that this node
+        knows."""
         if self._elsewhere(transactional_id) is not None:
             return
         shard = self.shard_for(transactional_id)
@@ -203,7 +203,7 @@ class TransactionCoordinator:
     # -- markers ----------------------------------------------------------------------
 
     def _write_markers(self, shard: TransactionShard, transactional_id: str) -> None:
-        """A transaction was decided, durably: tell its partitions, then complete it."""
+        """A transaction was decided, durably: write its markers, then complete it."""
         transaction = shard.state.transactions.get(transactional_id)
         if transaction is None or transaction.status not in PREPARED:
             return
@@ -227,7 +227,7 @@ class TransactionCoordinator:
                         log.warning("no marker yet for %s-%d: %s", topic, index, error)
                         self._put_off(shard, transactional_id)
                         return
-                    # A newer producer has been there: nothing of this one is open.
+                    # A newer producer has written since: nothing of this one is open.
                     continue
                 if wait is not None:
                     waits.append(wait)
@@ -252,7 +252,7 @@ class TransactionCoordinator:
         node = self._node
         partition = node.partitions.find(topic, index)
         if partition is None:
-            # Deleted, and the records of the transaction with it.
+            # Deleted, together with the records of the transaction.
             return None
         shards = self._groups().shards.all if topic == OFFSETS_TOPIC else []
         if index < len(shards):
@@ -271,7 +271,7 @@ class TransactionCoordinator:
     def _complete(
         self, shard: TransactionShard, transactional_id: str, prepared: StoredTransaction
     ) -> None:
-        self.shards.run(
+        self.shards.submit_internal(
             shard,
             shard_name(transactional_id),
             lambda state, env: decisions.markers_are_written(
@@ -289,14 +289,14 @@ class TransactionCoordinator:
         try:
             await asyncio.gather(*waits)
         except KafkaError as error:
-            # A deleted topic is tried again without it; a dead disk is for the next start.
+            # For a deleted topic the retry skips it; a dead disk has to wait for the next start.
             log.warning("markers of %s are not safe: %s", transactional_id, error)
             self._put_off(shard, transactional_id)
             return
         self._complete(shard, transactional_id, prepared)
 
     def _put_off(self, shard: TransactionShard, transactional_id: str) -> None:
-        self.shards.run(
+        self.shards.submit_internal(
             shard,
             shard_name(transactional_id),
             lambda state, env: decisions.answer_waiting(state, transactional_id),
@@ -315,9 +315,9 @@ class TransactionCoordinator:
             await asyncio.sleep(self._node.config.int(interval) / 1000)
             for shard in self.shards.all:
                 for name in list(shard.state.transactions):
-                    self.shards.run(shard, shard_name(name), _expire(name))
+                    self.shards.submit_internal(shard, shard_name(name), _expire(name))
                 for group in list(shard.state.batches):
-                    self.shards.run(shard, group, _expire_group(group))
+                    self.shards.submit_internal(shard, group, _expire_group(group))
                 await asyncio.sleep(0)
 
 
@@ -330,7 +330,7 @@ def _expire_group(group: str) -> "TransactionDecide[None]":
 
 
 def old_code(code: KafkaCode, *, knows_fencing: bool) -> KafkaCode:
-    """PRODUCER_FENCED came late; older clients know it as INVALID_PRODUCER_EPOCH."""
+    """PRODUCER_FENCED is newer; older clients know INVALID_PRODUCER_EPOCH."""
     if code is KafkaCode.PRODUCER_FENCED and not knows_fencing:
         return KafkaCode.INVALID_PRODUCER_EPOCH
     return code

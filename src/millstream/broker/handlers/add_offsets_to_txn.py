@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0-4: a group's offsets are going to be part of a transaction."""
+"""AddOffsetsToTxn (25), versions 0-4: add a group's offsets to a transaction."""
 
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -40,7 +40,7 @@ def handle(
 
 
 def offsets_partition(groups: GroupCoordinators, group_id: str) -> dict[str, frozenset[int]]:
-    """Where a group's offsets are kept."""
+    """The partition that holds a group's offsets."""
     count = len(groups.shards.all)
     if count == 0:
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24), versions 0-5: 0-3 by clients, 4-5 by nodes, for many or to verify."""
+"""AddPartitionsToTxn (24), versions 0-5: 0-3 for clients; 4-5 for nodes, in bulk or to verify."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -49,7 +49,7 @@ async def handle(
         if one.verify_only:
             codes = await _verify(transactions, one.transactional_id, producer, one.topics)
         else:
-            # A node asks for a producer whose first write adds the partition.
+            # A node asks on behalf of a producer whose first write adds the partition.
             codes = await _add(
                 node,
                 transactions,
@@ -127,7 +127,7 @@ def _results(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=_told(codes[topic.name, index], version),
+                    partition_error_code=_code_for_version(codes[topic.name, index], version),
                 )
                 for index in topic.partitions
             ],
@@ -136,7 +136,7 @@ def _results(
     ]
 
 
-def _told(code: KafkaCode, version: int) -> KafkaCode:
+def _code_for_version(code: KafkaCode, version: int) -> KafkaCode:
     if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
         return KafkaCode.INVALID_TXN_STATE
     return old_code(code, knows_fencing=version >= KNOWS_FENCING_FROM)

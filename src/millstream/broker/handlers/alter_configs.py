@@ -36,7 +36,7 @@ async def handle(
 async def answer_each(
     resources: list[Resource], change: Callable[[Resource], Coroutine[Any, Any, None]]
 ) -> list[AlterConfigsResult]:
-    """Change each resource of a request; each gets its own code."""
+    """Change each resource of a request; each gets its own error code."""
     answers = []
     for resource in resources:
         answer = AlterConfigsResult(

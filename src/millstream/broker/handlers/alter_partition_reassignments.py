@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), versions 0-1: move partitions to other nodes, or stop that."""
+"""AlterPartitionReassignments (45), versions 0-1: move partitions to other nodes, or cancel."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request

@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0-4: what this node answers. The first request of most clients."""
+"""ApiVersions (18), versions 0-4: what this node supports. Most clients send it first."""
 
 import re
 
@@ -43,6 +43,6 @@ def handle(request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
     )
 
 
-# Name, lowest and highest level that work; the highest is in force. Clients use the consumer
-# protocol (KIP-848) and an epoch per transaction (KIP-890) only where they are finalized.
+# Name, lowest and highest supported level; the highest is finalized. Clients use the consumer
+# protocol (KIP-848) and an epoch per transaction (KIP-890) only if they are finalized.
 FEATURES = (("group.version", 1, 1), ("transaction.version", 0, 2))

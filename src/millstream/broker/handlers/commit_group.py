@@ -1,8 +1,8 @@
 """CommitGroup (20000), version 0: one commit for the transactions of many producers.
 
 Their transactional ids are `millstream:<group>:<member>`. A batch number is committed once;
-who repeats it is told so. Members that are not named are aborted. A run that another one
-has followed is refused.
+a repeated one gets `already_committed`. Members that are not named are aborted. A run that
+another run has replaced is refused.
 """
 
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""CompactTopic (20002, ours), version 0: compact a topic now, or tell how that is going."""
+"""CompactTopic (20002, ours), version 0: compact a topic now, or report the progress."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
@@ -39,14 +39,14 @@ def _partitions(
             )
     if body.is_started:
         for partition in partitions.values():
-            # Every replica compacts its own log, whoever leads.
+            # Every replica compacts its own log, whether or not it leads.
             if partition.offline_reason is not None:
                 raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, partition.offline_reason)
             cleaner.ask(partition)
-    return [_told(cleaner, index, partition) for index, partition in sorted(partitions.items())]
+    return [_progress(cleaner, index, partition) for index, partition in sorted(partitions.items())]
 
 
-def _told(cleaner: Cleaner, index: int, partition: Partition) -> CompactedPartition:
+def _progress(cleaner: Cleaner, index: int, partition: Partition) -> CompactedPartition:
     progress = cleaner.progress(partition)
     return CompactedPartition(
         partition=index,

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69), versions 0-1: members, what they own and what they should."""
+"""ConsumerGroupDescribe (69), versions 0-1: members, their current and target assignments."""
 
 from collections.abc import Coroutine
 from typing import Any

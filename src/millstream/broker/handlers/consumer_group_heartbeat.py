@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (68), versions 0-1: the whole of the consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat (68), versions 0-1: the entire consumer protocol (KIP-848)."""
 
 from collections.abc import Coroutine
 from typing import Any

@@ -1,7 +1,7 @@
-"""DeleteRecords (21), versions 0-2: moves the start of a log.
+"""DeleteRecords (21), versions 0-2: moves the log start offset.
 
-The answer comes when every replica in sync has moved its own start, so that a new leader
-does not bring back what was deleted.
+The response comes when every in-sync replica has moved its own log start, so that a new
+leader does not bring deleted records back.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from millstream.wire.apis.delete_records import (
 
 TO_HIGH_WATERMARK: Final = -1
 
-# What is answered for a partition, and the wait for its followers, if there is one.
+# The response for a partition, and the wait for its followers, if there is one.
 Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
 
 
@@ -46,7 +46,7 @@ async def _answer_later(
 ) -> DeleteRecordsResponse:
     waits = [wait for _, wait in deletions if wait is not None]
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
-    # What was deleted must not come back after a crash.
+    # Deleted records must not come back after a crash.
     try:
         await node.disk.checkpoint()
         is_kept = node.disk.failure is None
@@ -58,7 +58,7 @@ async def _answer_later(
     for partition, wait in deletions:
         code = _code_of(wait)
         if not is_kept and code == KafkaCode.NONE:
-            # Nothing was written down, so nothing is promised.
+            # The checkpoint was not written, so nothing is promised.
             code = KafkaCode.KAFKA_STORAGE_ERROR
         if partition.error_code == KafkaCode.NONE and code != KafkaCode.NONE:
             partition.error_code, partition.low_watermark = code, -1
@@ -69,7 +69,7 @@ def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
     if wait is None:
         return KafkaCode.NONE
     if not wait.done():
-        # It goes on all the same; the client may ask again.
+        # The deletion continues anyway; the client may ask again.
         wait.cancel()
         return KafkaCode.REQUEST_TIMED_OUT
     error = wait.exception()

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1-6; by id from 6 on."""
+"""DeleteTopics (20), versions 1-6: by id from version 6."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
@@ -35,7 +35,7 @@ async def _delete(
     )
     try:
         if not node.config.boolean("delete.topic.enable"):
-            # Before version 3 clients do not know the better code.
+            # Clients before version 3 do not know the better code.
             code = (
                 KafkaCode.TOPIC_DELETION_DISABLED
                 if request.version >= 3

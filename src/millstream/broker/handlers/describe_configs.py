@@ -45,7 +45,7 @@ def _describe(
 
 
 def _entries(node: NodeState, resource: DescribeConfigsResource) -> list[DescribedConfig]:
-    # An empty list of keys means all, as a null one does.
+    # An empty list of keys means all, like a null one.
     names = resource.configuration_keys or None
     if resource.resource_type == config_view.TOPIC:
         problem = topic_name_problem(resource.resource_name)
@@ -68,14 +68,14 @@ def _entries(node: NodeState, resource: DescribeConfigsResource) -> list[Describ
 
 
 def group_of(name: str) -> str:
-    """The group that a change names: unlike nodes, not all groups at once."""
+    """The group in a change. Unlike for nodes, there is no resource for all groups."""
     if not name:
         raise KafkaError(KafkaCode.INVALID_REQUEST, "Default group resources are not allowed.")
     return name
 
 
 def broker_of(node: NodeState, name: str) -> int | None:
-    """The broker that a resource names; None, an empty name, stands for all of them."""
+    """The broker of a resource. None, for an empty name, means all brokers."""
     if name not in ("", str(node.node_id)):
         raise KafkaError(
             KafkaCode.INVALID_REQUEST, f"no broker {name!r}; this is broker {node.node_id}"

@@ -1,4 +1,4 @@
-"""DescribeGroups (15), versions 0-6: classic groups, with their members' own bytes."""
+"""DescribeGroups (15), versions 0-6: classic groups, with the members' opaque bytes."""
 
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -15,7 +15,7 @@ from millstream.wire.apis.describe_groups import (
     DescribeGroupsResponse,
 )
 
-# Until then, a group that is not there was shown as one that is dead.
+# Earlier versions report a group that does not exist as Dead.
 KNOWS_NOT_FOUND_FROM: Final = 6
 
 

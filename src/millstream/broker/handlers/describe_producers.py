@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: who writes to a partition, and where transactions began."""
+"""DescribeProducers (61), version 0: the producers of a partition, with open transactions."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request

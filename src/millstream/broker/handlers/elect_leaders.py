@@ -1,6 +1,6 @@
-"""ElectLeaders (43), versions 0-2: the preferred replica, or whoever is there.
+"""ElectLeaders (43), versions 0-2: the preferred replica, or any that is alive.
 
-One node alone leads what it has, so no election is needed.
+A standalone node leads all its partitions and needs no election.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ KINDS_FROM: Final = 1
 async def handle(
     node: NodeState, request: Request, body: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    # Before version 1 there was only one kind.
+    # Before version 1 there was only one type.
     kind = body.election_type if request.version >= KINDS_FROM else PREFERRED
     if kind not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(
@@ -47,7 +47,7 @@ async def handle(
 
 
 async def _elect_all(node: NodeState, kind: int) -> ElectLeadersResponse:
-    """Whatever needs one; as in Kafka, what needs none is left out."""
+    """Every partition that needs an election. As in Kafka, the others are left out."""
     results = []
     for topic in list(node.image.topics.values()):
         found = [

@@ -1,8 +1,8 @@
 """Fetch (1), versions 4-18: whole batches from the files, straight to the socket.
 
-Answers at once when `min_bytes` are there, something is wrong, or nothing was asked for;
-else waits for records until `max_wait_ms`. The first batch is always sent whole, however
-small the limits, or a consumer with a large record in front of it would never get on.
+Answers at once when `min_bytes` are available, something is wrong, or the request is empty;
+otherwise waits for records until `max_wait_ms`. The first batch is always sent whole,
+whatever the limits: otherwise a consumer could never get past a large record.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ Read = tuple[SessionPartition, FetchResult]
 
 
 class Parts(Protocol):
-    """What a fetch uses of its node."""
+    """The parts of the node that a fetch uses."""
 
     @property
     def node(self) -> NodeState: ...
@@ -85,7 +85,7 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     reads, size_bytes = _read_all(parts, request, body, partitions)
     if _is_enough(body, reads, size_bytes):
         return _answer(parts, request, session, reads, is_incremental=is_incremental)
-    # Registered now, not when the coroutine first runs: an append in between would wake nobody.
+    # Registered now, not when the coroutine starts: an append in between would wake nothing.
     wait, watched = _watch(parts, body, partitions, size_bytes)
     return Pending(
         _answer_later(
@@ -110,7 +110,7 @@ def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
 def _watch(
     parts: Parts, body: FetchRequest, partitions: list[SessionPartition], size_bytes: int
 ) -> tuple[FetchWait, list[Partition]]:
-    """A wait for what is missing, registered with the partitions it is to come from."""
+    """A wait for missing bytes, registered with the partitions they may come from."""
     wait = FetchWait(
         body.min_bytes - size_bytes,
         reads_committed=body.isolation_level == READ_COMMITTED,
@@ -180,7 +180,7 @@ def _read(
             budget = budget if budget > 0 or is_first else NO_ROOM
             read_for_replica(parts.node, body, admission, fetch, result, budget)
             return result
-        # A consumer that names its rack may read from a follower near to it (KIP-392).
+        # A consumer that declares its rack may read from a nearby follower (KIP-392).
         is_near_enough = partition.is_replicated and body.rack_id
         refusal = admission.near_read if is_near_enough else admission.read
         if refusal is not None:
@@ -230,7 +230,7 @@ def _without_records(partition: Partition, result: FetchResult) -> FetchResult:
 
 
 def _has_diverged(partition: Partition, fetch: FetchPartition, result: FetchResult) -> bool:
-    """Did the reader see records that a power cut took back? (KIP-595)"""
+    """Has the reader seen records that a power cut removed? (KIP-595)"""
     if fetch.last_fetched_epoch == NO_LEADER_EPOCH:
         return False
     epoch, end_offset = partition.log.epochs.end_offset_for(fetch.last_fetched_epoch)

@@ -1,8 +1,8 @@
-"""FindCoordinator (10), versions 0-6: on one node, this one; in a cluster the leader of the
-partition that the group or the transactional id is kept in.
+"""FindCoordinator (10), versions 0-6: on a standalone node, this node; in a cluster, the
+leader of the partition that holds the group or the transactional id.
 
-The first search for a group's coordinator creates the topic that offsets are kept in, the
-first one for a transactional id the topic of transactions.
+The first request for a group creates the offsets topic, the first one for a transactional
+id the transactions topic.
 """
 
 from collections.abc import Coroutine

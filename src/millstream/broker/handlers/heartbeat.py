@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4: a classic member lives, and hears of a rebalance."""
+"""Heartbeat (12), versions 0-4: keeps a classic member alive; reports a rebalance."""
 
 from collections.abc import Coroutine
 from typing import Any

@@ -1,7 +1,7 @@
-"""InitProducerId (22), versions 0-6 (5 are listed): an id for a producer, never given twice.
+"""InitProducerId (22), versions 0-6 (5 are listed): an id for a producer, never reused.
 
-With a transactional id, the producer also takes that over: the one before is fenced and its
-open transaction aborted. From 3 on a producer may ask for a new epoch after an error.
+With a transactional id, the producer also takes over that id: the previous owner is fenced
+and its open transaction aborted. From 3 on, a producer may request a new epoch after an error.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ async def handle(
 ) -> InitProducerIdResponse:
     try:
         if body.enable2_pc or body.keep_prepared_txn:
-            # What Kafka answers where two-phase commit (KIP-939) is not allowed.
+            # Kafka's answer if two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
             return await _take_over(coordination, producer_ids, body, body.transactional_id)

@@ -1,4 +1,4 @@
-"""JoinGroup (11), versions 0-9: become or stay a member; answered by the next generation."""
+"""JoinGroup (11), versions 0-9: become or stay a member; answered with the next generation."""
 
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -14,9 +14,9 @@ from millstream.wire.apis.join_group import JoinGroupMember, JoinGroupRequest, J
 KNOWS_MEMBER_ID_REQUIRED: Final = 4
 MAY_LACK_PROTOCOL: Final = 7
 KNOWS_SKIP_ASSIGNMENT: Final = 9
-# It asks for the partitions of its topics 100 ms after it was started. A leader that has to
-# assign before that joins a second time, and if a poll ends during this join it forgets the
-# assignment and stays outside (docs/groups.md).
+# This client asks for the partitions of its topics 100 ms after its start. A leader that has
+# to assign before that joins a second time. If a poll ends during this join, it forgets the
+# assignment and stays outside the group (docs/groups.md).
 _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 
 
@@ -32,7 +32,7 @@ def handle(
         protocol_type=body.protocol_type,
         protocols=tuple((p.name, bytes(p.metadata)) for p in body.protocols),
         session_timeout_ms=body.session_timeout_ms,
-        # Version 0 knew one timeout for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms=(
             body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms
         ),
@@ -53,7 +53,7 @@ def handle(
 
 
 def first_wait_ms(client_software: str | None) -> int:
-    """How long a client needs until it can lead; `client_software` is its name and version."""
+    """How long a client needs before it can lead; `client_software` is its name and version."""
     return _FIRST_WAIT_MS.get((client_software or "").partition(" ")[0], 0)
 
 

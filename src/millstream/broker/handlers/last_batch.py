@@ -1,6 +1,6 @@
-"""LastBatch (20001), version 0: the last batch that was committed for a group of producers.
+"""LastBatch (20001), version 0: the last batch committed for a group of producers.
 
-Who names a run that is new takes the group over; runs before it are refused from then on.
+The first request of a new run takes over the group; earlier runs are refused from then on.
 """
 
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0-5: one member goes, from version 3 on several at once."""
+"""LeaveGroup (13), versions 0-5: one member leaves; from version 3, several at once."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0-5: by state from version 4 on, by type from 5 on."""
+"""ListGroups (16), versions 0-5: by state from version 4, by type from 5."""
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request

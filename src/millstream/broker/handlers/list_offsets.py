@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 1-11: the ends of a partition, and offsets by timestamp.
+"""ListOffsets (2), versions 1-11: the first and last offsets, and offsets by timestamp.
 
 Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp,
 -4 earliest on local disk (the same here), -5 latest in remote storage and -6 earliest
@@ -70,7 +70,7 @@ def _look_up(
 ) -> None:
     log = partition.log
     if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.is_settled:
-        # What an older leader has shown may be more than this one knows to be committed.
+        # An older leader may have exposed more than this one knows to be committed.
         raise KafkaError(KafkaCode.OFFSET_NOT_AVAILABLE)
     end = (
         partition.last_stable_offset
@@ -95,5 +95,5 @@ def _look_up(
             answer.timestamp = found.timestamp_ms
             answer.leader_epoch = found.leader_epoch
     else:
-        # What newer versions mean by other negative numbers is not known here.
+        # Newer versions may define other negative numbers.
         raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, f"unknown timestamp {timestamp}")

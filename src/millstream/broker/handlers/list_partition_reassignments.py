@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: none is ever under way on one node."""
+"""ListPartitionReassignments (46), version 0. A standalone node never has any."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request

@@ -1,4 +1,4 @@
-"""ListTransactions (66), versions 0-2: by state, producer, from 1 on by age, from 2 on by name."""
+"""ListTransactions (66), versions 0-2: by state and producer; from 1 by age, from 2 by name."""
 
 import re
 from typing import Final

@@ -55,7 +55,7 @@ async def _create_and_answer(
     shown = []
     for topic in wanted:
         error = failed.get(topic.name or "")
-        # Somebody else may have created it at the same moment: then it is there.
+        # If another client created the topic at the same moment, it exists now.
         if error is not None and topic.name not in node.image.topics:
             shown.append(topic_view.absent(topic.name, NO_TOPIC_ID, error.code))
         else:

@@ -1,8 +1,8 @@
-"""OffsetCommit (8), versions 2-10: topics by id from version 10 on.
+"""OffsetCommit (8), versions 2-10: topics by id from version 10.
 
-Reads the frame with its own codec: this is the group request that comes
-thousands of times a second. An answer that waits for the disk is a future, not a task, and
-a client that commits the same partitions again gets a shortcut (`wire.repeated_commit`).
+Reads the frame with a codec of its own, because this group request arrives thousands of
+times a second. A reply that waits for the disk is a future, not a task. A client that commits
+the same partitions again gets a shortcut (`wire.repeated_commit`).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ OFFSET_COMMIT: Final = messages.OffsetCommitRequest.api.key
 
 
 class Parts(Protocol):
-    """What a commit uses of its node."""
+    """The parts of the node that a commit uses."""
 
     @property
     def node(self) -> NodeState: ...
@@ -70,7 +70,7 @@ def _learn(
     admission: CommitAdmission,
     frame: memoryview,
 ) -> None:
-    """The second commit of a group's member on a connection leaves a shortcut for more."""
+    """The second commit of a group member on a connection sets a shortcut for later ones."""
     connection = request.connection
     committer = (body.group_id, body.member_id, len(frame))
     if connection.last_request != committer:
@@ -110,7 +110,7 @@ def _commit_again(
 
 
 def _commit_request(body: OffsetCommitRequest, version: int) -> CommitRequest:
-    """Who commits; what, is filled in by `_commit`."""
+    """The committing member; `_commit` fills in the offsets."""
     return CommitRequest(
         body.group_id,
         body.member_id,
@@ -132,7 +132,7 @@ def _commit(
         return _refused(topics, admission.refusal.error())
     for name, refusal in admission.denied_topics.items():
         _deny(topics, name, refusal)
-    # A decision is made before `submit` returns, so the next commit may use it again.
+    # `submit` decides before it returns, so the next commit may reuse the object.
     commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
         return parts.groups.submit(
@@ -150,7 +150,7 @@ def _deny(topics: list[OffsetCommitTopic], name: str, refusal: Refusal) -> None:
 
 
 def _find_topic(parts: Parts, topic: OffsetCommitTopic, version: int) -> None:
-    """Fill in the topic's name, and say which partitions there are none of."""
+    """Fill in the topic's name, and return the partitions that do not exist."""
     unknown = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= TOPIC_IDS_FROM:
         found = parts.node.image.topics_by_id.get(topic.topic_id)

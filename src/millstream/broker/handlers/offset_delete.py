@@ -1,4 +1,4 @@
-"""OffsetDelete (47), version 0: forget offsets of topics that the group does not read."""
+"""OffsetDelete (47), version 0: forget offsets of topics that the group no longer reads."""
 
 from collections.abc import Coroutine
 from typing import Any

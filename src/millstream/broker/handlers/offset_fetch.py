@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 1-10: of several groups from 8 on, topics by id from 10 on."""
+"""OffsetFetch (9), versions 1-10: several groups from version 8, topics by id from 10."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
@@ -23,7 +23,7 @@ from millstream.wire.apis.offset_fetch import (
 
 BATCHED_FROM: Final = 8
 BY_ID_FROM: Final = 10
-# Before version 2 an error had no place of its own.
+# Before version 2 the response has no field for an error of the group.
 TOP_LEVEL_ERROR_FROM: Final = 2
 
 
@@ -67,7 +67,7 @@ def _fetch(
     def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
         rows = [_found(node, topic) for topic in found]
         if by_id:
-            # Offsets of a topic that is gone cannot be named by id.
+            # Offsets of a deleted topic have no topic id.
             rows = [row for row in rows if row.topic_id != NO_TOPIC_ID]
         return _group(group.group_id, KafkaCode.NONE, rows + unknown)
 
@@ -80,8 +80,8 @@ def _fetch(
             )
             for topic in group.topics or ()
         ]
-        is_told_apart = request.version >= TOP_LEVEL_ERROR_FROM
-        return _group(group.group_id, error.code, [] if is_told_apart else rows)
+        has_group_error = request.version >= TOP_LEVEL_ERROR_FROM
+        return _group(group.group_id, error.code, [] if has_group_error else rows)
 
     return groups.ask(
         group.group_id,

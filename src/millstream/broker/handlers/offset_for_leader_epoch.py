@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where an epoch ended, so that a reader learns
-whether what it read was taken back."""
+"""OffsetForLeaderEpoch (23), versions 2-4: the end offset of an epoch. It shows a reader
+whether records that it read were removed."""
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request

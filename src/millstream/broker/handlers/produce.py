@@ -1,12 +1,12 @@
 """Produce (0), versions 3-13; 0-2 are listed for old librdkafka and refused.
 
-Per partition: append, restamped in place. acks 0 and 1 answer at once; acks all answers
-when the record is safe, or says at the request's deadline that it may not be.
+Each partition's batch is restamped in place and appended. acks 0 and 1 are answered at once.
+acks all is answered when the record is safe; at the request's deadline it gets a timeout.
 
-A connection that writes to the same partition again and again gets a shortcut, which knows
-the request by its first bytes (`wire.repeated`); compiled, many connections share a write
-(`network.receiving`). All three routes get their terms from `requests.admission` and end in
-`Partition.append`, which takes one batch or a group of them.
+A connection that writes to the same partition repeatedly gets a shortcut, which recognises
+the request by its first bytes (`wire.repeated`). In compiled code, many connections share a
+write (`network.receiving`). All three routes get their terms from `requests.admission` and end
+in `Partition.append`, which takes one batch or a group of them.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from millstream.wire.repeated import RepeatedProduce, repeated_produce
 
 READS_FRAME = True
 Results = list[tuple[ProduceTopic, list[ProduceResult]]]
-# Answers that wait for the disk: the result to change when they fail, and what they wait for.
+# Responses that wait for the disk: the result to change on failure, and what it waits for.
 Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
 
 VERSION_MIN = 3
@@ -54,7 +54,7 @@ PRODUCE = messages.ProduceRequest.api.key
 
 
 class Parts(Protocol):
-    """What a produce uses of its node."""
+    """The parts of the node that a produce uses."""
 
     @property
     def node(self) -> NodeState: ...
@@ -73,8 +73,8 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     _resolve_topic_ids(parts, body)
     ready, heavy = make_ready(parts.node, parts.admissions, request.principal, body)
     if heavy:
-        # The effect comes after a wait: the connection's next frame has to wait, too, and
-        # the shared buffer is written to before the coroutine begins.
+        # The effect comes after a wait. So the connection's next frame has to wait too, and the
+        # frame is copied, because the shared buffer is overwritten before the coroutine starts.
         _copy_records(body)
         return Pending(_append_heavy(parts, request, body, heavy), gate=True)
     if body.transactional_id is None:
@@ -92,7 +92,7 @@ def _append_and_remember(
     answer = _append_all(parts, request, body, ready)
     connection = request.connection
     partition = _only_partition(parts, body)
-    # From the second time on: a client that writes here and there would only pay for it.
+    # Only from the second time on: a client that alternates partitions would pay for nothing.
     if partition is not None and partition is connection.last_request:
         repeated = repeated_produce(frame, request.header, body)
         connection.shortcut = (
@@ -113,7 +113,7 @@ def _shortcut(
     parts: Parts, request: Request, partition: Partition, repeated: RepeatedProduce
 ) -> Shortcut | None:
     if partition.log.config.compression_type is not None:
-        # Batches are compressed anew in a thread, before the append.
+        # Batches are recompressed in a thread, before the append.
         return None
     terms = parts.admissions.of(request.principal, partition).write_terms(
         is_acks_all=repeated.is_acks_all, is_transactional=False
@@ -134,8 +134,8 @@ def _shortcut(
 def _append_group(
     parts: Parts, partition: Partition, terms: WriteTerms, group: BatchGroup
 ) -> Placed | None:
-    """Several requests to one partition, under the same terms; None when each is to be handled
-    by itself: then it is decided anew, or gets its own error."""
+    """Several requests to one partition, under the same terms. None if each must be handled
+    separately: it is then admitted again, or gets its own error."""
     if terms.generation != parts.node.partitions.generation.number:
         return None
     try:
@@ -189,7 +189,7 @@ def _append_again(
 
 
 class _AgainWhenDurable:
-    """The answer to a repeated request, when its records are safe or its time is over."""
+    """The reply to a repeated request, when its records are safe or its deadline passed."""
 
     __slots__ = ("_appended", "_connection", "_header", "_repeated", "timer")
 
@@ -246,7 +246,7 @@ async def _append_when_checked(
 
 
 def _copy_records(body: ProduceRequest) -> None:
-    """The frame's memory belongs to the next request once we wait."""
+    """Copies the frame: its memory belongs to the next request once we wait."""
     for topic in body.topics:
         topic.partitions = [
             (index, None if data is None else memoryview(bytearray(data)))
@@ -385,7 +385,7 @@ def _refuse(body: ProduceRequest, error: KafkaError) -> Results:
 
 
 def _close_on_error(request: Request, results: Results) -> None:
-    """With acks 0 nothing is answered; closing is how the producer learns of an error."""
+    """acks 0 has no response; the producer learns of an error when we close the connection."""
     for topic, partition_results in results:
         for result in partition_results:
             if result.code != KafkaCode.NONE:
@@ -399,7 +399,7 @@ def _close_on_error(request: Request, results: Results) -> None:
 def _answer_when_durable(
     request: Request, timeout_ms: int, results: Results, waits: Waits
 ) -> "asyncio.Future[Pieces]":
-    """Done when everything is safe, or at the deadline. Callbacks, for a task costs more."""
+    """Done when everything is safe, or at the deadline. Callbacks, because a task costs more."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Pieces] = loop.create_future()
     left = len(waits)
@@ -428,7 +428,7 @@ def _answer_when_durable(
 def _answer_durable(request: Request, results: Results, waits: Waits) -> Pieces:
     for result, future in waits:
         if future.cancelled() or not future.done():
-            # It is in the log and may yet become durable; the producer must ask again.
+            # It is in the log and may still become durable; the producer must retry.
             future.cancel()
             _failed(result, KafkaError(KafkaCode.REQUEST_TIMED_OUT))
             continue

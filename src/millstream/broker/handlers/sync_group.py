@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0-5: the leader brings the assignment, everyone gets their part."""
+"""SyncGroup (14), versions 0-5: the leader sends the assignment, each member gets its part."""
 
 from collections.abc import Coroutine
 from typing import Any

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28), versions 0-5: offsets that count when the transaction is committed.
+"""TxnOffsetCommit (28), versions 0-5: offsets that take effect with the transaction's commit.
 
-From 3 on the group member is checked as well; from 5 on the offsets partition is added to
-the transaction here, before that AddOffsetsToTxn must have named the group.
+From 3 on, the group member is checked as well. From 5 on, this request adds the offsets
+partition to the transaction; before that, AddOffsetsToTxn must have added the group.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ async def handle(
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
         codes = await _commit(node, groups, body, producer)
     except KafkaError as error:
-        code = _told(error.code, request.version)
+        code = _code_for_version(error.code, request.version)
         codes = [[code] * len(topic.partitions) for topic in body.topics]
     return TxnOffsetCommitResponse(
         topics=[
@@ -76,7 +76,7 @@ async def _check(
     for code in found.values() if isinstance(found, dict) else ():
         if code is not KafkaCode.NONE:
             raise KafkaError(code)
-    # Others may have ended the transaction while we waited.
+    # Another request may have ended the transaction while we waited.
     if not coordinator.holds(transactional_id, producer, partitions):
         raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
 
@@ -122,12 +122,12 @@ def _wanted(
     ]
 
 
-def _told(code: KafkaCode, version: int) -> KafkaCode:
+def _code_for_version(code: KafkaCode, version: int) -> KafkaCode:
     if code is KafkaCode.PRODUCER_FENCED:
         return KafkaCode.INVALID_PRODUCER_EPOCH
     if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
         return KafkaCode.INVALID_TXN_STATE
     if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
-        # Clients ask again after this one.
+        # Clients retry after this one.
         return KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
     return code

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (27), versions 1-2: end a transaction in partitions.
 
-Sent by coordinators to the leaders of partitions, and by tools that end a hanging one.
+Coordinators send it to the leaders of partitions, and tools send it to end a hanging one.
 """
 
 import asyncio

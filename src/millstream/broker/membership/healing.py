@@ -1,9 +1,9 @@
-"""A damaged replica is given up and fetched again from the node that leads.
+"""Gives up a damaged replica and fetches it again from the leader.
 
-In this order: the replica tells nobody any more how far its log goes; the cluster's state
-takes it out of the in-sync replicas and out of the lead, in a new leader epoch, so that
-nothing it fetched before counts; its files go; an empty log follows like that of a new
-replica. Where nobody else can lead nothing is touched, and a person has to act.
+In this order: the replica stops reporting the end of its log; the cluster's state takes it
+out of the in-sync replicas and the leadership, in a new leader epoch, so that nothing it
+fetched before counts; its files are deleted; an empty log follows like that of a new
+replica. If no other replica can lead, nothing changes, and a person has to act.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from millstream.replication.replicated import ReplicatedPartition
 
 log = logging.getLogger(__name__)
 
-# What could not be opened at the start is tried again, until another node leads it.
+# Replicas that could not be opened at the start are retried until another node leads them.
 _RETRY_SECONDS: Final = 5.0
 
 
@@ -28,27 +28,27 @@ class Healing:
         self._node = node
         self._roles = roles
         self._leaders = leaders
-        # What a person was told last of each that cannot be healed.
-        self._told: dict[TopicPartition, str] = {}
+        # The last problem logged for each replica that cannot be healed.
+        self._logged: dict[TopicPartition, str] = {}
 
     async def heal(self, partition: ReplicatedPartition, damage: str) -> bool:
-        """False where nothing could be done."""
+        """False if nothing could be done."""
         where = partition.topic_partition
         self._roles.silence(partition)
         try:
             await self._leaders.give_up(where, self._node.node_id)
         except KafkaError as error:
             self._roles.speak_again(partition)
-            self._tell(where, f"is damaged and not fetched again, {error}: {damage}")
+            self._log_once(where, f"is damaged and not fetched again, {error}: {damage}")
             return False
         if self._node.partitions.find(where.topic, where.partition) is not partition:
             return True
         self._roles.replace_log(partition)
-        self._tell(where, f"is damaged and fetched again from {self._leader(where)}: {damage}")
+        self._log_once(where, f"is damaged and fetched again from {self._leader(where)}: {damage}")
         return True
 
     async def heal_offline(self) -> None:
-        """What was too damaged to be opened at the start. Runs until all is done."""
+        """Heal what was too damaged to be opened at the start. Runs until all is done."""
         while mine := [where for where in self._node.disk.store.offline if self._is_mine(where)]:
             for where in mine:
                 await self._heal_offline_one(where)
@@ -58,18 +58,18 @@ class Healing:
         try:
             await self._leaders.give_up(where, self._node.node_id)
         except KafkaError as error:
-            self._tell(where, f"is offline and not fetched again, {error}")
+            self._log_once(where, f"is offline and not fetched again, {error}")
             return
         if where in self._node.disk.store.offline and self._is_mine(where):
             self._open_empty(where)
-            self._tell(where, f"was offline and is fetched again from {self._leader(where)}")
+            self._log_once(where, f"was offline and is fetched again from {self._leader(where)}")
 
     def _is_mine(self, where: TopicPartition) -> bool:
         state = self._node.image.partition(where.topic, where.partition)
         return state is not None and self._node.cluster.hosts(state)
 
     def _open_empty(self, where: TopicPartition) -> None:
-        """An empty log takes the place of one that could not be opened at all."""
+        """Put an empty log in the place of one that could not be opened."""
         try:
             self._node.disk.store.delete(where)
         except LogDirFailed as error:
@@ -78,9 +78,9 @@ class Healing:
 
     def _leader(self, where: TopicPartition) -> str:
         state = self._node.image.partition(where.topic, where.partition)
-        return "nobody" if state is None else f"node {state.leader}"
+        return "no node" if state is None else f"node {state.leader}"
 
-    def _tell(self, where: TopicPartition, text: str) -> None:
-        if self._told.get(where) != text:
-            self._told[where] = text
+    def _log_once(self, where: TopicPartition, text: str) -> None:
+        if self._logged.get(where) != text:
+            self._logged[where] = text
             log.error("%s %s", where, text)

@@ -1,4 +1,4 @@
-"""The in-sync replicas of the partitions this node leads: looked at in time, and written."""
+"""The in-sync replicas of the partitions that this node leads: checked in time, and written."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from millstream.replication.isr_proposer import IsrProposer, NotWritten
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
 
-# How often followers that stay behind are looked for, within the time they may take.
+# How often the leader checks for slow followers, within the time they are allowed.
 _LOOKS_PER_LAG: Final = 2
 
 
@@ -40,7 +40,7 @@ class InSyncReplicas:
         await self._proposer.stop()
 
     def fetched_by(self, partition: ReplicatedPartition, replica_id: int) -> None:
-        """A follower that is out of sync may have caught up with this."""
+        """A follower that is out of sync may have caught up with this fetch."""
         leadership = partition.leadership
         if leadership is not None and replica_id not in leadership.isr:
             self._proposer.look_at(partition)
@@ -55,7 +55,7 @@ class InSyncReplicas:
     async def _write(self, where: TopicPartition, change: IsrChange) -> Role:
         state = self._node.image.partition(where.topic, where.partition)
         if state is None or state.version != change.version:
-            raise NotWritten("the image has another state by now")
+            raise NotWritten("the image already has another state")
         joining: Mapping[int, int] = dict(change.joining)
         try:
             written = await self._membership.change_isr(where, state, change.isr, joining)

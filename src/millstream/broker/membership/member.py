@@ -1,9 +1,9 @@
-"""A node as a member of a cluster: how it joins, and how it leaves.
+"""A node as a member of a cluster: how it joins and how it leaves.
 
-The order is what makes it safe. The directory is claimed before anybody hears of the node;
-whether data may be lost is known before the node says that it is there again; the
-controller has taken it out of every in-sync set before its logs are opened; and only when
-they are, and its port is open, is it registered.
+The order makes it safe. The node claims its directory before any other node learns of it.
+It knows whether data may be lost before it announces itself. The controller takes it out of
+every in-sync set before it opens its logs. It registers only when the logs and its port are
+open.
 """
 
 import asyncio
@@ -81,11 +81,11 @@ def new_membership(
 
 
 async def join(membership: Membership, disk: DataDirectory) -> None:
-    """An image, a broker epoch, and no place in any in-sync set. Raises StartError."""
+    """An image, a broker epoch, and a place in no in-sync set. Raises StartError."""
     last_shutdown = disk.store.last_shutdown
     await membership.join(is_suspect=last_shutdown.may_have_lost_data())
     disk.store.owner.keep(membership.image.cluster_id)
-    # The controller has taken this node out of every in-sync set.
+    # Now the controller has taken this node out of every in-sync set.
     last_shutdown.forget_failed_disk()
 
 
@@ -178,7 +178,7 @@ class Member:
 
     def reachable_leader(self, topic: TopicState, index: int) -> int:
         leader = topic.partitions[index].leader
-        # A client that is sent to a leader which has just died asks again only much later.
+        # A client that is sent to a leader which has just died retries only much later.
         is_reachable = leader in self._node.image.brokers and not self.membership.is_suspect(leader)
         return leader if is_reachable else NO_LEADER
 
@@ -193,8 +193,8 @@ class Member:
         return state.leader
 
     def internal_replicas(self, wanted: int) -> int:
-        # With fewer the first failover would lose what groups have committed, so the topic
-        # is not made before enough nodes are there.
+        # With fewer, the first failover would lose the commits of groups. So the topic is not
+        # created before there are enough nodes.
         return wanted
 
     @property
@@ -204,7 +204,7 @@ class Member:
     # -- partitions -------------------------------------------------------------------
 
     def has_partition(self, name: str, index: int) -> bool:
-        """In the cluster, here or elsewhere."""
+        """In the cluster, on this node or another."""
         return self._node.image.partition(name, index) is not None
 
     def name_of(self, topic_id: TopicId) -> str | None:
@@ -228,7 +228,7 @@ class Member:
             self.roles.stand_by(partition)
 
     def topic_deleted(self, topic: TopicState) -> None:
-        """The change of the image does the rest, here as at every other node."""
+        """The change of the image does the rest, on this node as on every other."""
 
     # -- a node's life ----------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Member:
         return BrokerState(self._node.node_id, endpoints, rack, log_ends=tuple(log_ends))
 
     def disk_failed(self) -> None:
-        """Others lead from now on, and the next start says that data may be lost."""
+        """Other nodes lead from now on, and the next start reports that data may be lost."""
         self._node.disk.store.last_shutdown.note_failed_disk()
         self.roles.fenced("the disk failed")
         self._leaving = asyncio.get_running_loop().create_task(self.membership.leave())
@@ -269,7 +269,7 @@ class Member:
     async def stop(self) -> None:
         await self._scrubbing.stop()
         if self._healing_offline is not None:
-            # It was registered: the rest of `register` has begun, too.
+            # It was registered, so the rest of `register` has started too.
             await self._producer_ids.stop()
             self._healing_offline.cancel()
             await asyncio.gather(self._healing_offline, return_exceptions=True)

@@ -9,12 +9,12 @@ Address = tuple[str, int]
 
 class Nodes:
     def __init__(self, image: Callable[[], ClusterImage], listener: Callable[[], str]) -> None:
-        """`listener` names the one that nodes use among themselves."""
+        """`listener` names the inter-broker listener."""
         self._image = image
         self._listener = listener
 
     def address(self, broker_id: int) -> Address | None:
-        """Where to reach a node; None while that is not known."""
+        """The address of a node; None while it is unknown."""
         broker = self._image().brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
@@ -22,7 +22,7 @@ class Nodes:
         return endpoint.host, endpoint.port
 
     def alive(self) -> Mapping[int, int]:
-        """The broker epochs of those that may be in sync."""
+        """The broker epochs of the nodes that may be in sync."""
         return {
             broker.id: broker.epoch
             for broker in self._image().brokers.values()

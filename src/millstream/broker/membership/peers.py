@@ -1,4 +1,4 @@
-"""Requests to other nodes of the cluster, on connections that are kept for the next one."""
+"""Requests to other nodes of the cluster, on connections that are kept for reuse."""
 
 import logging
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from millstream.wire.message import Message, Request
 
 log = logging.getLogger(__name__)
 
-# Kept per node; more are made when more requests are under way at once, and closed after.
+# Kept per node. If more requests are in flight at once, extra connections are opened and closed.
 _IDLE_MAX: Final = 2
 _CONNECT_SECONDS_MAX: Final = 5.0
 
@@ -22,7 +22,7 @@ class Peers:
         self._client_id = f"node-{broker_id}"
         self._address = address
         self._idle: dict[int, list[Connection]] = {}
-        # Where the kept connections of each node lead to.
+        # The address that each node's kept connections lead to.
         self._addresses: dict[int, Address] = {}
         self._is_closed = False
 
@@ -34,7 +34,7 @@ class Peers:
         if address is None:
             raise NoAnswer(f"the address of node {broker_id} is not known")
         if self._addresses.get(broker_id) != address:
-            # It has started anew, somewhere else.
+            # The node has restarted under another address.
             self._drop(broker_id)
             self._addresses[broker_id] = address
         kept = self._idle.get(broker_id)
@@ -45,7 +45,7 @@ class Peers:
             except AnswerTimedOut:
                 raise
             except NoAnswer as error:
-                # It may have been closed while nobody used it: a new one tells for sure.
+                # The peer may have closed it while it was idle; only a new one shows.
                 log.debug("node %d, kept connection: %s", broker_id, error)
         host, port = address
         connection = await Connection.open(
@@ -80,7 +80,7 @@ class Peers:
             connection.close()
 
     def close(self) -> None:
-        """What is under way may end; its connection is not kept."""
+        """Requests in flight may finish; their connections are not kept."""
         self._is_closed = True
         for broker_id in list(self._idle):
             self._drop(broker_id)

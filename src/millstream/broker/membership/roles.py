@@ -1,7 +1,7 @@
 """Turns changes of the cluster's image into the roles of this node's replicas.
 
-What a partition does in its role is in `replication/`. Here it is decided which partitions
-are opened and closed, when they may take their roles, and who hears of it.
+`replication/` says what a partition does in its role. Here it is decided which partitions
+are opened and closed, when they may take their roles, and what is notified.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ class Roles:
         self._topics = topics
         self._membership = membership
         self._fetchers = fetchers
-        # No partition has a role before this node is registered, nor while it is fenced.
+        # False until this node is registered, and while it is fenced: no partition has a role then.
         self._is_active = False
         self._taking: asyncio.Task[None] | None = None
-        # Called with a partition whose role is another one now.
+        # Called with a partition whose role has changed.
         self.on_role: list[Callable[[ReplicatedPartition], None]] = []
         # Called with the name of a topic that some node has created.
         self.on_created: list[Callable[[str], None]] = []
@@ -49,7 +49,7 @@ class Roles:
             self._taking.cancel()
             await asyncio.gather(self._taking, return_exceptions=True)
 
-    # -- what the membership says -----------------------------------------------------
+    # -- callbacks of the membership --------------------------------------------------
 
     def image_changed(self, change: ImageChange) -> None:
         for topic in change.deleted:
@@ -77,10 +77,10 @@ class Roles:
         self._taking = asyncio.get_running_loop().create_task(self._take_roles(broker_epoch))
 
     async def _take_roles(self, broker_epoch: int) -> None:
-        """Roles as the store has them *after* this node was registered.
+        """Apply the roles that the store has *after* this node was registered.
 
-        A state from before may still name it as leader: as what it was before it started
-        anew, in an epoch that its log may have lost records of."""
+        An earlier state may still name it as leader: for its previous incarnation, in an epoch
+        of which its log may have lost records."""
         membership = self._membership
         while membership.broker_epoch == broker_epoch:
             try:
@@ -113,7 +113,7 @@ class Roles:
             self._topics.open_or_wait(state)
 
     def _lacks(self, where: TopicPartition) -> str | None:
-        """The topic, where this is a new partition of it, or one that is to be here now."""
+        """The topic, if this is a new partition of it, or one that now belongs here."""
         state = self._node.image.partition(where.topic, where.partition)
         if state is None:
             return None
@@ -122,7 +122,7 @@ class Roles:
         return where.topic if is_new or (is_missing and self._node.cluster.hosts(state)) else None
 
     def apply(self, places: Iterable[TopicPartition]) -> None:
-        """Give partitions the roles that the image has for them."""
+        """Give partitions their roles in the image."""
         for where in places:
             state = self._node.image.partition(where.topic, where.partition)
             partition = self._node.partitions.find(where.topic, where.partition)
@@ -159,7 +159,7 @@ class Roles:
     # -- damaged ones -----------------------------------------------------------------
 
     def silence(self, partition: ReplicatedPartition) -> None:
-        """From now on no leader hears how far this log goes."""
+        """From now on this node reports the end of this log to no leader."""
         partition.is_damaged = True
         self._fetchers.leave(partition)
 
@@ -169,9 +169,9 @@ class Roles:
             self._fetchers.follow(partition, partition.leader_id)
 
     def replace_log(self, partition: ReplicatedPartition) -> None:
-        """Given up in the cluster's state: an empty log takes the place of the damaged one."""
+        """Given up in the cluster's state: replace the damaged log with an empty one."""
         where = partition.topic_partition
-        # The role first: clients that wait here are to look for the leader.
+        # The role first: clients that wait here must look for the leader.
         self.apply([where])
         self._node.partitions.remove(partition)
         self._topics.close(partition)

@@ -1,7 +1,7 @@
-"""Replication held back at this node: as a leader that sends, and as a follower that receives.
+"""Replication throttles of this node: as a leader that sends, as a follower that receives.
 
-Kafka's options: a rate per node, and per topic the replicas that it is for. Whoever is in
-sync is not held back.
+Kafka's options: a rate per node and, per topic, the replicas it applies to. In-sync
+replicas are not throttled.
 """
 
 from typing import Final

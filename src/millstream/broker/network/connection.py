@@ -1,14 +1,14 @@
 """One client's connection: bytes to frames, and replies back in request order.
 
-All connections receive into one shared buffer and keep only a partial frame of their own:
-a megabyte each would be gigabytes for thousands of clients. A frame that lies whole in
-the shared buffer is dispatched from there, so whoever handles it must finish with it
-before returning, or copy it; `dispatch` sees to that. The rest of a large frame goes where
-its beginning lies: the connection keeps that buffer, and the others get another one.
+All connections receive into one shared buffer, and each keeps only its own partial frame:
+a megabyte each would be gigabytes for thousands of clients. A frame that is complete in the
+shared buffer is dispatched from there, so its handler must finish with it before it
+returns, or copy it; `dispatch` ensures that. The rest of a large frame goes where its
+beginning is: the connection keeps that buffer, and the others get another one.
 
 A reply that must wait for something (a sync, new records, a deadline) keeps its place in
-the queue; later requests go on meanwhile, unless the request said that its effect is still
-to come (`Pending.gate`): then the next frame waits, or a pipelined write would overtake.
+the queue. Later requests are served in the meantime, unless the effect of the request is
+still to come (`Pending.gate`): then the next frame waits, or a pipelined write would overtake.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 # A frame with a batch of the default max.message.bytes fits.
 SHARED_BUFFER_BYTES: Final = (1 << 20) + (1 << 16)
-# Requests of one client whose replies have not left. Kafka's clients keep at most a
-# handful; a replaying one may keep more, and TCP makes it wait.
+# Requests of one client whose replies are not sent yet. Kafka's clients keep at most a
+# handful in flight; a client that replays may keep more, and TCP makes it wait.
 IN_FLIGHT_MAX: Final = 512
-# A client that does not read its replies stops being read itself beyond this.
+# Beyond this, we stop reading from a client that does not read its replies.
 OUTPUT_BYTES_MAX: Final = 64 << 20
-# How long one client's pipelined requests may keep the loop; then others have their turn.
+# How long one client's pipelined requests may occupy the loop before others get a turn.
 TURN_SECONDS_MAX: Final = 0.005
 
 
@@ -47,11 +47,11 @@ class ConnectionHost(Host, Protocol):
         ...
 
     def flush_soon(self, connection: "Connection") -> None:
-        """Have `flush` called in the next turn of the loop."""
+        """Have `flush` called in the next iteration of the loop."""
         ...
 
     def flush_with_others(self, connection: "Connection") -> None:
-        """Have `flush` called, now or in the next turn: for who is done with receiving."""
+        """Have `flush` called, now or in the next iteration: for a connection done receiving."""
         ...
 
 
@@ -60,13 +60,13 @@ class Connection:
     | state     | reads | `_partial` | `_replies` | ends when                                |
     |-----------|-------|------------|------------|------------------------------------------|
     | idle      | yes   | none       | none       | bytes arrive                             |
-    | receiving | yes   | some       | any        | the frame is whole                       |
+    | receiving | yes   | some       | any        | the frame is complete                    |
     | waiting   | yes   | any        | some       | the first reply in line is ready         |
-    | held back | no    | any        | any        | a gate opens, memory is free, the turn   |
-    |           |       |            |            | of the others is over, or output drains  |
+    | held back | no    | any        | any        | a gate opens, memory is free, the other  |
+    |           |       |            |            | connections had a turn, or output drains |
     | closed    | no    | none       | none       | never                                    |
 
-    Queues are made when first needed: thousands of connections are idle.
+    Queues are created when first needed: thousands of connections are idle.
     """
 
     __slots__ = (
@@ -102,21 +102,21 @@ class Connection:
         self.peer = peer
         self.client_id: str | None = None
         self.client_software: str | None = None
-        # A handler that expects more of the same leaves here how to answer it quickly, and
-        # what the last request was about, to see that it comes again.
+        # A handler that expects more of the same request leaves a fast way to answer it here, and
+        # what the last request was about, to recognise a repetition.
         self.shortcut: Shortcut | None = None
         self.last_request: object = None
         self._partial: PartialFrame | None = None
         self._replies: ReplyQueue | None = None
         self._sender: Sender | None = None
         self._is_receiving = False
-        # Has had its turn, and goes on with whole frames in the next one.
+        # Has had its turn, and continues with complete frames in the next one.
         self._is_resting = False
         self.is_closed = False
         # Does the receiver watch the socket? Never while `_is_held_back`.
         self.is_reading = True
         self.received_at = now
-        # When the frame that is still incomplete began, and when output last moved.
+        # When the incomplete frame began, and when output last made progress.
         self.stalled_since: float | None = None
         self.sent_at = now
         self._registration = host.receiver.register(self, sock.fileno())
@@ -127,8 +127,8 @@ class Connection:
         self._take_in(self._receive)
 
     def on_received(self, data: memoryview) -> None:
-        """As `on_readable`, for bytes that `receiving` has taken; nothing had begun before.
-        The memory is used again, as the shared buffer is."""
+        """As `on_readable`, for bytes that `receiving` has read; no frame was incomplete before.
+        The memory is reused, like the shared buffer."""
         self._take_in(partial(self._received, data, len(data)))
 
     def _take_in(self, receive: Callable[[], None]) -> None:
@@ -148,16 +148,16 @@ class Connection:
         except ProtocolError as error:
             self.close(str(error))
         except Exception:
-            # A bug in one handler must not take the other clients' node down.
+            # A bug in one handler must not take down the node for other clients.
             log.exception("closing %s: request failed", self.peer)
             self.close()
         finally:
             self._is_receiving = False
 
     def _flush_after_receiving(self) -> None:
-        """Send the replies to all frames that came together, in one go."""
-        # Alone, another turn of the loop would cost a fifth of a small request. Among many,
-        # sending last is cheaper: the first send wakes a client, which then wants a core.
+        """Send the replies to all frames that arrived together, in one call."""
+        # If it is alone, another loop iteration would cost a fifth of a small request. Among many,
+        # sending last is cheaper: the first send wakes a client, which then needs a core.
         if self._host.is_alone(self):
             self.flush()
         else:
@@ -180,7 +180,7 @@ class Connection:
             self._begin_partial(buffer[consumed:count])
 
     def _dispatch_frames(self, data: memoryview, end: int) -> int:
-        """Dispatch the whole frames in `data[:end]`; how many bytes they were."""
+        """Dispatch the complete frames in `data[:end]`; return how many bytes they were."""
         position = 0
         turn_ends_at = 0.0
         while end - position >= SIZE_BYTES:
@@ -190,7 +190,7 @@ class Connection:
             frame_end = position + SIZE_BYTES + size
             if frame_end > end:
                 break
-            # One frame is the common case, and asks no clock.
+            # One frame is the common case, and reads no clock.
             if frame_end < end and not turn_ends_at:
                 turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
             self._dispatch(data[position + SIZE_BYTES : frame_end])
@@ -214,7 +214,7 @@ class Connection:
         self._read_if_allowed()
 
     def _receive_partial(self, partial_frame: PartialFrame) -> None:
-        """Go on with a frame that did not come whole, straight into its own memory."""
+        """Continue a partial frame, straight into its own memory."""
         if not partial_frame.grow(self._memory_is_free):
             self._read_if_allowed()
         elif not partial_frame.receive(self.sock):
@@ -229,7 +229,7 @@ class Connection:
             self._read_if_allowed()
 
     def _drain_partial(self, partial_frame: PartialFrame) -> None:
-        """Dispatch what is whole in its own memory, keep the rest."""
+        """Dispatch what is complete in its own memory, keep the rest."""
         with partial_frame.view as view:
             consumed = self._dispatch_frames(view, partial_frame.have)
         if self.is_closed:
@@ -249,18 +249,18 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """The peer's, without the port."""
+        """The peer's address, without the port."""
         return self.peer.rpartition(":")[0]
 
     @property
     def partial_bytes(self) -> int:
-        """How much of an incomplete frame has arrived."""
+        """How many bytes of an incomplete frame have arrived."""
         return 0 if self._partial is None else self._partial.have
 
     # -- flow control ---------------------------------------------------------------
 
     def _is_held_back(self) -> bool:
-        # Asked for every frame, and nearly always it is none of these.
+        # Checked for every frame, and nearly always false.
         if self._is_resting or (self._partial is not None and self._partial.waits_for_memory):
             return True
         replies = self._replies
@@ -282,7 +282,7 @@ class Connection:
             self._registration.resume()
 
     def _resume(self) -> None:
-        """Something left the queues: go on with frames that had to wait."""
+        """Something left the queues: continue with frames that had to wait."""
         if self.is_closed or self.is_reading or self._is_held_back():
             return
         try:
@@ -353,7 +353,7 @@ class Connection:
         if sender.push(pieces):
             self.sent_at = self.received_at
             if not self._is_receiving:
-                # At the end of this turn: replies that became ready together gather.
+                # At the end of this iteration, to join replies that became ready together.
                 self.sent_at = self._loop.time()
                 self._host.flush_soon(self)
 
@@ -368,7 +368,7 @@ class Connection:
                 self._resume()
 
     def on_sent_everything(self) -> None:
-        """With nothing under way, the next request may be answered without us."""
+        """With nothing in flight, the receiver may answer the next request without us."""
         if self.shortcut is None:
             return
         expected = self.shortcut.expected
@@ -376,7 +376,7 @@ class Connection:
             self._registration.expect(expected)
 
     def on_unsent(self, rest: bytes) -> None:
-        """The socket did not take all of an answer that was made without us."""
+        """The socket did not take all of a reply that the receiver sent without us."""
         self._push([rest])
 
     def on_send_failed(self, error: OSError) -> None:
@@ -389,7 +389,7 @@ class Connection:
     # -- the end --------------------------------------------------------------------
 
     def close(self, reason: str | None = None) -> None:
-        """Close now. With a reason, one line says who and why."""
+        """Close now. With a reason, log the peer and the reason."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -1,9 +1,9 @@
-"""A bound on the memory that incoming requests may take together.
+"""A bound on the memory of all incoming requests together.
 
-What counts is what has arrived, not what frames announce: a frame's account grows with its
-buffer. One address may hold half of the memory, so that another one always gets some. A frame
-that finds no room waits, and TCP makes its client wait. The first that would have to wait may
-go on all the same: with many half-received frames and no room, one of them is always completed.
+Bytes that have arrived count, not the size that a frame announces: a frame's account grows
+with its buffer. One address may hold half of the memory, so that another one always gets
+some. A frame that finds no room waits, and TCP makes its client wait. The first frame that
+would wait may exceed the limit, so one of many half-received frames can always complete.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ FREE_BYTES_MAX: Final = 1 << 16
 
 
 class FrameAccount:
-    """What one incomplete frame holds."""
+    """The memory of one incomplete frame."""
 
     __slots__ = ("address", "held_bytes")
 
@@ -29,19 +29,19 @@ class RequestMemory:
         self._limit_bytes = limit_bytes
         self.held_bytes = 0
         self._by_address: dict[str, int] = {}
-        # May go over the limit; at most one at a time.
+        # May exceed the limit; at most one at a time.
         self._first: FrameAccount | None = None
         self._waiting: deque[Callable[[], None]] = deque()
 
     @property
     def is_short(self) -> bool:
-        """Is there so little room that slow frames have to go?"""
+        """Is memory so short that slow frames have to be dropped?"""
         return self.held_bytes > self._limit_bytes // 2
 
     def grow(
         self, account: FrameAccount, size_bytes: int, call_when_free: Callable[[], None]
     ) -> bool:
-        """True if the frame may now hold `size_bytes`; else try again when called."""
+        """True if the frame may now hold `size_bytes`; otherwise try again when called back."""
         more = size_bytes - account.held_bytes
         if more <= 0:
             return True
@@ -64,7 +64,7 @@ class RequestMemory:
         )
 
     def release(self, account: FrameAccount) -> None:
-        """The frame is dispatched or given up."""
+        """The frame is dispatched or dropped."""
         if self._first is account:
             self._first = None
         left = self._by_address.get(account.address, 0) - account.held_bytes
@@ -74,6 +74,6 @@ class RequestMemory:
             self._by_address.pop(account.address, None)
         self.held_bytes -= account.held_bytes
         account.held_bytes = 0
-        # Each tries for itself and queues again if there is still no room.
+        # Each frame tries again and queues again if there is still no room.
         for _ in range(len(self._waiting)):
             self._waiting.popleft()()

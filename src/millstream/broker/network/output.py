@@ -1,8 +1,8 @@
-"""What waits to be sent on one connection: bytes, and ranges of files.
+"""The output that waits on one connection: bytes, and ranges of files.
 
-Small replies are gathered into one `sendmsg`; a range of a log file goes out with
-`sendfile` and never enters Python. A range that is not in the page cache would stop the
-event loop while the disk is read, so it is warmed in a thread first.
+Small replies are joined into one `sendmsg`; a range of a log file goes out with
+`sendfile` and never enters Python. Reading a range that is not in the page cache would block
+the event loop, so a thread reads it first.
 """
 
 import os
@@ -17,7 +17,7 @@ from millstream.storage.log import FileRange
 
 # One sendmsg takes at most IOV_MAX (1024) buffers; beyond a few dozen nothing is gained.
 GATHER_MAX: Final = 64
-# One slow reader of a large range must not hold the loop: this much, then the next socket.
+# One slow reader of a large range must not occupy the loop: this much, then the next socket.
 SENDFILE_BYTES_MAX: Final = 4 << 20
 
 
@@ -29,12 +29,12 @@ class Sent(Enum):
     SOCKET_FULL = auto()
     # The next range is not in the page cache: read `OutputQueue.cold_range` elsewhere first.
     COLD = auto()
-    # Enough for one turn of the loop; there is more.
+    # Enough for one iteration of the loop; there is more.
     TURN_OVER = auto()
 
 
 class SendRange:
-    """A range of a file on its way out; the file stays pinned until it is sent or dropped."""
+    """A range of a file to send; the file stays pinned until the range is sent or dropped."""
 
     __slots__ = ("fd", "file", "left", "position", "warm_until")
 
@@ -51,8 +51,8 @@ class SendRange:
 
 
 class ColdWindow:
-    """A piece of a file that a thread reads; pinned of its own, for the connection may
-    close and drop its range meanwhile, and a closed descriptor's number is reused."""
+    """A piece of a file that a thread reads. It has its own pin: the connection may close
+    and drop its range in the meantime, and the number of a closed descriptor is reused."""
 
     __slots__ = ("_file", "window")
 
@@ -66,7 +66,7 @@ class ColdWindow:
 
 
 def release_all(pieces: Iterable[object]) -> None:
-    """Let go of the files of a reply that will not be sent."""
+    """Unpin the files of a reply that will not be sent."""
     for piece in pieces:
         if isinstance(piece, SendRange):
             piece.release()
@@ -93,7 +93,7 @@ class OutputQueue:
             self.size_bytes += len(piece)
 
     def clear(self) -> None:
-        """Drop everything; files are let go."""
+        """Drop everything and unpin the files."""
         release_all(self._chunks)
         self._chunks.clear()
         self.size_bytes = 0
@@ -126,7 +126,7 @@ class OutputQueue:
         return False
 
     def pin_cold_window(self) -> "ColdWindow":
-        """What must be read into the page cache before sending goes on."""
+        """What must be read into the page cache before sending can continue."""
         head = self._chunks[0]
         assert isinstance(head, SendRange)
         return ColdWindow(head)
@@ -141,7 +141,7 @@ class OutputQueue:
         count = min(pending.left, budget, pending.warm_until - pending.position)
         sent = os.sendfile(sock.fileno(), pending.fd, pending.position, count)
         if sent == 0:
-            # The file is shorter than the range promised; the client would wait for ever.
+            # The file is shorter than the range promised; the client would wait forever.
             raise OSError(f"log file ended {pending.left} bytes early")
         pending.position += sent
         pending.left -= sent
@@ -154,7 +154,7 @@ class OutputQueue:
     def _send_bytes(self, sock: socket.socket) -> None:
         chunks = self._chunks
         if len(chunks) == 1:
-            # A reply alone, as in most turns.
+            # A single reply, as in most iterations.
             self._sent(sock.send(chunks[0]))  # type: ignore[arg-type]
             return
         buffers: list[Bytes] = []
@@ -174,7 +174,7 @@ class OutputQueue:
         self._sent(sent)
 
     def _sent(self, count: int) -> None:
-        """So many bytes left; what is left of a chunk goes first next time."""
+        """Remove the bytes that were sent; the rest of a chunk goes first next time."""
         chunks = self._chunks
         self.size_bytes -= count
         while count:

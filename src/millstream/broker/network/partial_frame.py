@@ -1,8 +1,8 @@
-"""A frame that did not come whole, and the memory it grows in.
+"""A partial frame, and the memory it grows in.
 
 Its memory grows with what has arrived, not with what the frame announces, and counts against
-what all of them may take together (`memory`). A frame that fits the shared buffer stays where
-its beginning came: that buffer is lent to it, and the other connections share another one.
+the bound on all of them (`memory`). A frame that fits the shared buffer stays where its
+beginning arrived: that buffer is lent to it, and the other connections share another one.
 """
 
 import socket
@@ -22,11 +22,11 @@ _SIZE = struct.Struct(">i")
 
 
 class Buffers(Protocol):
-    """Where bytes are received."""
+    """The buffers for receiving."""
 
     @property
     def buffer(self) -> memoryview:
-        """The one that all connections share."""
+        """The buffer that all connections share."""
         ...
 
     @property
@@ -34,15 +34,15 @@ class Buffers(Protocol):
     @property
     def memory(self) -> RequestMemory: ...
     def lend_buffer(self) -> memoryview | None:
-        """The shared buffer, for one connection; another one takes its place. None when
-        many are lent already."""
+        """Lend the shared buffer to one connection and replace it with another. None if many
+        are lent already."""
         ...
 
     def return_buffer(self, buffer: memoryview) -> None: ...
 
 
 def frame_size(data: memoryview | bytearray, position: int, frame_bytes_max: int) -> int:
-    """The size that a frame announces. Raises ProtocolError for one that cannot be."""
+    """The size that a frame announces. Raises ProtocolError for an impossible one."""
     size: int = _SIZE.unpack_from(data, position)[0]
     if not _FRAME_BYTES_MIN <= size <= frame_bytes_max:
         raise ProtocolError(
@@ -59,9 +59,9 @@ class PartialFrame:
         self._account = FrameAccount(address)
         # Lent by `buffers` if it is a memoryview.
         self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
-        # Of `_data`, so many bytes have arrived.
+        # This many bytes of `_data` have arrived: 0 <= it <= len(_data).
         self.have = len(rest)
-        # Nothing is received until the memory is there.
+        # Nothing is received until there is memory.
         self.waits_for_memory = False
 
     def _borrow(self, rest: memoryview) -> memoryview | None:
@@ -79,7 +79,7 @@ class PartialFrame:
 
     @property
     def view(self) -> memoryview:
-        """To be released before the next `receive`, which may have to grow it."""
+        """Must be released before the next `receive`, which may have to grow the memory."""
         return memoryview(self._data)
 
     @property
@@ -93,7 +93,7 @@ class PartialFrame:
         return self.have >= SIZE_BYTES and self.have >= self._wanted
 
     def grow(self, when_free: Callable[[], None]) -> bool:
-        """Room for what may arrive next. False when there is none; then `when_free` is called."""
+        """Make room for what may arrive next. False if there is none: `when_free` follows."""
         data = self._data
         if isinstance(data, memoryview):
             return True
@@ -107,7 +107,7 @@ class PartialFrame:
         return True
 
     def receive(self, sock: socket.socket) -> bool:
-        """Into the room that `grow` made. False at the end of the stream."""
+        """Receive into the room that `grow` made. False at the end of the stream."""
         have, wanted = self.have, self._wanted
         if have >= wanted:
             return True
@@ -117,10 +117,10 @@ class PartialFrame:
         return count > 0
 
     def cut(self, consumed: int) -> None:
-        """The beginning was dispatched; another frame begins behind it."""
+        """The beginning was dispatched; another frame begins after it."""
         self._buffers.memory.release(self._account)
-        # What is lent holds one frame only. A copy, not a cut: someone may still look at
-        # the dispatched part.
+        # A lent buffer holds one frame only. Copied, not moved: the dispatched part may still
+        # be in use.
         assert isinstance(self._data, bytearray)
         self._data = self._data[consumed : self.have]
         self.have -= consumed

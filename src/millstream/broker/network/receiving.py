@@ -1,9 +1,9 @@
-"""Who tells a connection that there is something to read.
+"""Watches sockets, and notifies a connection that has something to read.
 
-Compiled, one reader of the loop serves all connections, and clients that repeat a small
-produce over many connections are answered together: their batches are written with one
-write where they are for one partition, and Python is asked once for all of them. Without a
-C compiler, and elsewhere than on Linux, every connection is a reader of the loop by itself.
+In compiled code, one reader of the loop serves all connections. Clients that repeat a small
+produce over many connections are answered together: batches for one partition go into one
+write, with one call to Python for all of them. Without a C compiler, and on systems other
+than Linux, every connection is a separate reader of the loop.
 """
 
 import asyncio
@@ -14,34 +14,34 @@ from millstream.storage.values import BatchGroup
 
 # Base offset of the first batch, append time and log start offset.
 Placed = tuple[int, int, int]
-# None: nothing was written, and every request is to be handled by itself.
+# None: nothing was written, and every request must be handled separately.
 AppendGroup = Callable[[BatchGroup], Placed | None]
 
 
 class Expected(Protocol):
-    """A produce that is answered without its connection, when it comes again."""
+    """A produce that is answered without its connection when it is repeated."""
 
 
 class Readable(Protocol):
-    """A connection, as far as receiving goes."""
+    """A connection, as the receiver sees it."""
 
     def on_readable(self) -> None: ...
 
 
 class Registration(Protocol):
-    """One connection among those that are received from."""
+    """One connection that the receiver watches."""
 
     def expect(self, expected: Expected) -> None:
-        """Answer this request without asking the connection, until something else comes.
+        """Answer this request without the connection, until a different one arrives.
 
-        Only while everything that came before is answered, and sent.
+        Only while every earlier request is answered and its reply is sent.
         """
         ...
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def close(self) -> None:
-        """Before the descriptor is closed: its number may be given out again at once."""
+        """Call before the descriptor is closed: its number may be reused at once."""
         ...
 
 
@@ -60,7 +60,7 @@ class LoopRegistration:
         self.resume()
 
     def expect(self, expected: Expected) -> None:
-        """The connection is asked all the same."""
+        """No effect: the connection handles every request."""
 
     def pause(self) -> None:
         self._loop.remove_reader(self._fd)
@@ -72,7 +72,7 @@ class LoopRegistration:
 
 
 class LoopReceiver:
-    """Every connection by itself."""
+    """Watches every connection separately."""
 
     def register(self, connection: Readable, fd: int) -> Registration:
         return LoopRegistration(connection, fd)

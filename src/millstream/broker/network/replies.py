@@ -1,4 +1,4 @@
-"""A reply before it is sent: ready, still to come, or known from the time before.
+"""A reply before it is sent: ready, pending, or known from the previous request.
 
 A connection answers in request order. A reply that must wait for something (a sync, new
 records, a deadline) keeps its place in the `ReplyQueue`, and those behind it wait.
@@ -18,8 +18,8 @@ Pieces = list[object]
 class Pending:
     """A reply that is not ready yet. `gate` holds back the connection's next frame.
 
-    A coroutine becomes a task; a future does without, which is much cheaper. Cheapest is to
-    wait for something itself, with `finish` to make the reply when it is done.
+    A coroutine becomes a task; a future needs none, which is much cheaper. Cheapest is to
+    wait for the future of something else, with `finish` to build the reply when it is done.
     """
 
     __slots__ = ("answer", "finish", "gate")
@@ -47,8 +47,8 @@ class Shortcut:
         generation: int,
         expected: Expected | None = None,
     ) -> None:
-        """`answer` takes the connection and a frame, and gives None for any other frame.
-        `expected` is the same request for `receiving`, which may answer it by itself."""
+        """`answer` takes the connection and a frame, and returns None for any other frame.
+        `expected` is the same request for `receiving`, which may answer it without Python."""
         self.answer = answer
         self.generation = generation
         self.expected = expected
@@ -65,13 +65,13 @@ class Slot:
 
 
 class ReplyQueue:
-    """Replies in request order, from the first that is not ready on."""
+    """Replies in request order, starting with the first that is not ready."""
 
     __slots__ = ("_slots", "gates")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
-        # Requests under way whose effect is still to come: the next frame waits for them.
+        # Requests whose effect is still to come: the next frame waits while it is not 0.
         self.gates = 0
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class ReplyQueue:
         return slot
 
     def settle(self, slot: Slot, pieces: Pieces, *, gate: bool) -> Iterator[Pieces]:
-        """The reply is ready; it, and those that waited behind it, if it is first in line."""
+        """The reply is ready. Yields it and those behind it, if it is first in line."""
         slot.pieces = pieces
         self.gates -= gate
         slots = self._slots

@@ -1,4 +1,4 @@
-"""The sending side of one connection: what waits, and when it may leave."""
+"""The sending side of one connection: what waits, and when it may be sent."""
 
 import asyncio
 import socket
@@ -21,10 +21,10 @@ class Owner(Protocol):
 
 class Sender:
     """
-    | state    | `is_scheduled` | `_has_writer` | `_is_warming` | goes on when                |
+    | state    | `is_scheduled` | `_has_writer` | `_is_warming` | continues when              |
     |----------|----------------|---------------|---------------|-----------------------------|
     | idle     | no             | no            | no            | something is queued         |
-    | due      | yes            | no            | no            | the turn of the loop ends   |
+    | due      | yes            | no            | no            | the loop iteration ends     |
     | blocked  | yes            | yes           | no            | the socket is writable      |
     | cold     | yes            | no            | yes           | a thread has read the pages |
     """
@@ -46,13 +46,13 @@ class Sender:
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self.output = OutputQueue()
-        # There is output, and it is settled when it is sent next.
+        # There is output, and it is decided when it is sent next.
         self.is_scheduled = False
         self._has_writer = False
         self._is_warming = False
 
     def push(self, pieces: Pieces) -> bool:
-        """Queue a reply; True if it has to be scheduled."""
+        """Queue a reply; True if a flush has to be scheduled."""
         output = self.output
         is_new = not output and not self.is_scheduled
         for piece in pieces:
@@ -63,11 +63,11 @@ class Sender:
 
     @property
     def is_due(self) -> bool:
-        """There is something that may be sent now."""
+        """There is something that can be sent now."""
         return self.is_scheduled and not self._has_writer
 
     def flush(self) -> bool:
-        """Send what waits, as far as the socket takes it; False when it failed or must wait."""
+        """Send what waits, as far as the socket takes it; False if it failed or must wait."""
         if self._is_warming:
             return False
         try:
@@ -94,7 +94,7 @@ class Sender:
             self._loop.remove_writer(self._sock.fileno())
 
     async def _warm(self) -> None:
-        """Read what comes next into the page cache, beside the loop."""
+        """Read the next range into the page cache, off the loop."""
         pin = self.output.pin_cold_window()
         try:
             await self._host.run_blocking(lambda: page_cache.warm(*pin.window))
@@ -108,7 +108,7 @@ class Sender:
             self._owner.flush()
 
     def close(self) -> None:
-        """Before the socket is closed."""
+        """Call before the socket is closed."""
         if self._has_writer:
             self._watch_writable(False)
         self.output.clear()

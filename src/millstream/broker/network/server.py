@@ -23,26 +23,26 @@ from millstream.errors import StartError
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-# So many replies wait for each other: fewer, and every send wakes a client that wants a core;
-# more, and clients have nothing to do while hundreds are served.
+# This many replies wait for each other. With fewer, every send wakes a client that needs a
+# core; with more, clients are idle while hundreds are served.
 FLUSHED_TOGETHER: Final = 16
-# Large frames that are received at once without memory of their own.
+# Large frames that can be received at once without memory of their own.
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
-# How long a client may take over one frame, or over reading what we sent.
+# How long a client may take to send one frame, or to read our replies.
 FRAME_SECONDS_MAX: Final = 15.0
 SEND_STALL_SECONDS_MAX: Final = 30.0
-# A large frame over a slow line gets more time, as long as it comes at this pace; while memory
+# A large frame over a slow line gets more time while it arrives at this rate; while memory
 # is short, at the second one.
 SLOWEST_BYTES_PER_SECOND: Final = 10_000
 SLOWEST_WHEN_SHORT: Final = 100_000
 SWEEP_SECONDS: Final = 1.0
-# Connections that receive within this time of each other are served in one turn of the loop.
+# Connections that receive within this time of each other are served in one loop iteration.
 ALONE_SECONDS: Final = 0.0002
 # Out of descriptors: accepting again at once would only spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
-# Descriptors that clients never get: a sync that has none to open a directory with looks
-# like a failed disk, and the database needs some too.
+# Descriptors reserved for the node: a sync that cannot open a directory looks like a failed
+# disk, and the database needs some too.
 RESERVED_DESCRIPTORS: Final = 64
 
 
@@ -57,7 +57,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener is bound."""
+    """The address that one listener is bound to."""
 
     name: str
     host: str
@@ -86,14 +86,14 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._listening: list[tuple[socket.socket, str]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        # A descriptor to give up when there are none left, so that a client can be told.
+        # Closed when no descriptor is left, so that a client can be accepted and refused.
         self._spare_fd = os.open(os.devnull, os.O_RDONLY)
         self._cold_readers = ThreadPoolExecutor(2, thread_name_prefix="cold-read")
 
     # -- listening ------------------------------------------------------------------
 
     def bind(self, name: str, host: str, port: int) -> Endpoint:
-        """Take the port; nobody is accepted before `start`."""
+        """Bind the port; no connection is accepted before `start`."""
         try:
             info = socket.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -133,7 +133,7 @@ class Server:
                     raise
                 self._turn_one_away(listening, name)
                 return
-            # The lowest free number is given out, so a high one means that few are left.
+            # The kernel hands out the lowest free number, so a high one means that few are left.
             if sock.fileno() >= descriptors_max:
                 sock.close()
                 self._pause(listening, name)
@@ -143,12 +143,12 @@ class Server:
     def _turn_one_away(self, listening: socket.socket, name: str) -> None:
         if self._spare_fd >= 0:
             os.close(self._spare_fd)
-            # Not ours any more, whatever happens: somebody may get the same number.
+            # Not ours any more, whatever happens: the number may be reused.
             self._spare_fd = -1
         try:
             listening.accept()[0].close()
         except OSError as error:
-            log.debug("nobody left to turn away: %s", error)
+            log.debug("no connection left to refuse: %s", error)
         try:
             self._spare_fd = os.open(os.devnull, os.O_RDONLY)
         except OSError as error:
@@ -184,7 +184,7 @@ class Server:
         peer = f"{ip}:{address[1]}"
         self.connections.add(Connection(self, sock, listener=name, peer=peer, now=now))
 
-    # -- what connections ask of us -------------------------------------------------
+    # -- what connections need from us ----------------------------------------------
 
     def is_alone(self, connection: Connection) -> bool:
         now = connection.received_at
@@ -197,7 +197,7 @@ class Server:
             return None
         self._lent_buffers += 1
         lent = self.buffer
-        # The last one that came back is the one that the processor's cache still holds.
+        # The buffer that was returned last is most likely still in the processor's cache.
         if self._spare_buffers:
             self.buffer = self._spare_buffers.pop()
         else:
@@ -224,7 +224,7 @@ class Server:
             try:
                 connection.flush()
             except Exception:
-                # As with a request: a bug must not keep the other clients waiting.
+                # As with a request: a bug must not make other clients wait.
                 log.exception("closing %s: reply failed", connection.peer)
                 connection.close()
 

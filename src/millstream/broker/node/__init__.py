@@ -1,6 +1,6 @@
-"""The ground the other rooms of the broker stand on.
+"""What the other rooms of the broker build on.
 
-`NodeState` is what they may read, `DataDirectory` what is on the disk, `Topics` the way
-topics change, and `Cluster` what a node asks about other nodes; `Standalone` answers for a
-node that has none. Imports no other room.
+`NodeState` is what they may read, `DataDirectory` the disk, `Topics` changes topics, and
+`Cluster` is the interface to other nodes; `Standalone` implements it for a node without
+any. Imports no other room.
 """

@@ -1,4 +1,4 @@
-"""The listeners of a node, and the addresses that clients of each are given."""
+"""The listeners of a node, and the addresses that it gives to the clients of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ class Addresses:
         self.inter_broker_listener = inter_broker_listener(config, list(listeners)).name
 
     def advertised(self, listener: str) -> tuple[str, int]:
-        """The host and port that clients of a listener are given."""
+        """The host and port for clients of a listener."""
         found = self._listeners[listener]
         return found.advertised_host, found.advertised_port or self._bound_ports()[listener]
 

@@ -1,7 +1,7 @@
-"""The first open of a data directory that Apache Kafka wrote: only when told to.
+"""Opens a data directory that Apache Kafka wrote for the first time, with the user's consent.
 
-The plan is made and shown before anything is changed. A marker file says that the take-over
-has begun and is not yet in the coordination store, so that a crash in between repeats it.
+The plan is shown before anything is changed. A marker file records that the adoption has
+started and is not yet in the coordination store, so that a crash in between repeats it.
 """
 
 import logging
@@ -27,10 +27,10 @@ MARKER_FILE: Final = "millstream-adopting"
 def plan_if_needed(
     directory: Path, config: BrokerConfig, *, is_allowed: bool
 ) -> "AdoptionPlan | None":
-    """What to take over, or None. Raises StartError where the user has to say yes first."""
+    """What to adopt, or None. Raises StartError if the user has to agree first."""
     has_begun = (directory / MARKER_FILE).exists()
     if not has_begun and (directory / FILE_NAME).exists():
-        # Ours already, as at nearly every start: the rest is not even imported.
+        # Already ours, as at nearly every start: the rest is not even imported.
         return None
     from millstream.cluster.adoption import needs_adoption, plan_adoption
 
@@ -41,7 +41,7 @@ def plan_if_needed(
         raise StartError(f"{directory} cannot be adopted: {'; '.join(plan.problems)}")
     if not is_allowed and not has_begun:
         lines = "\n  ".join(plan.lines)
-        raise StartError(f"{lines}\nNothing was changed. Start with --adopt to take it over.")
+        raise StartError(f"{lines}\nNothing was changed. Start with --adopt to adopt it.")
     for line in plan.lines:
         log.info("adopting: %s", line)
     return plan

@@ -1,7 +1,7 @@
-"""What a node asks about the other nodes.
+"""The interface through which a node sees the other nodes.
 
-`Standalone` answers for a node without any, `membership.Member` for a node of a cluster, so
-that no other code has to know which of the two it runs in.
+`Standalone` implements it for a node without any, `membership.Member` for a node of a
+cluster, so that no other code has to know which of the two it runs in.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where clients of one listener reach a node."""
+    """The address of a node for clients of one listener."""
 
     node_id: int
     host: str
@@ -28,7 +28,7 @@ class NodeAddress:
 
 
 class Elections(Protocol):
-    """Elections and reassignments on request. Each raises KafkaError where it cannot be done."""
+    """Elections and reassignments on request. Each raises KafkaError if it is impossible."""
 
     async def elect_preferred(self, where: TopicPartition) -> None: ...
     async def elect_uncleanly(self, where: TopicPartition) -> None: ...
@@ -50,14 +50,14 @@ class Peers(Protocol):
 
 
 class Followers(Protocol):
-    """Replicas of other nodes that fetch from partitions this node leads."""
+    """Replicas on other nodes that fetch from partitions that this node leads."""
 
     def is_held_back(self, partition: Partition, replica_id: int) -> bool:
-        """Does the replication throttle leave nothing for it now?"""
+        """Does the replication throttle allow it nothing now?"""
         ...
 
     def fetched(self, partition: Partition, replica_id: int, size_bytes: int) -> None:
-        """It was sent so much; it may have caught up with this."""
+        """This many bytes were sent to it; it may have caught up."""
         ...
 
 
@@ -79,11 +79,11 @@ class Cluster(Protocol):
         ...
 
     def departed(self, listener: str) -> list[NodeAddress]:
-        """Nodes that died a moment ago: clients do better if nodes go after their leaders."""
+        """Nodes that died a moment ago: clients want leaders to disappear first."""
         ...
 
     def reachable_leader(self, topic: TopicState, index: int) -> int:
-        """The leader that a client may be sent to, or NO_LEADER."""
+        """The leader to which a client may be sent, or NO_LEADER."""
         ...
 
     def offline_replicas(self, topic: TopicState, index: int) -> list[int]: ...
@@ -107,7 +107,7 @@ class Cluster(Protocol):
         ...
 
     def closing(self, partition: Partition) -> None:
-        """The partition leaves this node: end what runs for it."""
+        """The partition leaves this node: end its background work."""
         ...
 
     def topic_deleted(self, topic: TopicState) -> None:
@@ -122,19 +122,19 @@ class Cluster(Protocol):
     # In the order of a node's life.
 
     async def register(self) -> None:
-        """The logs are open and the port is: other nodes may count on this one."""
+        """The logs and the port are open: other nodes may rely on this one."""
         ...
 
     def disk_failed(self) -> None: ...
 
     async def hand_over(self) -> None:
-        """Let other nodes lead what this one leads, before it stops."""
+        """Hand the leaderships of this node to other nodes, before it stops."""
         ...
 
     async def stop(self) -> None:
-        """End what runs beside the requests."""
+        """End the background work."""
         ...
 
     async def leave(self) -> None:
-        """Last of all. Raises CoordinationFailed."""
+        """Last step. Raises CoordinationFailed."""
         ...

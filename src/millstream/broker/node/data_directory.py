@@ -36,11 +36,11 @@ class DataDirectory:
     ) -> None:
         self.path = path
         self.durability = new_durability(self.fail)
-        # Why the disk failed; None while it works. Never goes back to None.
+        # Why the disk failed; None while it works. Never returns to None.
         self.failure: str | None = None
         # Called once, when the disk fails.
         self.on_failure: Callable[[], None] = lambda: None
-        # Set by `claim`, which comes first.
+        # Set by `claim`, which must be called first.
         self.store: LogStore
         self._clock = clock
         self._partitions = partitions
@@ -62,7 +62,7 @@ class DataDirectory:
         self._is_claimed = True
 
     def release(self) -> None:
-        """Give the directory back after a start that failed."""
+        """Release the directory after a failed start."""
         if self._is_claimed:
             self.store.close(clean=False)
 
@@ -84,7 +84,7 @@ class DataDirectory:
         self.on_failure()
 
     def note_no_space(self, error: NoSpace) -> None:
-        """An append was refused. Clients retry at once; the log gets a line a minute."""
+        """An append was refused. Clients retry at once; we log one line a minute."""
         now_ms = self._clock.now_ms()
         if not 0 <= now_ms - self._no_space_logged_ms < _NO_SPACE_LOGGED_EVERY_MS:
             self._no_space_logged_ms = now_ms
@@ -93,7 +93,7 @@ class DataDirectory:
         self.sync_soon()
 
     def sync_soon(self) -> None:
-        """Sync everything that is not on the disk, although nobody waits for it."""
+        """Sync everything that is not on the disk, even if no producer waits for it."""
         for partition in self._partitions:
             if partition.log.synced_offset < partition.log.next_offset:
                 self.durability.request(partition)
@@ -111,7 +111,7 @@ class DataDirectory:
 
     async def confirm_recovery(self) -> None:
         """After a crash: sync what may only be in the page cache, while clients are served.
-        Producers that asked for acks=all wait for it."""
+        Producers with acks=all wait for it."""
         confirmation = self.store.confirmation()
         if confirmation is None:
             return
@@ -131,19 +131,19 @@ class DataDirectory:
 def check_standalone(path: Path) -> None:
     """Raises StartError for the directory of a cluster member, whose topics are in ZooKeeper."""
     if (path / SESSION_FILE).exists():
-        raise StartError(f"data directory {path} is of a node of a cluster: set zookeeper.connect")
+        raise StartError(f"data directory {path} belongs to a cluster node: set zookeeper.connect")
 
 
 def check_member(path: Path) -> None:
     """Raises StartError for the directory of a standalone node, which holds its topics."""
     if (path / FILE_NAME).exists():
         raise StartError(
-            f"data directory {path} is of a node that was alone:"
+            f"data directory {path} belongs to a standalone node:"
             " `millstream cluster adopt` moves its topics to ZooKeeper"
         )
 
 
 def _descriptor_limit() -> int:
-    """Log files may take two thirds of the process's descriptors: the store doubles its limit."""
+    """Log files may use two thirds of the process's descriptors; the store can double its limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTOR_LIMIT if soft < 0 else min(DESCRIPTOR_LIMIT, soft // 3)

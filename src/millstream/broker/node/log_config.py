@@ -1,4 +1,4 @@
-"""From a topic's options to what the log engine needs to know."""
+"""Derives the settings of a log from the options of its topic."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,14 +18,14 @@ _CODECS: Final = {
 
 
 def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of a log whose topic has these options of its own."""
+    """The settings of a log whose topic has these overrides."""
     topic = topic_config(broker, overrides)
     policy = topic.list("cleanup.policy")
     is_append_time = topic.string("message.timestamp.type") == "LogAppendTime"
     lag_max_ms = topic.int("max.compaction.lag.ms")
     segment_ms = topic.int("segment.ms")
     if "compact" in policy:
-        # The active segment is never compacted, so records may not wait in it for longer.
+        # The active segment is never compacted, so records may not stay in it for longer.
         segment_ms = min(segment_ms, max(lag_max_ms, 1))
     return LogConfig(
         segment_bytes=topic.int("segment.bytes"),
@@ -41,7 +41,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         ),
         timestamp_before_max_ms=topic.int("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=topic.int("message.timestamp.after.max.ms"),
-        # "producer" keeps what the producer chose.
+        # "producer" keeps the producer's choice.
         compression_type=_CODECS.get(topic.string("compression.type")),
         is_compacted="compact" in policy,
         is_deleted="delete" in policy,

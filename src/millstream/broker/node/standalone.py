@@ -1,4 +1,4 @@
-"""A node without others: it leads everything it has."""
+"""A node without others: it leads all its partitions."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def open_own_store(
     disk: DataDirectory, plan: "AdoptionPlan | None", *, broker_id: int
 ) -> EmbeddedStore:
-    """The database in the data directory that holds the topics; with a plan, Kafka's topics
+    """The database in the data directory that holds the topics. With a plan, Kafka's topics
     are adopted into it first."""
     disk.store.owner.keep()
     if plan is not None:
@@ -63,7 +63,7 @@ class Standalone:
         self.peers = NoPeers()
         self.followers = NoFollowers()
         self.elections = NoElections(node.node_id, node.partitions)
-        # What to do when a topic is deleted; wired after `Topics` is made.
+        # Called when a topic is deleted; wired after `Topics` is created.
         self.forget_topic: Callable[[TopicState], None] = lambda topic: None
         self._node = node
         self._store = store
@@ -116,34 +116,34 @@ class Standalone:
         """They lead from the moment they are open."""
 
     def closing(self, partition: Partition) -> None:
-        """Nothing runs for a partition that nobody follows."""
+        """A partition without followers has no background work."""
 
     def topic_deleted(self, topic: TopicState) -> None:
         self.forget_topic(topic)
 
     @property
     def may_delete_strays(self) -> bool:
-        # Only its database says which topics exist, and that may be what was lost.
+        # Only its database records which topics exist, and that may be what was lost.
         return False
 
     async def register(self) -> None:
-        """Nobody else has to know."""
+        """No other node has to know."""
 
     def disk_failed(self) -> None:
-        """Nobody else can take over."""
+        """No other node can take over."""
 
     async def hand_over(self) -> None:
-        """Nobody else can take over."""
+        """No other node can take over."""
 
     async def stop(self) -> None:
-        """Nothing runs beside the requests."""
+        """There is no background work."""
 
     async def leave(self) -> None:
         await self._store.close()
 
 
 class NoPeers:
-    """Nobody to ask: `other_leader` never names anybody."""
+    """There are no other nodes: `other_leader` never returns one."""
 
     async def ask(
         self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
@@ -152,7 +152,7 @@ class NoPeers:
 
 
 class NoElections:
-    """The leader is the only replica, and stays it."""
+    """The leader is the only replica, and stays so."""
 
     def __init__(self, node_id: int, partitions: PartitionTable) -> None:
         self._node_id = node_id
@@ -190,7 +190,7 @@ class NoElections:
 
 
 class NoFollowers:
-    """A standalone node has no partition that others follow."""
+    """A standalone node has no partition that other nodes follow."""
 
     def is_held_back(self, partition: Partition, replica_id: int) -> bool:
         raise AssertionError(f"node {replica_id} fetches from a standalone node")

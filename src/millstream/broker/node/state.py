@@ -37,11 +37,11 @@ class NodeState:
         self.metadata = metadata
         self.disk = disk
         self.partitions = partitions
-        # Set right after, for it reads this state.
+        # Set right after construction, because it reads this state.
         self.cluster: Cluster
-        # The options in force. Another object after every change at run time.
+        # The options in force. A new object after every change at run time.
         self.config: BrokerConfig = metadata.effective_config
-        # Of `config`, kept at hand for every fetch.
+        # From `config`; read by every fetch.
         self.fetch_bytes_max = self.config.int("fetch.max.bytes")
 
     @property
@@ -49,11 +49,11 @@ class NodeState:
         return self.metadata.image
 
     def reload_config(self) -> None:
-        """Apply what was set at run time."""
+        """Apply options that were set at run time."""
         self.config = self.metadata.effective_config
         self.fetch_bytes_max = self.config.int("fetch.max.bytes")
         self.partitions.generation.bump()
 
     def now_ms(self) -> int:
-        """Milliseconds of the monotonic clock, which deadlines are counted in."""
+        """Milliseconds of the monotonic clock, the clock of all deadlines."""
         return int(self.clock.monotonic() * 1000)

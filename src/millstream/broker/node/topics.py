@@ -1,8 +1,8 @@
-"""Changes to topics: first in the coordination store, then on this node's disk.
+"""Changes topics: first in the coordination store, then on this node's disk.
 
-The store is durable before anything happens here, so after a crash in between the start
-finds the difference: a partition without a directory gets one, a directory without a topic
-is put aside.
+The store is durable before anything happens here. After a crash in between, the start
+finds the difference: a partition without a directory gets one, and a directory without a
+topic is set aside.
 """
 
 import logging
@@ -25,15 +25,15 @@ class Topics:
     def __init__(
         self, node: NodeState, *, ensure_internal: Callable[[str], Awaitable[None]]
     ) -> None:
-        """`ensure_internal` creates an internal topic with the options its coordinator needs."""
+        """`ensure_internal` creates an internal topic with its coordinator's options."""
         self._node = node
         self._metadata = node.metadata
         self._ensure_internal = ensure_internal
-        # Changes whenever a topic appears, goes or grows.
+        # Changes whenever a topic is created, deleted or gets partitions.
         self.version = 0
         # Called with a topic after its partitions are closed.
         self.on_deleted: Callable[[TopicState], None] = lambda topic: None
-        # Topics with partitions that could not be made, on a full disk say: `complete` tries again.
+        # Topics with partitions that could not be created (a full disk, say): `complete` retries.
         self._incomplete: set[str] = set()
 
     # -- topics ---------------------------------------------------------------------
@@ -54,10 +54,10 @@ class Topics:
         try:
             self.open_partitions(state)
         except KafkaError as error:
-            log.warning("partitions of %s are not there yet: %s", state.name, error)
+            log.warning("cannot open partitions of %s yet: %s", state.name, error)
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
-        """Create topics that a client named; what could not be created, and why."""
+        """Create topics that a client named; return what could not be created, and why."""
         wanted = [
             NewTopic(name=name, partitions=-1, replication_factor=-1)
             for name in names
@@ -83,7 +83,7 @@ class Topics:
         self._node.cluster.topic_deleted(result.state)
 
     def forget(self, topic: TopicState) -> None:
-        """The topic is deleted: close what this node has of it."""
+        """The topic is deleted: close this node's partitions of it."""
         for partition in self._node.partitions.remove_topic(topic.name):
             self.close(partition)
         self.version += 1
@@ -145,7 +145,7 @@ class Topics:
             self._apply_config(state)
 
     def apply_topic_config(self, name: str) -> None:
-        """The topic's options were changed, here or at another node."""
+        """The topic's options were changed, by this node or another."""
         state = self._node.image.topics.get(name)
         if state is not None:
             self._apply_config(state)
@@ -161,7 +161,7 @@ class Topics:
     # -- partitions -----------------------------------------------------------------
 
     def complete(self) -> None:
-        """Open what had no room on the disk, if there is some now."""
+        """Open the partitions that had no room on the disk, if there is room now."""
         for name in list(self._incomplete):
             state = self._node.image.topics.get(name)
             try:
@@ -172,7 +172,7 @@ class Topics:
             self._incomplete.discard(name)
 
     def open_partitions(self, state: TopicState) -> None:
-        """Make this node's partitions of a topic usable: those that are not yet."""
+        """Make this node's partitions of a topic usable, those that are not yet."""
         self.version += 1
         node, store = self._node, self._node.disk.store
         config = self.config_of(state)
@@ -197,7 +197,7 @@ class Topics:
                 continue
             partition_log.update_config(config)
             if partition_log.topic_id == NO_TOPIC_ID:
-                # From before there were ids, or the power went while it was created.
+                # Written before topic ids existed, or the power failed while it was created.
                 partition_log.give_topic_id(state.topic_id)
             node.partitions.add(node.cluster.open(where, state, partition_log))
         node.cluster.opened(missing)

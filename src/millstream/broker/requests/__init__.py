@@ -1,5 +1,6 @@
 """From a frame to its handler: dispatch, admission, fetch sessions, and the views of
-topics and options that several handlers show.
+topics and options that several handlers share.
 
-Stands on the network room. Handlers (`broker/handlers/`) stand on this one.
+Builds on the rooms below it (`network`, `node`, `coordination`, `upkeep`, `membership`).
+Handlers (`broker/handlers/`) build on this one, and it imports them only by name.
 """

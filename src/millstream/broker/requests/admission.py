@@ -1,10 +1,10 @@
-"""Whether a request is served: the one place where that is decided.
+"""Whether a request is served: the one place that decides it.
 
 An `Admission` holds everything that a produce or a fetch depends on besides its own bytes:
-the topic's options, the replica's standing, permissions and limits. Every route that a
-request can take asks only whether its admission is current, and else comes here for another
-one. A new rule (authorisation, quotas) is added here and holds on all routes at once; it has
-to bump the generation when it changes.
+the topic's options, the replica's standing, permissions and limits. Every route of a request
+only checks whether its admission is current, and otherwise gets another one here. A new rule
+(authorisation, quotas) is added here and holds on all routes at once. A change of the rule
+must bump the generation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,21 +18,21 @@ from millstream.replication.partition import Partition
 from millstream.storage.incoming import batch_rules
 from millstream.storage.values import INT64_MAX
 
-# Principals write to some partitions each; beyond this many, all are decided anew.
+# A principal writes to a few partitions; beyond this many, all admissions are dropped.
 _KEPT_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What one principal may do with one partition; good for one generation.
+    """What one principal may do with one partition; valid for one generation.
 
-    Of the terms of a write the request's acks select one, and whether it is in a transaction
-    that the coordinator knows.
+    The acks of a request, and whether it is in a transaction that the coordinator knows,
+    select one of the write terms.
     """
 
     generation: int
     partition: Partition
-    # Permissions alone: checked before a request's bytes are, and part of the terms as well.
+    # Permissions alone: checked before the bytes of a request, and part of the terms as well.
     write_denial: Refusal | None
     write: WriteTerms
     committed_write: WriteTerms
@@ -50,16 +50,16 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class CommitAdmission:
-    """What one principal may commit for one group; good for one generation."""
+    """What one principal may commit for one group; valid for one generation."""
 
     generation: int
     refusal: Refusal | None
-    # By topic; what is missing is allowed.
+    # By topic; a missing topic is allowed.
     denied_topics: Mapping[str, Refusal]
 
 
 class Authorizer(Protocol):
-    """Permissions: None where there is one. A change of them bumps the generation."""
+    """Permissions: None means allowed. A change of them bumps the generation."""
 
     def write(self, principal: Principal, topic: str) -> Refusal | None: ...
     def read(self, principal: Principal, topic: str) -> Refusal | None: ...
@@ -67,7 +67,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """Without security everybody may do everything."""
+    """Without security, every principal may do everything."""
 
     def write(self, principal: Principal, topic: str) -> Refusal | None:
         return None
@@ -83,7 +83,7 @@ class Admissions:
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         self._authorizer: Authorizer = AllowAll()
-        # All of the generation below.
+        # All of them are of the generation below.
         self._kept: dict[tuple[Principal, Partition], Admission] = {}
         self._kept_of = generation.number
 
@@ -147,7 +147,7 @@ class Admissions:
 
 
 def _internal(topic: str) -> Refusal | None:
-    """Its records are a coordinator's memory; a stranger's would be believed."""
+    """Its records are a coordinator's state; it would trust records from a client."""
     if topic not in INTERNAL_TOPICS:
         return None
     return Refusal(KafkaCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")

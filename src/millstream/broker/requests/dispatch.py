@@ -1,7 +1,7 @@
 """From a frame to its handler and back to bytes.
 
-Handlers live in `handlers/<api>.py` and are imported when first asked for (see `routes`).
-Handlers translate; deciding is done below them.
+Handlers are in `handlers/<api>.py` and are imported on first use (see `routes`). They
+translate; the layers below them decide.
 """
 
 from collections.abc import Coroutine
@@ -35,8 +35,8 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
-        # What is checked below was checked for the request that left it; what can come out
-        # otherwise the next time is in its admission, which is of this generation.
+        # The checks below were made for the request that set the shortcut. Those that may have
+        # another result now are in its admission, which is of this generation.
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.generation == self._generation.number:
             reply = shortcut.answer(connection, frame)
@@ -56,7 +56,7 @@ class Dispatcher:
         if route.handle_frame is not None:
             return route.handle_frame(request, cursor)
         assert route.handle is not None
-        # The frame lies in the buffer that all connections share; these handlers may keep
+        # The frame is in the buffer that all connections share; these handlers may keep
         # parts of it beyond their first await.
         body = request_reader(api.request, header.version)(_copied(cursor))
         answer = route.handle(request, body)
@@ -88,7 +88,7 @@ async def _encode_later(
 
 
 def _unsupported_api_versions(header: RequestHeader) -> Pieces:
-    """KIP-511: answer a version from the future in version 0, with the list to choose from."""
+    """KIP-511: answer an unknown version in version 0, with the supported versions."""
     old = RequestHeader(header.api_key, 0, header.correlation_id, None)
     return _encode(
         ApiVersionsRequest.api,

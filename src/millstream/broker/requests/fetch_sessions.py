@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): a consumer names its partitions once.
 
 Afterwards it sends only what changed and gets only what changed. The session remembers,
-per partition, where the consumer reads and what it was last told.
+per partition, the consumer's position and what it was last sent.
 """
 
 import secrets
@@ -17,10 +17,10 @@ from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-# A session that nobody used for this long may be replaced when the cache is full.
+# A session that was not used for this long may be replaced when the cache is full.
 EVICT_AFTER_MS: Final = 120_000
 
-# A topic is named as the request's version names it: by name or by id.
+# A topic as the request's version identifies it: by name or by id.
 TopicKey = str | TopicId
 
 
@@ -28,12 +28,12 @@ TopicKey = str | TopicId
 class SessionPartition:
     topic: TopicKey
     request: FetchPartition
-    # What the consumer was last told; -1 before the first answer.
+    # What the consumer was last sent; -1 before the first response.
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def is_news(self, result: FetchResult) -> bool:
-        """Must this answer be sent in an incremental response? Remembers what is sent."""
+        """Must this result be in an incremental response? Remembers what is sent."""
         changed = (
             result.records_bytes > 0
             or result.code != KafkaCode.NONE
@@ -46,7 +46,7 @@ class SessionPartition:
             self.high_watermark = result.high_watermark
             self.log_start_offset = result.log_start_offset
         else:
-            # Tell it again, whatever it was, once the error is over.
+            # Once the error is over, send the result again, whatever it is.
             self.high_watermark = -1
         return changed
 
@@ -75,9 +75,9 @@ class FetchSession:
                 self.partitions.pop((topic_key, index), None)
 
     def move_to_end(self, partition: SessionPartition) -> None:
-        """A partition that gave records goes last next time, so that none starves the others."""
+        """Move partitions that returned records to the end, so that none starves the others."""
         key = (partition.topic, partition.request.index)
-        # A pipelined request may have made us forget it meanwhile.
+        # A pipelined request may have removed it in the meantime.
         if key in self.partitions:
             self.partitions[key] = self.partitions.pop(key)
 
@@ -106,7 +106,7 @@ class FetchSessions:
         session_id = self._new_id() if self._make_room(now_ms) else NO_SESSION
         session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.update(request)
-        # One without partitions is not worth remembering (Kafka does not, either).
+        # A session without partitions is not kept, as in Kafka.
         if session_id != NO_SESSION and session.partitions:
             self._sessions[session_id] = session
         else:
@@ -144,7 +144,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            # Not guessable, so that nobody reads on in another's session.
+            # Not guessable, so that no client can read on in another's session.
             session_id = secrets.randbelow(0x7FFFFFFF - 1) + 1
             if session_id not in self._sessions:
                 return session_id

@@ -1,8 +1,8 @@
-"""Fetches that only a cluster knows: by another node, of a partition that it has a replica
-of; and by a consumer that had better ask another node.
+"""Fetches that exist only in a cluster: by another node that has a replica of the partition,
+and by a consumer that should read from another node.
 
-A node's fetch has the same request and the same answer as a consumer's, but for two things:
-it reads to the end of the log, and what it asks for says how far the replica is.
+A node's fetch has the same request and response as a consumer's, with two differences: it
+reads to the end of the log, and its fetch offset says how far the replica is.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from millstream.storage.log import FileRange
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-# The answer is full: the position counts, the records come next time.
+# The response is full: the position counts, the records come next time.
 NO_ROOM: Final = -1
 
 
@@ -35,8 +35,8 @@ def read_for_replica(
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
     follower = node.image.brokers.get(body.replica_id)
     if follower is None or follower.epoch != body.replica_epoch:
-        # Of another incarnation, or somebody who only says to be a node: what it claims to
-        # have would count.
+        # Another incarnation, or a client that pretends to be a node: its position would
+        # count.
         raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
     followers = node.cluster.followers
     if followers.is_held_back(partition, body.replica_id):
@@ -59,7 +59,7 @@ def read_for_replica(
 def preferred_reader(
     node: NodeState, partition: Partition, rack_id: str, offset: int
 ) -> int | None:
-    """Where a consumer in this rack should read; None where it is right."""
+    """The replica that a consumer in this rack should read from; None for this one."""
     if not isinstance(partition, ReplicatedPartition) or partition.leadership is None:
         return None
     if node.config.optional_string("replica.selector.class") != _RACK_AWARE:

@@ -1,4 +1,4 @@
-"""What a handler is given besides the body: who asks, over what, in which version."""
+"""What a handler gets besides the body: the caller, its connection, and the version."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Request:
 
     @property
     def principal(self) -> Principal:
-        """Nobody says who they are yet."""
+        """No client authenticates yet."""
         return ANONYMOUS
 
     @property
@@ -27,5 +27,5 @@ class Request:
 
     @property
     def client_host(self) -> str:
-        """As Kafka shows it: the address behind a slash, without the port."""
+        """In Kafka's form: the address after a slash, without the port."""
         return "/" + self.connection.peer.rpartition(":")[0]

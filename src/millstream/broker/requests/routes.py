@@ -1,11 +1,11 @@
 """Which APIs this node answers, and with what: those that have a file in `broker/handlers`.
 
-An API is `wire/apis/<name>.py`, which says what is on the wire, and `handlers/<name>.py`, which
-says what is done about it. Nothing else names it. A handler module has
+An API is `wire/apis/<name>.py`, which declares its messages, and `handlers/<name>.py`, which
+implements it. Nothing else names it. A handler module has
 
     handle(<parts of the node>, request, body) -> XResponse, or a coroutine of one
 
-where the parts are named as in `services`, and may state about itself:
+whose parts are named as in `services`, and may declare:
 
     READS_FRAME = True          handle(..., request, cursor) reads and answers bytes itself
     HOLDS_NEXT_REQUEST = True   its effect comes after a wait, and the connection's next request
@@ -38,7 +38,7 @@ _HANDLERS: Final = "millstream.broker.handlers"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An API with its handler; one of `handle` and `handle_frame` is there."""
+    """An API with its handler; exactly one of `handle` and `handle_frame` is set."""
 
     api: Api
     handle: Handler | None
@@ -64,7 +64,7 @@ def listed_versions(*, with_ours: bool = False) -> list[ApiVersionsKey]:
 
 
 def load_route(api: Api, services: Services) -> Route:
-    """Imports the handler, so that a start does not pay for what nobody asks."""
+    """Imports the handler, so that a start does not pay for APIs that are not used."""
     module = import_module(f"{_HANDLERS}.{api.name}")
     handle = partial(module.handle, *(getattr(services, name) for name in parts_of(module.handle)))
     reads_frame = getattr(module, "READS_FRAME", False)
@@ -77,5 +77,5 @@ def load_route(api: Api, services: Services) -> Route:
 
 
 def parts_of(handle: Callable[..., Any]) -> list[str]:
-    """The parts of the node that a handler is given, in order: its parameters but the last two."""
+    """The parts of the node that a handler takes, in order: all parameters but the last two."""
     return list(signature(handle).parameters)[:-2]

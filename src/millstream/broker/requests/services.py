@@ -1,10 +1,10 @@
-"""The parts of a node that handlers are given, by the names of their parameters.
+"""The parts of a node that handlers can take, by the names of their parameters.
 
-A handler states in its signature what it uses:
+A handler declares in its signature what it uses:
 
     handle(node, topics, request, body)
 
-and `routes` fills in `node` and `topics` from here, once, when the handler is first asked for.
+and `routes` passes `node` and `topics` from here, bound once, when the handler is first used.
 A handler that uses many parts on the hot path takes all of them as `parts`, under a protocol
 of those it uses.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Services:
     node: NodeState
     topics: Topics
-    # Makes a coordinator when it is first used; `groups` and `transactions` make it at once.
+    # Creates a coordinator on first use; `groups` and `transactions` create it at once.
     coordination: Coordinators
     producer_ids: ProducerIds
     admissions: Admissions

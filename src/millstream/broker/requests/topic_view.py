@@ -1,4 +1,4 @@
-"""Topics, partitions and brokers as Metadata and its relatives show them."""
+"""Topics, partitions and brokers as Metadata and similar APIs show them."""
 
 from millstream.broker.node.cluster import NodeAddress
 from millstream.broker.node.state import NodeState

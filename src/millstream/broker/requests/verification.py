@@ -1,8 +1,8 @@
 """Before a transaction's first write to a partition: does the coordinator know of it? (KIP-890)
 
 Clients from Produce 12 and TxnOffsetCommit 5 on do not announce partitions; their first
-write adds them. Older ones did announce them, and this is checked. Without it, a write that
-comes late could open a transaction that nobody ever ends.
+write adds them. Older ones announce them, and this is checked. Without the check, a late
+write could open a transaction that nothing ever ends.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.wire.produce import ProduceRequest
 
-# What may not be written: (topic, partition) and why.
+# What must not be written: (topic, partition) and the reason.
 Refused = dict[tuple[str, int], KafkaError]
 
 ADDS_FROM: Final = 12
 KNOWS_ABORTABLE_FROM: Final = 11
-# The coordinator cannot say; producers know this code as "try again".
+# The coordinator cannot say; producers treat this code as retriable.
 _RETRIABLE: Final = frozenset(
     {
         KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -52,7 +52,7 @@ async def _finish(later: "list[_Later]", refused: Refused) -> Refused:
     for check in later:
         await check.finish(refused)
     for check in later:
-        # Others may have ended the transaction while we waited.
+        # Another request may have ended the transaction while we waited.
         check.check_again(refused)
     return refused
 
@@ -88,8 +88,8 @@ def _first_writes(
 def _not_the_first(
     transactions: TransactionCoordinator, body: ProduceRequest, producer: ProducerEpoch
 ) -> KafkaError:
-    """With an epoch per transaction, a producer that the partition does not know begins to
-    count; but that it is outdated is the more important news."""
+    """With an epoch per transaction, a producer that the partition does not know starts a
+    new sequence. But an outdated producer is the more important error."""
     assert body.transactional_id is not None
     try:
         transactions.check_current(body.transactional_id, producer)
@@ -117,7 +117,7 @@ class _Later:
         self._waiting: asyncio.Future[Any] | None = None
 
     def start(self, refused: Refused) -> bool:
-        """Ask; whether the answer has to be waited for."""
+        """Ask the coordinator; return whether the answer is still pending."""
         try:
             answer = self._ask()
         except KafkaError as error:
@@ -162,7 +162,7 @@ class _Later:
 
 
 def produce_code(code: KafkaCode, version: int) -> KafkaCode:
-    """The coordinator's answer in words that this version of Produce knows."""
+    """The coordinator's answer as a code that this version of Produce knows."""
     if code in _RETRIABLE:
         return KafkaCode.NOT_ENOUGH_REPLICAS
     if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:

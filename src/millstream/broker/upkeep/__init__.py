@@ -1,4 +1,5 @@
-"""Work that nobody asks for: retention, compaction, checkpoints, scrubbing, healing.
+"""Background work: retention, compaction, checkpoints, scrubbing, stray directories.
 
-Runs beside the requests, in small steps, and is never on the way of one.
+It proceeds in small steps beside the requests, and no request ever waits for it. May use
+`node` and the packages below the broker; knows no socket and no request.
 """

@@ -1,8 +1,8 @@
 """Compaction in the background: one partition at a time, the dirtiest first.
 
-The files are written beside the loop (`compaction_worker`); the loop only looks for work and
-renames. A partition that cannot be compacted is named in the log once and left alone until
-the next start; the others go on. Where the rounds ended is in `cleaner-offset-checkpoint`.
+The files are written off the loop (`compaction_worker`); the loop only looks for work and
+renames. If a partition cannot be compacted, the cleaner logs that once and skips it until
+the next start. `cleaner-offset-checkpoint` records where the rounds ended.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class State(IntEnum):
 
 @dataclass(slots=True)
 class Progress:
-    """What is known of the compaction of one partition."""
+    """The state of compaction of one partition."""
 
     state: State = State.IDLE
     problem: str | None = None
@@ -58,7 +58,7 @@ class Cleaner:
     def __init__(self, node: NodeState) -> None:
         self._node = node
         self._file_system = OsFileSystem()
-        # Of which log, in both: names come back, logs do not. Where the last round ended.
+        # Keyed by log, not by name: a name can come back, a log cannot. Where the last round ended.
         self._cleaned: dict[TopicPartition, tuple[Log, int]] = {}
         self._progress: dict[TopicPartition, tuple[Log, Progress]] = {}
         self._asked: dict[TopicPartition, None] = {}
@@ -85,7 +85,7 @@ class Cleaner:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # -- what others ask ------------------------------------------------------------
+    # -- for other rooms ------------------------------------------------------------
 
     def cleaned_offset(self, partition: Partition) -> int | None:
         known = self._cleaned.get(partition.topic_partition)
@@ -109,7 +109,7 @@ class Cleaner:
         return progress
 
     def ask(self, partition: Partition) -> None:
-        """Compact as soon as possible, all that may be: the active segment is rolled."""
+        """Compact as soon as possible everything that is eligible: the active segment is rolled."""
         where = partition.topic_partition
         if self.progress(partition).state in (State.WAITING, State.RUNNING):
             return
@@ -131,7 +131,7 @@ class Cleaner:
             self._asked.pop(partition.topic_partition, None)
             progress = await self._clean(partition, is_asked=is_asked)
             if progress.problem is not None:
-                # A full disk does not get better by trying at once.
+                # A full disk does not recover within moments.
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -143,7 +143,7 @@ class Cleaner:
             return
 
     async def _choose(self) -> Partition | None:
-        """Whoever was asked for; else the dirtiest of those that are due."""
+        """A requested partition first; otherwise the dirtiest of those that are due."""
         node = self._node
         for where in list(self._asked):
             partition = node.partitions.find(where.topic, where.partition)
@@ -174,7 +174,7 @@ class Cleaner:
         return None if dirtiest is None else dirtiest[1]
 
     async def _clean(self, partition: Partition, *, is_asked: bool) -> Progress:
-        """One round; when asked for, as many as there are keys for."""
+        """One round; on request, as many as the keys need."""
         where = partition.topic_partition
         progress = self._begin(partition, State.RUNNING)
         began = self._node.clock.monotonic()
@@ -193,7 +193,7 @@ class Cleaner:
         except (CannotCompact, KafkaError, MemoryError) as error:
             self._give_up(partition, error)
         except Exception as error:
-            # A bug, and one that must not stop the compaction of other partitions.
+            # A bug, but it must not stop the compaction of other partitions.
             log.exception("compaction of %s failed", where)
             self._give_up(partition, error)
         finally:
@@ -203,7 +203,7 @@ class Cleaner:
         return progress
 
     def _give_up(self, partition: Partition, error: Exception | str) -> None:
-        """Until the next start, or until someone asks for this partition."""
+        """Skip it until the next start, or until someone requests this partition."""
         log.error("cannot compact %s, leaving it alone: %s", partition.topic_partition, error)
         progress = self.progress(partition)
         progress.state, progress.problem = State.FAILED, str(error) or type(error).__name__
@@ -224,7 +224,7 @@ class Cleaner:
         progress.state, progress.problem = State.IDLE, str(error)
 
     async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
-        """False when there was nothing to do, or the log changed meanwhile."""
+        """False if there was nothing to do, or the log changed in the meantime."""
         node, partition_log = self._node, partition.log
         planned = plan_round(
             partition_log,
@@ -261,7 +261,7 @@ class Cleaner:
         return True
 
     async def _put_in_place(self, partition: Partition, cleaned: CleanedSegment) -> bool:
-        """False when the log has changed so that the segment does not fit any more."""
+        """False if the log has changed so that the segment no longer fits."""
         partition_log = partition.log
         if self._old_segments(partition, cleaned) is None:
             return False
@@ -273,7 +273,7 @@ class Cleaner:
         try:
             finish_swap(partition_log, cleaned, old, now_ms=self._node.clock.now_ms())
         except OSError as error:
-            # Names are half changed; a start would finish it, we cannot go on.
+            # The renames are half done. The next start completes them; we cannot continue.
             raise LogDirFailed(f"{partition_log.directory}: {error}") from error
         await self._sync(partition_log)
         return True
@@ -320,7 +320,7 @@ def _limits(node: NodeState) -> CompactionLimits:
 
 
 def _begin_round(progress: Progress) -> None:
-    """A round reads again what the rounds before it kept; that counts once."""
+    """A round reads again what earlier rounds kept; that counts once."""
     progress.records_before -= progress.records_after
     progress.records_after = 0
 

@@ -1,9 +1,9 @@
-"""Where a round of compaction runs: beside the event loop, never on it.
+"""Runs a round of compaction beside the event loop, never on it.
 
-The compiled record loops leave the GIL alone, so a thread will do. The Python ones would
-take it from the loop for most of the time; they run in a child process with low priority,
-which is told the round on its standard input and answers with a line per segment. Both
-wait for a word before the next segment: the one before must be in its place by then.
+The compiled record loops release the GIL, so a thread is enough. The Python loops would
+take it from the event loop most of the time, so they run in a child process with low
+priority. The child gets the round on its standard input and answers with a line per segment.
+Both wait for permission before the next segment: the previous one must be in place by then.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Stopped(Exception):
 
 
 class Throttle:
-    """Keeps the bytes moved below a rate, counts them, and is where a round can be ended."""
+    """Keeps the bytes moved below a rate, counts them, and can end the round."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -79,7 +79,7 @@ async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedS
                     return
                 yield segment
         finally:
-            # Whoever is done with us early must not wait for the rest.
+            # A caller that stops early must not wait for the rest.
             throttle.stop()
             await loop.run_in_executor(executor, steps.close)
 
@@ -110,7 +110,7 @@ async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
         if await child.wait() != 0:
             raise CannotCompact(f"the child process ended with {child.returncode}")
     except (BrokenPipeError, ConnectionResetError):
-        raise CannotCompact("the child process went away") from None
+        raise CannotCompact("the child process is gone") from None
     finally:
         if child.returncode is None:
             child.kill()
@@ -122,30 +122,30 @@ def main() -> None:
     os.nice(_NICENESS)
     plain, rate = json.loads(sys.stdin.readline())
     throttle = Throttle(rate)
-    told_bytes = 0
+    bytes_reported = 0
 
     def moved(size_bytes: int) -> None:
-        nonlocal told_bytes
+        nonlocal bytes_reported
         throttle(size_bytes)
-        if throttle.moved_bytes - told_bytes > 1 << 20:
-            told_bytes = throttle.moved_bytes
-            _tell("moved", told_bytes)
+        if throttle.moved_bytes - bytes_reported > 1 << 20:
+            bytes_reported = throttle.moved_bytes
+            _report("moved", bytes_reported)
 
     try:
         for segment in compact_segments(
             Round.from_plain(plain), OsFileSystem(), moved=moved, implementation=PURE
         ):
-            _tell("segment", asdict(segment))
+            _report("segment", asdict(segment))
             if not sys.stdin.readline():
-                # The node is gone, and nobody would put the next one in its place.
+                # The node is gone, and nothing would put the next segment in place.
                 return
     except CannotCompact as error:
-        _tell("cannot-clean", str(error))
+        _report("cannot-compact", str(error))
     except OSError as error:
-        _tell("os-error", [error.errno, error.strerror, error.filename])
+        _report("os-error", [error.errno, error.strerror, error.filename])
 
 
-def _tell(kind: str, value: object) -> None:
+def _report(kind: str, value: object) -> None:
     sys.stdout.write(json.dumps([kind, value]) + "\n")
     sys.stdout.flush()
 

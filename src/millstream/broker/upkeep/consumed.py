@@ -1,8 +1,8 @@
-"""Retention by consumption: what all the named groups have committed may go.
+"""Retention by consumption: records that all the named groups have committed may go.
 
-Ours and not Kafka's: the topic option `millstream.retention.consumed.groups`. Never past
-the lowest commit; a group without a commit on a partition keeps that partition whole, and
-so does a group that cannot be asked right now.
+Ours and not Kafka's: the topic option `millstream.retention.consumed.groups`. It never
+deletes past the lowest commit. A group without a commit for a partition, or one whose
+commits are unavailable right now, keeps all records of that partition.
 """
 
 import logging
@@ -24,7 +24,7 @@ class Commits(Protocol):
     async def committed(
         self, group: str, topic: TopicState, indexes: Sequence[int]
     ) -> dict[int, int]:
-        """What a group has committed, by partition. Raises KafkaError while it is not known."""
+        """What a group has committed, by partition. Raises KafkaError while it is unknown."""
         ...
 
 
@@ -33,10 +33,10 @@ FindCommits = Callable[[], Commits | None]
 
 
 async def delete_consumed(node: NodeState, find_commits: FindCommits) -> bool:
-    """Move log starts up to where all groups are; whether any moved."""
+    """Move log starts up to the lowest commit of all groups; return whether any moved."""
     has_moved = False
     for topic in list(node.image.topics.values()):
-        # A set default would be the node's; this option has none there.
+        # A default would apply to the whole node; this option has none there.
         commits = find_commits() if _OPTION in topic.overrides else None
         if commits is None:
             continue

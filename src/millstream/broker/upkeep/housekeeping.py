@@ -1,4 +1,4 @@
-"""Work that comes round by itself: retention, checkpoints, deletions, late syncs."""
+"""Periodic work: retention, checkpoints, deletions, late syncs."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ SWEEP_SECONDS: Final = 1.0
 
 
 async def keep_house(node: NodeState, topics: Topics, find_commits: FindCommits) -> None:
-    """Runs until cancelled. The intervals are read anew each time: they are dynamic."""
+    """Runs until cancelled. The intervals are read each time: they are dynamic options."""
     rounds: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = [
         ("log.retention.check.interval.ms", lambda: apply_retention(node, find_commits)),
         ("log.flush.offset.checkpoint.interval.ms", lambda: checkpoint(node)),
@@ -49,17 +49,17 @@ async def _every(
         try:
             await step()
         except (OSError, NoSpace) as error:
-            # The next round tries again; a dead disk is found by whoever writes to it.
+            # The next round tries again; the next write finds a dead disk.
             log.warning("housekeeping failed: %s", error)
         except LogDirFailed as error:
             on_disk_failure(str(error))
         except Exception:
-            # A bug in one round must not end all of them: without retention the disk fills.
+            # A bug in one round must not end all of them: without retention the disk fills up.
             log.exception("housekeeping failed")
 
 
 async def apply_retention(node: NodeState, find_commits: FindCommits) -> None:
-    """Drop segments that are too old or too many."""
+    """Drop segments that are too old, or exceed the size limit."""
     now_ms = node.clock.now_ms()
     has_removed = await delete_consumed(node, find_commits)
     for count, partition in enumerate(list(node.partitions), start=1):
@@ -75,7 +75,7 @@ def _apply_to_one(partition: Partition, now_ms: int) -> bool:
     try:
         return bool(partition.log.apply_retention(now_ms))
     except NoSpace as error:
-        # Others may have something to remove that makes room.
+        # Retention of another partition may free the room.
         log.warning("retention of %s waits for room: %s", partition.topic_partition, error)
         return False
 
@@ -90,7 +90,7 @@ async def expire_producers(node: NodeState) -> None:
 
 
 async def checkpoint(node: NodeState) -> None:
-    """Sync what nobody waited for, so that a crash leaves little to check, and say so."""
+    """Sync what no producer waited for, so that a crash leaves little to check, and record it."""
     node.disk.sync_soon()
     await node.disk.checkpoint()
 

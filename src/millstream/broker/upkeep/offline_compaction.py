@@ -1,7 +1,7 @@
 """Compaction of a data directory that no node is using.
 
-Takes the directory's lock, so a node cannot start meanwhile, and brings every compacted
-topic, or one partition, to the state that the cleaner of a running node would reach.
+Takes the directory's lock, so that no node can start in the meantime, and brings every
+compacted topic, or one partition, to the state that a running node's cleaner would reach.
 """
 
 import asyncio
@@ -54,13 +54,13 @@ def compact_directory(
 ) -> Iterator[Outcome]:
     """One partition after the other. Raises StartError, CannotCompact and OSError."""
     if not (data_dir / FILE_NAME).exists():
-        raise StartError(f"{data_dir} is no data directory of a Millstream node")
+        raise StartError(f"{data_dir} is not a data directory of a Millstream node")
     file_system = OsFileSystem()
     node_id = stored_node_id(file_system, str(data_dir)) or config.int("node.id")
 
     @cache
     def configs() -> dict[str, LogConfig]:
-        # Asked for only when the lock is held: a running node has the database open.
+        # Read only when the lock is held: a running node has the database open.
         image = asyncio.run(_read_image(data_dir))
         overrides = image.broker_overrides
         effective = config.with_dynamic(overrides.get(node_id, {}), overrides.get(None, {}))
@@ -127,7 +127,7 @@ def _compact(
         planned = plan_round(log, limits, cleaned_offset=offsets.get(where), now_ms=now_ms)
         if planned is None:
             break
-        # A round reads again what the rounds before it kept; that counts once.
+        # A round reads again what earlier rounds kept; that counts once.
         outcome.records_before -= outcome.records_after
         outcome.records_after = 0
         for cleaned in compact_segments(planned, log.cache.file_system, moved=lambda size: None):
@@ -136,7 +136,7 @@ def _compact(
             outcome.records_after += cleaned.records_after
             outcome.keys = max(outcome.keys, cleaned.keys)
             offsets[where] = cleaned.end_offset
-    # Nobody reads the old files, and nobody waits for them.
+    # No reader holds the old files, so they are deleted at once.
     log.segments.sweep(clock.now_ms() + log.config.file_delete_delay_ms)
     outcome.bytes_after = log.segments.size_bytes
     outcome.elapsed_ms = round((clock.monotonic() - began) * 1000)
@@ -145,7 +145,7 @@ def _compact(
 
 def _put_in_place(log: Log, cleaned: CleanedSegment, now_ms: int) -> None:
     old = replaced_segments(log, cleaned)
-    assert old is not None, "nobody else changes the log"
+    assert old is not None, "nothing else changes the log"
     begin_swap(log, cleaned)
     log.cache.file_system.sync_directory(log.directory)
     finish_swap(log, cleaned, old, now_ms=now_ms)

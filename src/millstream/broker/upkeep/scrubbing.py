@@ -1,11 +1,11 @@
-"""Reading the logs of a node again, slowly: a disk can change bytes that nobody asks for.
+"""Reads the logs of a node again, slowly: a disk can change bytes that no client reads.
 
-After a start, and then at an interval, every batch of every partition is read and its
-checksum compared, at so many bytes a second. What somebody could not use, or this node could
-not read, is looked at first and at once. The bytes are read beside the loop; what was not in
-the page cache before is not there afterwards either.
+After a start, and then at an interval, it reads every batch of every partition and compares
+its checksum, at a limited rate. A record that a client could not use, or that this node
+could not read, is checked first and at once. The bytes are read off the loop; pages that
+were not in the page cache before are not there afterwards either.
 
-Finds damage and tells it. What is done about it is decided elsewhere.
+Finds damage and reports it. Other code decides what to do about it.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from millstream.storage.segment import Segment
 
 log = logging.getLogger(__name__)
 
-# Checked on the loop in one go: with the smallest batches, some milliseconds.
+# Checked on the loop at a time: with the smallest batches, some milliseconds.
 _WINDOW_BYTES: Final = 128 << 10
 # Between two segments, however small: thousands of them must not become one burst.
 _PAUSE_SECONDS_MIN: Final = 0.005
-# Where somebody doubts an offset, that segment and the one behind it are read.
+# For a suspected offset, its segment and the next one are read.
 _DOUBTED_SEGMENTS: Final = 2
-# After a doubt was looked at, others about the same partition wait for so long.
+# After a suspicion was checked, others about the same partition wait this long.
 _REST_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 60.0
 
-# Says whether something was done about it.
+# Returns whether something was done about it.
 OnDamage = Callable[[ReplicatedPartition, str], Awaitable[bool]]
 
 
@@ -43,9 +43,9 @@ class Scrubbing:
     def __init__(self, node: NodeState, on_damage: OnDamage) -> None:
         self._node = node
         self._on_damage = on_damage
-        # Offsets that are in question. One for each partition: the damage found, all is renewed.
+        # Suspected offsets. One per partition is enough: if damage is found, all of it is replaced.
         self._doubts: dict[TopicPartition, int] = {}
-        # Damage that cannot be healed is met again by everybody who reads.
+        # Damage that cannot be healed is found again by every reader.
         self._rests_until: dict[TopicPartition, float] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Scrubbing:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def doubt(self, where: TopicPartition, offset: int) -> None:
-        """Somebody could not use, or this node not read, what is at `offset`."""
+        """A client could not use, or this node could not read, what is at `offset`."""
         if self._node.clock.monotonic() >= self._rests_until.get(where, 0.0):
             self._doubts.setdefault(where, offset)
             self._wake.set()
@@ -85,7 +85,7 @@ class Scrubbing:
         return self._node.config.int("millstream.scrub.bytes.per.second")
 
     async def _wait(self, seconds: float | None) -> None:
-        """For a doubt, or until it is time for the next round."""
+        """Wait for a suspicion, or until it is time for the next round."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -118,19 +118,19 @@ class Scrubbing:
     async def _look_at(
         self, partition: ReplicatedPartition, segment: Segment, *, is_paced: bool
     ) -> bool:
-        """False when damage was found, or the partition is not here any more."""
+        """False if damage was found, or the partition is gone."""
         if not self._is_here(partition):
             return False
         problem = await self._find_problem(segment, is_paced=is_paced)
         if problem is None or not self._has(partition, segment):
             return True
-        # Twice the same, or the file was changed while it was read.
+        # Read twice with the same result; otherwise the file was changed during the read.
         if await self._find_problem(segment, is_paced=False) != problem:
             return True
         if not self._has(partition, segment):
             return True
         if not await self._on_damage(partition, problem) and len(partition.role.replicas) > 1:
-            # Nobody could take its place; that may change long before the next round.
+            # No replica could take its place; that may change long before the next round.
             asyncio.get_running_loop().call_later(
                 _RETRY_SECONDS, self.doubt, partition.topic_partition, segment.base_offset
             )
@@ -179,13 +179,13 @@ class Scrubbing:
 
 
 def _segments_at(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """The one that holds `offset`, and the next."""
+    """The segment that holds `offset`, and the next."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return segments[max(number, 0) :][:_DOUBTED_SEGMENTS]
 
 
 def _problem_of(error: OSError, segment: Segment, position: int) -> str | None:
-    """A disk that cannot read is damage; a file that is gone or cannot be opened is not."""
+    """A read error of the disk is damage; a file that is gone or cannot be opened is not."""
     if error.errno != errno.EIO:
         return None
     return f"{segment.file.path}, position {position}: {error.strerror}"

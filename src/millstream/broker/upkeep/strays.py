@@ -1,17 +1,17 @@
-"""Deleting what was put aside because no topic claims it.
+"""Deletes directories that were set aside because no topic claims them.
 
-A topic can be deleted while a node is away, and then nobody tells the node. That the cluster
-does not know a topic is not yet a reason to delete data: its metadata may be lost, or be
-another cluster's. So a directory goes only when all of this holds:
+A topic can be deleted while a node is down, and the node is not notified. That the cluster
+does not know a topic is not enough reason to delete data: its metadata may be lost, or be
+another cluster's. So a directory is deleted only if all of this holds:
 
 - the node is a registered member of the cluster that the data directory belongs to (a node
   with another cluster's directory does not start);
 - the cluster has topics: metadata that lost everything looks like an empty cluster;
 - the directory names its topic's id, and the cluster has no topic with that id;
-- it was put aside `millstream.stray.retention.ms` ago: time for a person to notice.
+- it was set aside `millstream.stray.retention.ms` ago: time for a person to notice.
 
-A standalone node deletes nothing: only its database says which topics exist, and that may
-be what was lost.
+A standalone node deletes nothing: only its database records which topics exist, and that
+may be what was lost.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ async def delete_strays(node: NodeState) -> None:
     if not node.cluster.may_delete_strays or retention_ms < 0:
         return
     now_ms = node.clock.now_ms()
-    # Beside the loop: the directory may have tens of thousands of names.
+    # Off the loop: the directory may have tens of thousands of names.
     found = await asyncio.get_running_loop().run_in_executor(None, node.disk.store.strays.find)
     for stray in found:
         if is_due(stray, node.image, retention_ms=retention_ms, now_ms=now_ms):
-            log.info("deletes %s: its topic, id %s, is gone", stray.path, stray.topic_id)
+            log.info("deleting %s: its topic, id %s, is gone", stray.path, stray.topic_id)
             node.disk.store.strays.delete(stray)
 
 

@@ -1,8 +1,8 @@
-"""A classic group: its members, who leads, which protocol they share.
+"""A classic group: its members, its leader, and the protocol they share.
 
-State and questions about it; what changes it is in `group`. A record holds a group only
-when it has become stable or empty; everything in between lives in memory and is begun
-anew by the members after a restart.
+State, and questions about it; `protocol` and `rebalance` change it. A record holds a group
+only when it has become stable or empty. Everything in between lives in memory, and after a
+restart the members start over.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicState(Enum):
-    """Named as DescribeGroups shows them."""
+    """Named as in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -56,7 +56,7 @@ class ClassicMember:
 class ClassicGroup:
     group_id: str
     state: ClassicState = ClassicState.EMPTY
-    # None for a group that only ever had offsets committed to it.
+    # None for a group that has only committed offsets.
     protocol_type: str | None = None
     protocol_name: str | None = None
     generation: int = 0
@@ -65,21 +65,21 @@ class ClassicGroup:
     members: dict[str, ClassicMember] = field(default_factory=dict)
     # Member ids by instance id.
     static_members: dict[str, str] = field(default_factory=dict)
-    # Ids given to members that have still to come back with them.
+    # Ids given to members that must join again with them.
     pending_members: set[str] = field(default_factory=set)
     # Members that have still to sync in this generation.
     pending_sync: set[str] = field(default_factory=set)
-    # While a new group waits for more members: how long it may, and whether one came.
+    # While a new group waits for more members: how long it may wait, and whether one joined.
     initial_wait_left_ms: int | None = None
     has_member_come: bool = False
-    # How long the first member, which leads, needs before it can assign anything.
+    # How long the first member, the leader, needs before it can assign anything.
     first_wait_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
 
     # -- members ----------------------------------------------------------------------
 
     def member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that says it is this one. Raises KafkaError."""
+        """The member that claims this id. Raises KafkaError."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -111,10 +111,10 @@ class ClassicGroup:
         return member
 
     def rename(self, instance_id: str, new_id: str) -> ClassicMember:
-        """A static member has come back: it keeps its place under a new id."""
+        """A static member is back: it keeps its place under a new id."""
         old_id = self.static_members[instance_id]
         member = self.members[old_id]
-        # In place, so that the order of members, and with it assignments, stays.
+        # In place, so that the order of members, and with it the assignment, stays.
         self.members = {
             (new_id if each.member_id == old_id else each.member_id): each
             for each in self.members.values()
@@ -155,7 +155,7 @@ class ClassicGroup:
         return first.protocol_names.intersection(*(each.protocol_names for each in members))
 
     def select_protocol(self) -> str:
-        """What most members like best among what all of them know."""
+        """The protocol that most members prefer, among those that all of them support."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -170,11 +170,11 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
-        # Consumers whose subscription cannot be read may read anything.
+        # If a consumer's subscription cannot be parsed, it may read anything.
         return self.is_of_consumers and bool(self.members)
 
     def note_subscriptions(self) -> None:
-        """Learn which topics the members read, if they are consumers and say so."""
+        """Learn which topics the members read, if they are consumers and declare it."""
         self.subscribed_topics = None
         if not self.members:
             self.subscribed_topics = frozenset() if self.is_of_consumers else None
@@ -215,7 +215,7 @@ class ClassicGroup:
         )
 
     def take_over(self, stored: StoredGroup) -> None:
-        """Become what the record says; who waits, and unchosen protocols, stay known."""
+        """Become what the record says. Waiting members and the other protocols stay known."""
         self.protocol_type = stored.protocol_type or None
         self.generation = stored.generation
         self.protocol_name = stored.protocol_name

@@ -1,7 +1,7 @@
 """The classic group protocol: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do.
 
-Assignments are the members' own affair: the leader makes them, and they pass through here
-untouched. The steps from one generation to the next are in `rebalance`.
+Assignments belong to the members: their leader computes them, and they pass through here
+unchanged. The steps from one generation to the next are in `rebalance`.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ class JoinRequest:
     protocols: Protocols
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # From JoinGroup 4 on, a new member is first given an id to come back with (KIP-394).
+    # From JoinGroup 4 on, a new member first gets an id with which it joins again (KIP-394).
     must_know_its_id: bool = True
-    # From JoinGroup 9 on, a leader can be told that there is nothing to assign (KIP-814).
+    # From JoinGroup 9 on, the response can say that there is nothing to assign (KIP-814).
     can_skip_assignment: bool = False
-    # A client that does not know its topics sooner: as the leader of a new group's first
+    # A client that learns its topics only later: as the leader of a new group's first
     # generation it would have nothing to assign.
     first_wait_ms: int = 0
 
@@ -122,11 +122,11 @@ def _join_known(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision
         case ClassicState.EMPTY:
             raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
         case ClassicState.COMPLETING_REBALANCE if not is_changed:
-            # Its first reply may have been lost: the same again.
+            # Its first reply may have been lost: send the same again.
             return Decision(reply=rebalance.join_reply(group, member))
         case ClassicState.STABLE if not is_changed and not is_leader:
             return Decision(reply=rebalance.join_reply(group, member))
-    # A leader joins a stable group anew when something else changed: the topics, say.
+    # A leader joins a stable group again when something else changed, such as the topics.
     decision: Decision[JoinReply] = Decision()
     _renew(member, request, env, decision)
     rebalance.rebalance_or_complete(group, env, decision)
@@ -136,7 +136,7 @@ def _join_known(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision
 def _renew(
     member: ClassicMember, request: JoinRequest, env: Env, decision: Decision[JoinReply]
 ) -> None:
-    # A client that gave up on a reply and asks again: nobody reads the old one.
+    # The client gave up on the reply and sent the request again: it ignores the old one.
     old = JoinReply(KafkaCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     rebalance.reply_join(member, old, decision)
     member.protocols = request.protocols
@@ -146,7 +146,7 @@ def _renew(
 
 
 def _join_static(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision[JoinReply]:
-    """A static member without an id: new, or the same instance started again (KIP-345)."""
+    """A static member without an id: new, or the same instance restarted (KIP-345)."""
     assert request.instance_id is not None
     new_id = f"{request.instance_id}-{env.new_uuid()}"
     old_id = group.static_members.get(request.instance_id)
@@ -164,7 +164,7 @@ def _join_static(group: ClassicGroup, request: JoinRequest, env: Env) -> Decisio
     rebalance.keep_alive(group, member, env, decision)
     if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
         return _resume_static(group, member, request, old_leader_id, env, decision)
-    # In the middle of a rebalance the leader may be assigning to the old id: begin anew.
+    # During a rebalance the leader may be assigning to the old id: start over.
     rebalance.rebalance_or_complete(group, env, decision)
     return decision
 
@@ -177,14 +177,14 @@ def _resume_static(
     env: Env,
     decision: Decision[JoinReply],
 ) -> Decision[JoinReply]:
-    """The same instance in a stable group: it gets its assignment back, nobody else moves."""
+    """The same instance in a stable group gets its assignment back; no other member moves."""
     member.join_ticket = None
     reply = rebalance.join_reply(group, member)
     if request.can_skip_assignment:
         reply.skip_assignment = group.leader_id == member.member_id
     else:
-        # A stable group would not hand out what a leader assigns; told the old id of the
-        # leader, this member does not take itself for one.
+        # A stable group would not distribute a new assignment. With the leader's old id in
+        # the response, this member does not consider itself the leader.
         reply.leader_id = old_leader_id or ""
         reply.members = ()
     assignments = {each.member_id: each.assignment for each in group.members.values()}
@@ -201,7 +201,7 @@ class SyncRequest:
     generation: int
     protocol_type: str | None
     protocol_name: str | None
-    # By member id; only the leader brings any.
+    # By member id; only the leader sends any.
     assignments: dict[str, bytes]
 
 
@@ -237,7 +237,7 @@ def sync(group: ClassicGroup, request: SyncRequest, env: Env) -> Decision[SyncRe
 def _assign(
     group: ClassicGroup, assignments: dict[str, bytes], env: Env, decision: Decision[SyncReply]
 ) -> None:
-    """The leader's assignment is here: keep it, and hand it out to those who wait."""
+    """The leader sent the assignment: store it, and answer the members that wait."""
     change = GroupChange(group.group_id, group.stored(assignments, env.now_ms))
     key, value = encode(change)
     # The batch around it takes less than 128 bytes.
@@ -269,7 +269,7 @@ def _member_of_generation(
 def heartbeat(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, env: Env
 ) -> Decision[KafkaCode]:
-    """Keep a member alive, and tell it when the group is rebalancing."""
+    """Keep a member alive, and report a rebalance to it."""
     member = _member_of_generation(group, member_id, instance_id, generation)
     if group.state is ClassicState.EMPTY:
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
@@ -286,7 +286,7 @@ class Leaving:
 
 
 def leave(group: ClassicGroup, leaving: Sequence[Leaving], env: Env) -> Decision[list[KafkaCode]]:
-    """One code for each that leaves."""
+    """One code for each member that leaves."""
     codes: list[KafkaCode] = []
     decision: Decision[list[KafkaCode]] = Decision(reply=codes)
     for who in leaving:
@@ -303,7 +303,7 @@ def _leave_one(
 ) -> None:
     member_id = who.member_id
     if not member_id and who.instance_id is not None:
-        # An administrator removes an instance, whatever its id is just now.
+        # An administrator removes an instance, whatever its current member id is.
         member_id = group.static_members.get(who.instance_id, "")
     if member_id in group.pending_members:
         rebalance.remove_pending(group, member_id, env, decision)
@@ -313,7 +313,7 @@ def _leave_one(
 
 
 def session_is_over(group: ClassicGroup, member_id: str, env: Env) -> Decision[None]:
-    """A member was silent for its session timeout, or never came back with its new id."""
+    """A member was silent for its session timeout, or never joined again with its new id."""
     decision: Decision[None] = Decision()
     if member_id in group.pending_members:
         rebalance.remove_pending(group, member_id, env, decision)
@@ -323,7 +323,7 @@ def session_is_over(group: ClassicGroup, member_id: str, env: Env) -> Decision[N
         return decision
     is_waiting = member.join_ticket is not None or member.sync_ticket is not None
     if is_waiting and not member.is_new:
-        # It waits for us; it is not the one who is silent.
+        # It waits for us, so it is not silent.
         rebalance.keep_alive(group, member, env, decision)
         return decision
     rebalance.remove_member(group, member_id, env, decision)

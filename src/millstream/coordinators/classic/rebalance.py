@@ -1,11 +1,11 @@
-"""How a classic group goes from one generation to the next.
+"""How a classic group moves from one generation to the next.
 
-    Empty, Stable --a member joins, changes or goes--> PreparingRebalance
+    Empty, Stable --a member joins, changes or leaves--> PreparingRebalance
     PreparingRebalance --all have joined, or time is up--> CompletingRebalance
-    CompletingRebalance --the leader brings the assignment--> Stable
+    CompletingRebalance --the leader sends the assignment--> Stable
 
-Every function works on the group and adds to the decision: replies to those who waited,
-deadlines, and the record once there is something to keep.
+Every function works on the group and adds to the decision: replies to waiting members,
+deadlines, and the record once there is something to store.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from millstream.coordinators.codecs.changes import GroupChange
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode
 
-# A new member cannot show that it lives while its join waits; it is given this long.
+# A new member cannot send heartbeats while its join waits; it gets this long.
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 
 
@@ -48,7 +48,7 @@ class SyncReply:
 
 
 def join_reply(group: ClassicGroup, member: ClassicMember) -> JoinReply:
-    """The current generation, as this member is told of it: the leader hears of all."""
+    """The current generation as this member sees it: only the leader sees all members."""
     reply = JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -96,7 +96,7 @@ def _set_phase_end(
 
 
 def rebalance_or_complete(group: ClassicGroup, env: Env, decision: Decision[Any]) -> None:
-    """Something about the members changed: begin a rebalance, or go on with the one there is."""
+    """Something about the members changed: start a rebalance, or continue the current one."""
     if group.state is ClassicState.PREPARING_REBALANCE:
         complete_if_all_joined(group, env, decision)
     else:
@@ -137,7 +137,7 @@ def join_time_is_up(group: ClassicGroup, env: Env) -> Decision[None]:
         return decision
     left_ms = group.initial_wait_left_ms
     if left_ms and group.has_member_come:
-        # Members keep coming: wait once more, but not beyond the rebalance timeout.
+        # Members keep joining: wait once more, but not beyond the rebalance timeout.
         extension_ms = env.settings.initial_rebalance_extension_ms
         if extension_ms is None:
             extension_ms = env.settings.initial_rebalance_delay_ms
@@ -151,7 +151,7 @@ def join_time_is_up(group: ClassicGroup, env: Env) -> Decision[None]:
 
 
 def complete_join(group: ClassicGroup, env: Env, decision: Decision[Any]) -> None:
-    """Begin the next generation with whoever is here."""
+    """Start the next generation with the members that have joined."""
     group.initial_wait_left_ms = None
     _set_phase_end(group, DeadlineKind.JOIN, None, decision)
     for member in [m for m in group.members.values() if m.join_ticket is None]:
@@ -159,7 +159,7 @@ def complete_join(group: ClassicGroup, env: Env, decision: Decision[Any]) -> Non
             group.remove(member.member_id)
             _end_session(group, member.member_id, decision)
     if group.members and not _elect_leader(group):
-        # Only static members, none of them back yet: their sessions decide how long we wait.
+        # Only static members, none of them back yet: their session timeouts limit the wait.
         end_ms = env.uptime_ms + group.rebalance_timeout_ms
         _set_phase_end(group, DeadlineKind.JOIN, end_ms, decision)
         return
@@ -201,7 +201,7 @@ def become_empty(group: ClassicGroup, env: Env, decision: Decision[Any]) -> None
 
 
 def sync_time_is_up(group: ClassicGroup, env: Env) -> Decision[None]:
-    """Members that never came for their assignment are out."""
+    """Remove members that did not fetch their assignment."""
     decision: Decision[None] = Decision()
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
         return decision
@@ -220,11 +220,11 @@ def synced(group: ClassicGroup, member_id: str, decision: Decision[Any]) -> None
         _set_phase_end(group, DeadlineKind.SYNC, None, decision)
 
 
-# -- members that go ------------------------------------------------------------------
+# -- members that leave ---------------------------------------------------------------
 
 
 def remove_member(group: ClassicGroup, member_id: str, env: Env, decision: Decision[Any]) -> None:
-    """A member left or fell silent; the others share what it had."""
+    """A member left or fell silent; the others share its partitions."""
     member = group.remove(member_id)
     _end_session(group, member_id, decision)
     reply_join(member, JoinReply(KafkaCode.UNKNOWN_MEMBER_ID, member_id=member_id), decision)

@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets` as values: one class per kind of record.
 
-`value` is None for a tombstone. Numbers of the kinds are Kafka's: a record's key begins
+`value` is None for a tombstone. The numbers of the kinds are Kafka's: a record's key begins
 with the number, and is never flexible.
 """
 
@@ -33,7 +33,7 @@ class CommittedOffset:
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp_ms: int = -1
-    # Only for clients that asked for a retention of their own (OffsetCommit 2-4).
+    # Only for clients that requested a retention time (OffsetCommit 2-4).
     expire_timestamp_ms: int = -1
     topic_id: UUID = NO_TOPIC_ID
 
@@ -88,14 +88,14 @@ class ConsumerGroupChange:
 
 @dataclass(slots=True)
 class PartitionMetadataChange:
-    """Written by Kafka 3.7 to 4.0 only; we read it as nothing and write its tombstone."""
+    """Written by Kafka 3.7 to 4.0 only. We ignore its value and write its tombstone."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member of a consumer group that speaks the classic protocol brought along."""
+    """The classic protocol's data of a member in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

@@ -1,4 +1,4 @@
-"""Classic groups: Kafka's GroupMetadataKey and GroupMetadataValue 0-4. Written is 3."""
+"""Classic groups: Kafka's GroupMetadataKey and GroupMetadataValue 0-4. We write version 3."""
 
 from typing import Final
 
@@ -60,7 +60,7 @@ def _decode_member(reader: Reader, version: int) -> StoredMember:
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # Version 0 knew one timeout for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms=rebalance_timeout_ms if version >= 1 else session_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=bytes(reader.bytes()),

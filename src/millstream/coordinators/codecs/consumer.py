@@ -1,7 +1,7 @@
 """Consumer groups (KIP-848): the values of record kinds 3 to 8 and 16, all in version 0.
 
-Keys are plain; values are flexible. Maps are written in order of topic ids, so that the
-same state is always the same bytes.
+Keys are plain; values are flexible. Maps are written in the order of topic ids, so that the
+same state always gives the same bytes.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def _open(data: bytes) -> Reader:
 
 
 def _tagged_int64(value: int) -> dict[int, bytes]:
-    """As Kafka writes it: the default, zero, is left out."""
+    """In Kafka's form: the default, zero, is left out."""
     return {_FIRST_TAG: value.to_bytes(8, "big", signed=True)} if value else {}
 
 
@@ -82,7 +82,7 @@ def encode_member(value: StoredConsumerMember) -> bytes:
     writer.compact_nullable_string(value.assignor)
     tagged = {}
     if value.classic is not None:
-        # A structure that may be null is preceded by a byte that says which.
+        # A byte before a nullable structure says whether it is null.
         tagged[_FIRST_TAG] = b"\x01" + _encode_classic(value.classic)
     writer.tagged_fields(tagged)
     return writer.getvalue()

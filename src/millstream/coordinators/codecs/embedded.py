@@ -1,6 +1,6 @@
-"""The subscription and the assignment that classic consumers put into their group's bytes.
+"""The subscription and the assignment inside the bytes of classic consumers.
 
-The group passes them through untouched. They are read only to know which topics a group
+The group passes them through unchanged. They are parsed only to know which topics a group
 reads, and when a group changes between the classic and the consumer protocol.
 """
 
@@ -23,7 +23,7 @@ class Subscription:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises ValueError where the bytes are something else."""
+    """Raises ValueError if the bytes are something else."""
     reader = Reader(data)
     version = reader.int16()
     if version < 0:
@@ -31,7 +31,7 @@ def decode_subscription(data: bytes) -> Subscription:
     topics = tuple(reader.string() for _ in range(reader.array_length() or 0))
     _skip_user_data(reader)
     subscription = Subscription(version, topics)
-    # Fields of newer versions come last, so an old reader may stop early.
+    # Fields of newer versions come last, so a reader may stop early.
     if version >= 1:
         subscription.owned = _read_partitions(reader)
     if version >= 2:
@@ -52,7 +52,7 @@ def encode_subscription(topics: tuple[str, ...]) -> bytes:
 
 
 def encode_assignment(partitions: dict[str, list[int]], *, version: int) -> bytes:
-    """Partitions by topic name, in the version that the member's subscription has."""
+    """Partitions by topic name, in the version of the member's subscription."""
     writer = Writer()
     writer.int16(min(version, _NEWEST))
     writer.array_length(len(partitions))
@@ -66,7 +66,7 @@ def encode_assignment(partitions: dict[str, list[int]], *, version: int) -> byte
 
 
 def decode_assignment(data: bytes) -> dict[str, list[int]]:
-    """Partitions by topic name. Raises ValueError where the bytes are something else."""
+    """Partitions by topic name. Raises ValueError if the bytes are something else."""
     if not data:
         return {}
     reader = Reader(data)

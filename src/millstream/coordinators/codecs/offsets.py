@@ -1,7 +1,7 @@
 """Committed offsets: Kafka's OffsetCommitKey 0-1 and OffsetCommitValue 0-4.
 
-Written is version 3, or 1 where a client asked for its own retention. Kafka 4.3 writes 4,
-which adds the topic's id; tools from before it know up to 3 and skip what is newer.
+We write version 3, or 1 if a client requested a retention time. Kafka 4.3 writes 4, which
+adds the topic id; older tools know up to 3 and skip newer versions.
 """
 
 import struct
@@ -19,14 +19,14 @@ _PARTITION: Final = struct.Struct(">i")
 # Version 3: the version, the offset, the leader epoch, and the length of the metadata.
 _VALUE_HEAD: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
-# The same with the timestamp, where there is no metadata.
+# The same with the timestamp, for empty metadata.
 _PLAIN_VALUE: Final = struct.Struct(">hqihq")
 
 
 @lru_cache(maxsize=10_000)
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Raises ValueError for a name that is longer than a record can hold."""
-    # By hand, and kept: a commit is the one record that comes thousands of times a second.
+    # By hand, and cached: a commit is the one record that is written thousands of times a second.
     group, name = group_id.encode(), topic.encode()
     try:
         head = _KEY_HEAD.pack(_OFFSET_KIND, len(group))

@@ -88,9 +88,9 @@ def _key(kind: RecordKind, *texts: str) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> Change | None:
-    """The change; None for kinds that we do not keep, such as those of share groups.
+    """The change; None for kinds that we do not store, such as those of share groups.
 
-    Raises ValueError where the bytes do not add up.
+    Raises ValueError if the bytes are inconsistent.
     """
     reader = Reader(key)
     kind = reader.int16()

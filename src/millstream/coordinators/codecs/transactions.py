@@ -1,6 +1,6 @@
 """The records of `__transaction_state`: Kafka's TransactionLogKey 0 and TransactionLogValue 0-1.
 
-Written is version 1, as Kafka does once `transaction.version` is 1 or more. One kind of
+We write version 1, as Kafka does once `transaction.version` is 1 or more. One kind of
 record is ours: the last batch that was committed for a group of producers. Its key begins
 with a number that Kafka does not know, and skips with a warning.
 """
@@ -44,7 +44,7 @@ class StoredTransaction:
     partitions: Partitions = field(default_factory=dict)
     last_update_ms: int = -1
     start_ms: int = -1
-    # The id before epochs ran out, and the one that follows when they do.
+    # The id before its epochs were exhausted, and the one that follows it.
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     # 2: the client expects a new epoch with every transaction (KIP-890).
@@ -59,12 +59,12 @@ class TransactionChange:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    # -1 while a run has taken the group over and none was committed.
+    # -1 if a run has taken over the group and committed nothing yet.
     number: int
     timestamp_ms: int
-    # Who may commit; empty while nobody said.
+    # The run that may commit; empty if none was named.
     run: str = ""
-    # Who did before, and may not any more; the oldest first.
+    # Earlier runs, which may no longer commit; the oldest first.
     fenced_runs: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ def encode(change: Change) -> KeyValue:
 
 
 def decode(key: bytes, value: bytes | None) -> Change | None:
-    """The change; None for kinds that we do not know. Raises ValueError for bad bytes."""
+    """The change; None for unknown kinds. Raises ValueError for bad bytes."""
     reader = Reader(key)
     match reader.int16():
         case 0:

@@ -1,11 +1,11 @@
-"""The assignors of the consumer protocol: who should own which partition. Pure.
+"""The assignors of the consumer protocol: they compute the target assignment. Pure.
 
-Both are given the members with the topics they read and what they were meant to own until
-now, and give every partition of every topic that is read to exactly one member.
+Both take the members, with the topics they read and their previous target, and give every
+partition of every subscribed topic to exactly one member.
 
-`uniform` spreads partitions evenly and moves as few as it can. `range` gives each member
-a run of each topic's partitions, the same run of topics with equally many partitions, so
-that joins on the partition find both sides on one member.
+`uniform` spreads partitions evenly and moves as few as possible. `range` gives each member
+a contiguous range of each topic's partitions, and the same range of topics with the same
+number of partitions, so that joins on the partition find both sides on one member.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class AssignedMember:
     member_id: str
     instance_id: str | None
     topic_ids: frozenset[UUID]
-    # What it was meant to own in the epoch before.
+    # Its target in the previous epoch.
     previous: Assignment = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ def _keep_previous(
     readers: Mapping[UUID, Sequence[str]],
     loads: dict[str, set[_Partition]],
 ) -> list[_Partition]:
-    """Let members keep what they had, up to an even share; the partitions that are left."""
+    """Let members keep what they had, up to an even share; return the remaining partitions."""
     total = sum(topics[topic_id] for topic_id in readers)
     share, larger_shares = divmod(total, len(members))
     taken: set[_Partition] = set()
@@ -70,7 +70,7 @@ def _keep_previous(
                 if one in taken:
                     continue
                 if len(mine) >= share:
-                    # Some members get one more than the others, as long as there are any.
+                    # Some members get one more than the others, while there are any left.
                     if len(mine) > share or larger_shares == 0:
                         continue
                     larger_shares -= 1
@@ -85,9 +85,9 @@ def _keep_previous(
 
 
 def _even_out(readers: Mapping[UUID, Sequence[str]], loads: dict[str, set[_Partition]]) -> None:
-    """Where members read different topics, move partitions from the loaded to the idle.
+    """If members read different topics, move partitions from loaded members to idle ones.
 
-    Every move makes the loads more even, so it ends; the bound is only for the reader.
+    Every move makes the loads more even, so it terminates; the bound is only for the reader.
     """
     if len({tuple(found) for found in readers.values()}) <= 1:
         return
@@ -108,7 +108,7 @@ def _move_one(readers: Mapping[UUID, Sequence[str]], loads: dict[str, set[_Parti
 
 
 def assign_range(members: Sequence[AssignedMember], topics: Topics) -> dict[str, Assignment]:
-    # Static members first, by instance: they find their run again after a restart.
+    # Static members first, by instance: they get the same range again after a restart.
     ordered = sorted(
         members, key=lambda m: (m.instance_id is None, m.instance_id or "", m.member_id)
     )

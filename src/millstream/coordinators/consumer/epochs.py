@@ -1,7 +1,7 @@
-"""A step of a consumer group: one member's news, and all that follows from them. Pure.
+"""A step of a consumer group: one member's update, and all that follows from it. Pure.
 
-    news of a member -> its record -> another epoch of the group, if subscriptions or
-    topics changed -> a new target for everyone -> the next step of this member
+    update of a member -> its record -> another epoch of the group, if subscriptions or
+    topics changed -> a new target for all members -> the next step of this member
 
 All records of a step are one batch: a crash leaves all of them or none.
 """
@@ -41,20 +41,20 @@ from millstream.coordinators.decision import Decision, Env
 
 @dataclass(slots=True)
 class News:
-    """A member as it is from now on; `replaced_id` is the id it had until now, if another."""
+    """A member after its update; `replaced_id` is its previous id, if it was another."""
 
     member_id: str
     stored: StoredConsumerMember
     current: CurrentAssignment
     is_new: bool = False
     replaced_id: str | None = None
-    # What the member says it has; None: as it last said.
+    # What the member reports to own; None: as it last reported.
     reported: Assignment | None = None
 
 
 @dataclass(slots=True)
 class _Draft:
-    """The group as it will be: members and patterns, before their records are applied."""
+    """The group after the step: members and patterns, before their records are applied."""
 
     members: dict[str, StoredConsumerMember]
     patterns: dict[str, MatchedTopics]
@@ -71,7 +71,7 @@ class _Draft:
 def advance(
     group: ConsumerGroup, news: News, env: Env, decision: Decision[Any]
 ) -> CurrentAssignment:
-    """Add the step's records to the decision; what the member owns after it."""
+    """Add the step's records to the decision; return what the member owns after it."""
     known = group.members.get(news.member_id)
     target, target_epoch = group.target, group.target_epoch
     if known is None or not _is_settled(group, known, news, env):
@@ -87,7 +87,7 @@ def advance(
         reported=news.reported,
         is_acknowledged=news.member_id not in group.unacknowledged,
     )
-    # Classic members come for every assignment themselves.
+    # Classic members fetch every assignment themselves.
     if news.stored.classic is None and not covers(has, after.assigned):
         group.unacknowledged.add(news.member_id)
     if known is None or after != known.current:
@@ -96,7 +96,7 @@ def advance(
 
 
 def _is_settled(group: ConsumerGroup, known: ConsumerMember, news: News, env: Env) -> bool:
-    """The heartbeat that most heartbeats are: nothing new about anything."""
+    """The most common heartbeat: nothing has changed."""
     return (
         group.epoch == group.target_epoch
         and group.topics_version_seen == env.topics_version
@@ -111,12 +111,12 @@ def _new_epoch(
     env: Env,
     decision: Decision[Any],
 ) -> tuple[dict[str, Assignment], int]:
-    """Take the news in; the target of all members and its epoch."""
+    """Apply the update; return the target of all members and its epoch."""
     draft = _draft(group, without=news.replaced_id)
     draft.members[news.member_id] = news.stored
     if known is None or known.stored != news.stored:
         draft.records.append(MemberChange(group.group_id, news.member_id, news.stored))
-    # An instance that is back under a new id reads what it read: nothing changes for others.
+    # An instance that is back under a new id reads the same topics: nothing changes for others.
     before = known or group.members.get(news.replaced_id or "")
     is_changed = (
         before is None
@@ -136,7 +136,7 @@ def _new_epoch(
 
 
 def without_member(group: ConsumerGroup, member_id: str, env: Env) -> list[Change]:
-    """The records of a member's end: the group goes to another epoch without it."""
+    """The records of a member's end: the group moves to another epoch without it."""
     draft = _draft(group, without=member_id)
     draft.records += member_tombstones(group.group_id, member_id)
     _next_epoch(group, draft, env, is_changed=True)
@@ -160,7 +160,7 @@ def _draft(group: ConsumerGroup, *, without: str | None) -> _Draft:
 
 
 def _next_epoch(group: ConsumerGroup, draft: _Draft, env: Env, *, is_changed: bool) -> int:
-    """The group's epoch after this step; it rises with subscriptions and with topics."""
+    """The group's epoch after this step; it grows with changes of subscriptions or topics."""
     if not is_changed and group.topics_version_seen == env.topics_version:
         return group.epoch
     _match_patterns(group, draft, env)
@@ -191,7 +191,7 @@ def _match_patterns(group: ConsumerGroup, draft: _Draft, env: Env) -> None:
 
 
 def matching_topics(pattern: str, image: ClusterImage) -> tuple[str, ...]:
-    """Raises KafkaError where the pattern cannot be understood."""
+    """Raises KafkaError if the pattern is invalid."""
     compiled = compile_pattern(pattern)
     return tuple(
         sorted(
@@ -203,7 +203,7 @@ def matching_topics(pattern: str, image: ClusterImage) -> tuple[str, ...]:
 
 
 def topics_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """Changes when one of the topics appears, goes, grows or is made anew. Never 0."""
+    """Changes when one of the topics is created, deleted, recreated or grows. Never 0."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(names):
         topic = image.topics.get(name)
@@ -218,7 +218,7 @@ def topics_hash(names: Iterable[str], image: ClusterImage) -> int:
 def _new_target(
     group: ConsumerGroup, draft: _Draft, news: News, env: Env, epoch: int
 ) -> dict[str, Assignment]:
-    """Assign everything anew; only what differs is written."""
+    """Compute the whole assignment again; only the differences are written."""
     counts = {
         topic.topic_id: len(topic.partitions)
         for name in draft.all_topics()
@@ -251,7 +251,7 @@ def _new_target(
 
 
 def chosen_assignor(members: Mapping[str, StoredConsumerMember], offered: tuple[str, ...]) -> str:
-    """What most members ask for; without a wish, the first that the node offers."""
+    """The assignor that most members request; without a request, the node's first."""
     votes: dict[str, int] = {}
     for stored in members.values():
         if stored.assignor is not None and stored.assignor in ASSIGNORS:

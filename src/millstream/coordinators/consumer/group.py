@@ -1,9 +1,9 @@
-"""A consumer group (KIP-848): members, what each should own, and what each owns now.
+"""A consumer group (KIP-848): members, the target of each, and what each owns now.
 
-State and questions about it. All of it is in records, so a restart loses nothing but the
-sessions, which begin anew. The group goes through epochs: a change of members, of their
-subscriptions or of the topics raises `epoch`; `target_epoch` is the epoch the target was
-made for; a member's epoch is the one its assignment has been brought to.
+State, and questions about it. All of it is in records, so a restart loses only the
+sessions, which start over. The group moves through epochs: a change of members, of their
+subscriptions or of the topics raises `epoch`; `target_epoch` is the epoch of the current
+target; a member's epoch is the one that its assignment has reached.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ from millstream.coordinators.codecs.changes import (
     StoredConsumerMember,
 )
 
-# Member epochs with a meaning of their own.
+# Member epochs with a special meaning.
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
-# A static member that goes and will be back: its partitions stay its own.
+# A static member leaves and will be back: it keeps its partitions.
 STATIC_LEAVING_EPOCH: Final = -2
 
 UNOWNED: Final = -1
@@ -53,16 +53,16 @@ class ConsumerGroup:
     target_timestamp_ms: int = 0
     target: dict[str, Assignment] = field(default_factory=dict)
     patterns: dict[str, MatchedTopics] = field(default_factory=dict)
-    # Which epoch a partition is owned in, by topic id; a partition has one owner at most.
+    # The epoch in which a partition is owned, by topic id; a partition has at most one owner.
     owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
-    # Not in records: the version of the topics that this group has been held against, and
-    # the members that have not said yet that they have what they were given last.
+    # Not in records: the version of the topics that this group was last checked against, and
+    # the members that have not confirmed their last assignment yet.
     topics_version_seen: int = -1
     unacknowledged: set[str] = field(default_factory=set)
 
     @property
     def state_name(self) -> str:
-        """Named as ConsumerGroupDescribe shows it."""
+        """Named as in ConsumerGroupDescribe."""
         if not self.members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -104,7 +104,7 @@ class ConsumerGroup:
         self._release(member.current)
         self.unacknowledged.discard(member_id)
         instance_id = member.stored.instance_id
-        # The instance may have come back under another id already.
+        # The instance may already be back under another id.
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
 
@@ -127,8 +127,8 @@ class ConsumerGroup:
                 if epochs is None:
                     continue
                 for partition in partitions:
-                    # In a replay another member may have taken it over before this one
-                    # is heard of again; whoever has the newer epoch keeps it.
+                    # In a replay, another member may have taken it over before this one's record
+                    # follows; the newer epoch keeps it.
                     if epochs.get(partition) == current.epoch:
                         del epochs[partition]
                 if not epochs:
@@ -136,7 +136,7 @@ class ConsumerGroup:
 
 
 def topics_of(group: ConsumerGroup, stored: StoredConsumerMember) -> set[str]:
-    """The topics a member reads: those it names and those its pattern matched."""
+    """The topics that a member reads: those it names and those that match its pattern."""
     topics = set(stored.topics)
     if stored.pattern:
         matched = group.patterns.get(stored.pattern)
@@ -154,6 +154,6 @@ def covers(assignment: Assignment, other: Assignment) -> bool:
 
 
 def sorted_assignment(partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
-    """The one form of an assignment: sorted, and without topics that have nothing."""
+    """The canonical form of an assignment: sorted, and without topics that have no partitions."""
     cleaned = {topic_id: tuple(sorted(found)) for topic_id, found in partitions.items()}
     return {topic_id: cleaned[topic_id] for topic_id in sorted(cleaned) if cleaned[topic_id]}

@@ -1,7 +1,7 @@
 """The consumer protocol (KIP-848): what ConsumerGroupHeartbeat does.
 
-A member sends heartbeats and nothing else; in the answers it is told its epoch and, when
-it changed, what it owns. The node makes the assignment.
+A member sends only heartbeats; the responses carry its epoch and, when it has changed, its
+assignment. The node computes the assignment.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from millstream.coordinators.consumer.pattern import compile_pattern
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode, KafkaError
 
-# While a group settles, members report often, so that partitions change hands quickly.
+# While a group settles, members report often, so that partitions move quickly.
 _SHORTEST_INTERVAL_MS: Final = 50
 _SETTLING_INTERVAL_MAX_MS: Final = 500
 
@@ -48,7 +48,7 @@ class HeartbeatRequest:
     client_host: str
     instance_id: str | None = None
     rack_id: str | None = None
-    # -1, and None below: not changed since the member last said it.
+    # -1, and None below: unchanged since the member last sent it.
     rebalance_timeout_ms: int = -1
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -59,7 +59,7 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Everything is said: the member joins, or lost track after an error."""
+        """The request is complete: the member joins, or lost track after an error."""
         has_subscription = self.topics is not None or self.pattern is not None
         return self.epoch == JOINING_EPOCH or (
             self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
@@ -97,7 +97,7 @@ def check(request: HeartbeatRequest, env: Env) -> None:
             raise _refuse("RebalanceTimeoutMs must be provided in first request.")
         if request.owned is None or request.owned:
             raise _refuse("TopicPartitions must be empty when (re-)joining.")
-        # An empty list is a subscription, too: to nothing, yet.
+        # An empty list is a subscription, too: to nothing yet.
         if request.topics is None and request.pattern is None:
             raise _refuse("SubscribedTopicNames or SubscribedTopicRegex must be set.")
     if request.assignor is not None and (
@@ -117,7 +117,7 @@ def check(request: HeartbeatRequest, env: Env) -> None:
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, env: Env
 ) -> Decision[HeartbeatReply]:
-    """A member that joins, lives or changes its mind. `group` may be new and empty."""
+    """A member joins, stays alive or changes its subscription. `group` may be new and empty."""
     member_id = request.member_id or str(env.new_uuid())
     is_room = len(group.members) < env.settings.consumer_members_max
     if not is_room and member_id not in group.members:
@@ -153,7 +153,7 @@ def _news(
         return News(member_id, stored, no_assignment(), True, None, request.owned)
     stored = _stored(request, known.stored)
     if request.epoch == JOINING_EPOCH:
-        # It begins anew and has nothing: what it had is its own to get back.
+        # It starts over and owns nothing: it may get its own partitions back.
         fresh = replace(no_assignment(), assigned=known.current.assigned)
         old_id = group.static_members.get(request.instance_id or "", member_id)
         replaced_id = old_id if old_id != member_id else None
@@ -167,7 +167,7 @@ def _news(
 def _known_member(
     group: ConsumerGroup, request: HeartbeatRequest, member_id: str
 ) -> ConsumerMember | None:
-    """Who says that it is this member, or None for one that is new. Raises KafkaError."""
+    """The member with this id, or None for a new one. Raises KafkaError."""
     is_joining = request.epoch == JOINING_EPOCH
     if request.instance_id is not None:
         current_id = group.static_members.get(request.instance_id)
@@ -204,7 +204,7 @@ def _known_member(
 def _check_epoch(current: CurrentAssignment, request: HeartbeatRequest) -> None:
     if request.epoch == current.epoch:
         return
-    # The answer with its new epoch may have been lost; then it has no more than it had.
+    # The response with its new epoch may have been lost; then it owns no more than it did.
     is_one_behind = request.epoch == current.previous_epoch and request.owned is not None
     if is_one_behind and covers(current.assigned, request.owned or {}):
         return
@@ -237,8 +237,8 @@ def _interval_ms(
 ) -> int:
     """When the member is to report again.
 
-    After a change, soon: others may be joining too, and partitions change hands at the
-    speed of the reports. Then ever more slowly, until it is what was configured.
+    Soon after a change: others may be joining too, and partitions move at the speed of the
+    reports. Then more and more slowly, up to the configured interval.
     """
     configured_ms = _own_setting_ms(
         group, "consumer.heartbeat.interval.ms", env, env.settings.consumer_heartbeat_interval_ms
@@ -272,7 +272,7 @@ def _limit_revocation(
     env: Env,
     decision: Decision[Any],
 ) -> None:
-    """Give a member its rebalance timeout to take in, and to give up, what it is told."""
+    """Give a member its rebalance timeout to apply its new assignment."""
     key = member_key(DeadlineKind.MEMBER_REVOKE, group.group_id, news.member_id)
     is_late = _keeps_others_waiting(group, news.member_id, after)
     end_ms = env.uptime_ms + news.stored.rebalance_timeout_ms if is_late else None
@@ -294,11 +294,11 @@ def _no_deadlines(group: ConsumerGroup, member_id: str) -> list[Deadline]:
     return [Deadline(member_key(kind, group.group_id, member_id), None) for kind in kinds]
 
 
-# -- members that go ------------------------------------------------------------------
+# -- members that leave ---------------------------------------------------------------
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest, env: Env) -> Decision[HeartbeatReply]:
-    """A member says goodbye; a static one may say that it will be back."""
+    """A member leaves; a static one may announce that it will be back."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
         current_id = group.static_members.get(request.instance_id)
@@ -310,7 +310,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest, env: Env) -> Decision
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
     reply = HeartbeatReply(request.member_id, request.epoch)
     if request.epoch == STATIC_LEAVING_EPOCH:
-        # Its session goes on: if it is not back by then, its partitions go to others.
+        # Its session continues: if it is not back by then, its partitions go to others.
         gone = replace(member.current, epoch=STATIC_LEAVING_EPOCH, revoking={})
         record = CurrentMemberChange(group.group_id, request.member_id, gone)
         return Decision(reply=reply, records=[record])
@@ -329,7 +329,7 @@ def is_leaving(request: HeartbeatRequest) -> bool:
 
 
 def must_go(group: ConsumerGroup, key: DeadlineKey) -> bool:
-    """Whether a deadline that is over ends this member."""
+    """Whether an expired deadline ends this member."""
     member = group.members.get(key.member_id)
     if member is None:
         return False
@@ -352,7 +352,7 @@ def own_session_timeout_ms(group: ConsumerGroup, env: Env) -> int:
 
 
 def _own_setting_ms(group: ConsumerGroup, name: str, env: Env, default_ms: int) -> int:
-    """A group may have settings of its own; they were checked when they were made."""
+    """A group may have its own settings; they were checked when they were set."""
     overrides = env.image.group_overrides.get(group.group_id)
     return default_ms if overrides is None else int(overrides.get(name, default_ms))
 

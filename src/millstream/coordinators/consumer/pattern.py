@@ -1,7 +1,7 @@
-"""Patterns of topic names, as the consumer protocol sends them: RE2's syntax, as in Kafka.
+"""Patterns of topic names in the consumer protocol: RE2's syntax, as in Kafka.
 
 RE2 matches in time linear in the name and in bounded memory, whatever the pattern. Python's
-own `re` tries alternatives one after the other, and a client could make the node think for
+own `re` tries alternatives one after the other, and a client could keep the node busy for
 hours.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 from millstream.errors import KafkaCode, KafkaError
 
 PATTERN_LENGTH_MAX: Final = 1024
-# What one compiled pattern may take, its tables included, and how many are kept.
+# The memory for one compiled pattern with its tables, and how many are kept.
 _PATTERN_BYTES_MAX: Final = 1 << 19
 _KEPT_MAX: Final = 32
 
@@ -20,8 +20,8 @@ class TopicPattern:
     """Compiled once; matches whole names."""
 
     def __init__(self, text: str) -> None:
-        """Raises KafkaError where the pattern is not valid."""
-        # Most nodes never see a pattern.
+        """Raises KafkaError if the pattern is invalid."""
+        # Imported here: most nodes never see a pattern.
         import re2
 
         if len(text) > PATTERN_LENGTH_MAX:

@@ -1,9 +1,9 @@
-"""Bring one member from what it owns to what it should own, a safe step at a time. Pure.
+"""Moves one member from what it owns towards its target, a safe step at a time. Pure.
 
-A partition is given only when nobody owns it any more. So a member first gives up what it
-should not have (UNREVOKED_PARTITIONS) and stays in its epoch until it says that it has;
-then it moves to the target's epoch and gets what is free; for the rest it waits
-(UNRELEASED_PARTITIONS) until the others have given it up.
+A partition is assigned only when no member owns it any more. So a member first revokes what
+is not in its target (UNREVOKED_PARTITIONS) and stays in its epoch until it reports that it
+has; then it moves to the target's epoch and gets what is free; for the rest it waits
+(UNRELEASED_PARTITIONS) until the others have revoked it.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def reconcile(
     reported: Assignment | None,
     is_acknowledged: bool = True,
 ) -> CurrentAssignment:
-    """The next step. `reported` is what the member says it has; None: as it last said.
+    """The next step. `reported` is what the member reports to own; None: as it last reported.
 
-    Until it has said that it has what it was given last (`is_acknowledged`), nothing is
-    taken away: a client that is told to give back what it has not yet taken finds nothing
-    to do, says nothing, and we would wait for it in vain.
+    Until it has confirmed its last assignment (`is_acknowledged`), nothing is revoked: a
+    client that is asked to revoke what it has not yet applied finds nothing to do and reports
+    nothing, and we would wait in vain.
     """
     match current.state:
         case MemberState.STABLE:
@@ -74,9 +74,9 @@ def _next_step(
         kept[topic_id] = had & wanted
         revoking[topic_id] = had - wanted
     to_revoke = sorted_assignment(revoking)
-    # What a member reports may be older than what it was last given: a member in
-    # mid-assignment reports less than it is about to own. So it is always asked first,
-    # and only one that begins anew, with nothing, need not be.
+    # The member's report may be older than its last assignment: while it applies one, it
+    # reports less than it is about to own. So it is always asked first, unless it starts over
+    # and owns nothing.
     if to_revoke and (current.epoch != JOINING_EPOCH or _still_has(reported, to_revoke)):
         return CurrentAssignment(
             epoch,

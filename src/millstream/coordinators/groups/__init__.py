@@ -1,5 +1,6 @@
 """What groups of both protocols share: the state of a shard, committed offsets, describing
 and deleting groups, and groups that change from one protocol to the other.
 
-`requests` finds out which protocol a request is for. Plain functions of state and time.
+`requests` decides which protocol a request is for. Plain functions of state and time: no
+loop, no log, no clock.
 """

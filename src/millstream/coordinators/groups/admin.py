@@ -1,4 +1,4 @@
-"""Groups as administrators see them: list, describe, delete, and what goes by itself."""
+"""Groups as administrators see them: list, describe, delete, and what expires."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class DescribedGroup:
 def list_groups(
     state: ShardState, *, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
-    """Empty filters let everything through; they know no difference of case."""
+    """Empty filters match everything; case does not matter."""
     wanted_states = {name.lower() for name in states}
     wanted_types = {name.lower() for name in types}
     return [
@@ -90,7 +90,7 @@ def describe(state: ShardState, group_id: str) -> Decision[DescribedGroup]:
                     member.instance_id,
                     member.client_id,
                     member.client_host,
-                    # Between two generations there is nothing that all have agreed on.
+                    # Between two generations there is no protocol that all have agreed on.
                     member.metadata(group.protocol_name) if is_stable else b"",
                     member.assignment if is_stable else b"",
                 )
@@ -117,7 +117,7 @@ def is_empty(group: Group) -> bool:
 
 
 def group_tombstones(group: Group) -> list[Change]:
-    """What removes a group without members."""
+    """The records that remove a group without members."""
     if isinstance(group, ClassicGroup):
         return [GroupChange(group.group_id, None)]
     patterns: list[Change] = [
@@ -131,7 +131,7 @@ def group_tombstones(group: Group) -> list[Change]:
 
 
 def expire_offsets(state: ShardState, group_id: str, env: Env) -> Decision[None]:
-    """Forget old offsets, and a group that has nothing left and nobody in it."""
+    """Expire old offsets, and a group without offsets and members."""
     group = state.groups.get(group_id)
     if group is None:
         return Decision()

@@ -1,9 +1,9 @@
-"""Groups that change between the classic and the consumer protocol while they run.
+"""Groups that change between the classic and the consumer protocol while they are active.
 
 The first member of the consumer protocol turns a classic group of consumers into a
-consumer group; its classic members stay in it and go on joining, syncing and sending
-heartbeats: to them, an epoch is a generation and the node is the leader. When the last
-member of the consumer protocol goes, the group is classic again.
+consumer group. Its classic members stay in it and continue to join, sync and send
+heartbeats: for them, an epoch is a generation and the node is the leader. When the last
+member of the consumer protocol leaves, the group is classic again.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ from millstream.errors import KafkaCode, KafkaError
 
 
 def upgrade(group: ClassicGroup, env: Env, then: Callable[[Env], Decision[Any]]) -> Decision[Any]:
-    """Turn a classic group into a consumer group, then go on with who caused it."""
+    """Turn a classic group into a consumer group, then continue with the member that joins."""
     is_allowed = env.settings.may_upgrade and group.is_of_consumers
     if not is_allowed or len(group.members) > env.settings.consumer_members_max:
         raise KafkaError(
@@ -82,7 +82,7 @@ def upgrade(group: ClassicGroup, env: Env, then: Callable[[Env], Decision[Any]])
 
 
 def _consumer_records(group: ClassicGroup, env: Env) -> list[Change]:
-    """Raises ValueError where a member's bytes are not those of a consumer."""
+    """Raises ValueError if a member's bytes are not those of a consumer."""
     group_id, epoch = group.group_id, group.generation
     records: list[Change] = [
         GroupChange(group_id, None),
@@ -146,7 +146,7 @@ def can_downgrade(group: ConsumerGroup, without: str, env: Env) -> bool:
 def downgrade(
     state: ShardState, group: ConsumerGroup, without: str, env: Env, decision: Decision[Any]
 ) -> None:
-    """The last member of the consumer protocol goes: the others rebalance among themselves."""
+    """The last member of the consumer protocol leaves: the others rebalance."""
     left = {each: m for each, m in group.members.items() if each != without}
     for member_id in group.members:
         decision.records += member_tombstones(group.group_id, member_id)
@@ -159,7 +159,7 @@ def downgrade(
         following: Decision[Any] = Decision()
         for member_id, member in left.items():
             assert member.stored.classic is not None
-            # The record holds only what was chosen; they know more than that.
+            # The record holds only the chosen protocol; the members know more.
             classic.members[member_id].protocols = member.stored.classic.protocols
             rebalance.keep_alive(classic, classic.members[member_id], env, following)
         rebalance.prepare_rebalance(classic, env, following)
@@ -344,7 +344,7 @@ def _expect_join(
     env: Env,
     decision: Decision[Any],
 ) -> None:
-    """A classic member was told to join again; it has its rebalance timeout for that."""
+    """A classic member must join again, within its rebalance timeout."""
     key = consumer_protocol.member_key(DeadlineKind.MEMBER_JOIN, group.group_id, member_id)
     end_ms = env.uptime_ms + member.stored.rebalance_timeout_ms
     decision.deadlines.append(Deadline(key, end_ms, is_new_only=True))
@@ -371,7 +371,7 @@ def _should_rejoin(group: ConsumerGroup, member_id: str, member: ConsumerMember)
         return True
     if current.state is not MemberState.UNRELEASED_PARTITIONS:
         return False
-    # It waits for partitions of others; once they are free it should come and get them.
+    # It waits for partitions of others; when they are free it should fetch them.
     return not any(
         partition not in current.assigned.get(topic_id, ())
         and group.owned_epoch(topic_id, partition) != UNOWNED
@@ -381,7 +381,7 @@ def _should_rejoin(group: ConsumerGroup, member_id: str, member: ConsumerMember)
 
 
 def leave(group: ConsumerGroup, leaving: Sequence[Leaving], env: Env) -> Decision[list[KafkaCode]]:
-    """Members leave one by one, each in a step of its own."""
+    """Members leave one by one, each in a separate step."""
     codes: list[KafkaCode] = []
     decision: Decision[list[KafkaCode]] = Decision(reply=codes)
     gone: set[str] = set()

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is answered, and what is forgotten when."""
+"""Committed offsets: which member may commit, what is returned, and when they expire."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class CommitRequest:
     knows_member_epochs: bool = True
 
 
-# Python 3.11 looks a member up in Python code, at a cost that every commit would feel.
+# Python 3.11 looks up an enum member in Python code, which is too slow for every commit.
 _NONE: Final = KafkaCode.NONE
 _EMPTY: Final = ClassicState.EMPTY
 
@@ -57,7 +57,7 @@ def commit_in_transaction(
 ) -> Decision[CommitReply]:
     """Offsets that count once the producer's transaction is committed."""
     group = state.groups.get(request.group_id)
-    # Clients before TxnOffsetCommit 3 do not say who they are; then anyone may.
+    # Clients before TxnOffsetCommit 3 do not send a member id; then anyone may commit.
     is_anonymous = request.generation < 0 and not request.member_id
     if group is not None and not is_anonymous:
         _check_committer(group, request)
@@ -140,7 +140,7 @@ def _keep_committer_alive(
 @dataclass(slots=True)
 class FetchedTopic:
     name: str
-    # None where nothing was committed; a KafkaCode where it cannot be told.
+    # None if nothing was committed; a KafkaCode if the offset is unavailable.
     partitions: list[tuple[int, CommittedOffset | KafkaCode | None]] = field(default_factory=list)
 
 
@@ -153,7 +153,7 @@ def fetch(
     member_epoch: int,
     require_stable: bool,
 ) -> Decision[list[FetchedTopic]]:
-    """What was committed for these partitions, or with None for all."""
+    """The committed offsets of these partitions; None means all."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup) and (member_id or member_epoch >= 0):
         member = group.members.get(member_id or "")
@@ -181,7 +181,7 @@ def fetch(
 def delete(
     state: ShardState, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]
 ) -> Decision[CommitReply]:
-    """Forget offsets of topics that nobody in the group reads."""
+    """Forget offsets of topics that no member reads."""
     group = state.group(group_id)
     if isinstance(group, ClassicGroup):
         is_in_use = group.state is not ClassicState.EMPTY
@@ -219,7 +219,7 @@ def forget_topics(state: ShardState, names: Iterable[str]) -> dict[str, list[Off
 
 
 def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
-    """The offsets of a group that are older than the retention and that nobody reads."""
+    """The offsets of a group that are older than the retention and that no member reads."""
     group = state.groups.get(group_id)
     if group is None:
         return []
@@ -242,7 +242,7 @@ def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
 
 
 def _retention_begins_ms(group: Group) -> int | None:
-    """The retention counts from the commit, or from when the group became empty; None: never."""
+    """The retention starts at the commit, or when the group became empty; None: never."""
     if isinstance(group, ConsumerGroup):
         return 0
     if group.protocol_type is None:

@@ -74,11 +74,11 @@ def leave(
 
 def _known(state: ShardState, group_id: str) -> Group:
     if not group_id:
-        # Offsets may be committed under no name; members need one.
+        # Offsets may be committed under an empty name; members need a name.
         raise KafkaError(KafkaCode.INVALID_GROUP_ID)
     found = state.groups.get(group_id)
     if found is None:
-        # To a member, a group that is not there is one that does not know it.
+        # For a member, a group that does not exist is one that does not know it.
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
     return found
 
@@ -177,7 +177,7 @@ def _member_is_late(
 
 
 def deadlines_after_replay(state: ShardState, env: Env) -> list[Deadline]:
-    """Every member gets a whole session to find us again."""
+    """Every member gets a whole session timeout to find us again."""
     decision: Decision[None] = Decision()
     for found in state.groups.values():
         if isinstance(found, ConsumerGroup):

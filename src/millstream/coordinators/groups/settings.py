@@ -5,23 +5,23 @@ from typing import Final
 
 from millstream.config import BrokerConfig
 
-# What a new group waits for more members on a single node, unless the user says: too
-# short for anyone to see, long enough for consumers that are started together. Without it
-# the first would be alone in its generation, and the others would wait for its heartbeat.
+# How long a new group on a single node waits for more members, unless configured: too
+# short to notice, long enough for consumers that start together. Without it the first
+# would be alone in its generation, and the others would wait for its heartbeat.
 GATHER_MS: Final = 20
-# Where a second one came in that time, more are on their way, and a busy machine may keep
-# them longer: who comes too late waits for a heartbeat of the others, seconds.
+# If a second member joins in that time, more will follow, and a busy machine may delay
+# them: a late member waits seconds for the others' heartbeats.
 GATHER_MORE_MS: Final = 100
 GATHER_MAX_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Defaults are in the table of options."""
+    """The table of options has the defaults."""
 
     initial_rebalance_delay_ms: int
-    # It is extended by this while members keep coming (None: by the same again), in all not
-    # beyond the maximum and the rebalance timeout.
+    # The wait is extended by this while members keep joining (None: by the same again), but
+    # not beyond the maximum and the rebalance timeout.
     initial_rebalance_extension_ms: int | None
     initial_rebalance_wait_max_ms: int
     session_timeout_min_ms: int
@@ -36,7 +36,7 @@ class GroupSettings:
     serves_consumer_protocol: bool
     offset_metadata_length_max: int
     offsets_retention_ms: int
-    # The largest batch the offsets topic takes; a decision is one batch.
+    # The largest batch that the offsets topic accepts; a decision is one batch.
     batch_bytes_max: int
 
 

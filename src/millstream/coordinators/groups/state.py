@@ -1,7 +1,7 @@
-"""The state of one shard: what its partition of `__consumer_offsets` says, replayed.
+"""The state of one shard: the replay of its partition of `__consumer_offsets`.
 
-`apply` is the only way in. It is called for every record after it was appended, and for
-every record of the log after a start; so the state is always exactly its replay.
+`apply` is the only way to change it. It is called for every record after it was appended,
+and for every record of the log after a start. So the state is always exactly its replay.
 """
 
 from typing import assert_never
@@ -40,8 +40,8 @@ class ShardState:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
-        # Offsets committed in transactions that are open, by producer, each with its number
-        # in the order of the log.
+        # Offsets committed in open transactions, by producer, each with its number in the order
+        # of the log.
         self._pending: dict[int, dict[tuple[str, str, int], tuple[int, OffsetChange]]] = {}
         self._pending_count = 0
 
@@ -55,7 +55,7 @@ class ShardState:
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
     def has_pending_offsets(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may yet change this offset."""
+        """Whether an open transaction may still change this offset."""
         key = (group_id, topic, partition)
         return any(key in changes for changes in self._pending.values())
 
@@ -98,9 +98,9 @@ class ShardState:
         return {change.group_id for _, change in changes.values()}
 
     def _forget_pending_before(self, change: OffsetChange, number: int) -> None:
-        """The later record of two for one offset counts, whichever transaction ends last.
+        """Of two records for one offset the later one counts, whichever transaction ends last.
 
-        Compaction keeps just that one, so a replay must not come to another result."""
+        Compaction keeps only that one, so a replay must have the same result."""
         key = (change.group_id, change.topic, change.partition)
         for changes in self._pending.values():
             found = changes.get(key)
@@ -113,7 +113,7 @@ class ShardState:
             self._forget_pending_before(change, latest if number is None else number)
         if change.value is not None:
             if change.group_id not in self.groups:
-                # Offsets alone make a group: a consumer that assigns partitions itself.
+                # Offsets alone create a group: a consumer that assigns partitions itself.
                 self.groups[change.group_id] = ClassicGroup(change.group_id)
             topics = self.offsets.setdefault(change.group_id, {})
             topics.setdefault(change.topic, {})[change.partition] = change.value

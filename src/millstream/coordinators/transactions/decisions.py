@@ -1,11 +1,11 @@
-"""The transaction coordinator: what is decided for a producer with a transactional id.
+"""The transaction coordinator: its decisions for a producer with a transactional id.
 
-A transaction is decided by one record, PREPARE_COMMIT or PREPARE_ABORT. Only when that is
+One record, PREPARE_COMMIT or PREPARE_ABORT, decides a transaction. Only when it is
 committed are markers written to the partitions, and only when those are committed does the
-COMPLETE record follow; after a crash the log says what is still to do. A newer producer
-takes the id over by raising its epoch, durably, before it is answered.
+COMPLETE record follow. After a crash the log says what is left to do. A newer producer
+takes over the id by raising its epoch, durably, before it is answered.
 
-Plain functions over `TransactionsState`; every answer that is an error is a KafkaError.
+Plain functions over `TransactionsState`; every error response is a KafkaError.
 """
 
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from millstream.errors import KafkaCode, KafkaError
 
 R = TypeVar("R")
 EPOCH_MAX: Final = 2**15 - 1
-# The last epoch a client is given; the one above is for fencing it.
+# The last epoch that a client can get; the one above is for fencing it.
 _EPOCH_LAST: Final = EPOCH_MAX - 1
 # From here on a client gets a new epoch with every transaction (KIP-890).
 EPOCH_PER_TRANSACTION: Final = 2
@@ -57,14 +57,14 @@ class Decision(DecisionOf[R, Change, TransactionEnv], Generic[R]):
 class InitRequest:
     transactional_id: str
     timeout_ms: int
-    # What the client has now, when it wants to go on after an error (KIP-360).
+    # The client's present id and epoch, if it wants to continue after an error (KIP-360).
     current: ProducerEpoch | None = None
 
 
 def init_producer(
     state: TransactionsState, request: InitRequest, env: TransactionEnv
 ) -> Decision[ProducerReply]:
-    """Give the id to the one who asks; whoever had it is fenced from now on."""
+    """Give the id to the caller, and fence its previous owner."""
     if not 0 < request.timeout_ms <= env.settings.timeout_max_ms:
         raise KafkaError(KafkaCode.INVALID_TRANSACTION_TIMEOUT)
     transaction = state.transactions.get(request.transactional_id)
@@ -82,7 +82,7 @@ def init_producer(
     if transaction.status is Status.ONGOING:
         decision: Decision[ProducerReply] = Decision()
         fence_and_abort(transaction, env, decision)
-        # It comes again, and finds the old transaction ended.
+        # The client retries, and finds the old transaction ended.
         decision.replies.append((env.ticket, KafkaError(KafkaCode.CONCURRENT_TRANSACTIONS)))
         return decision
     return _next_epoch(transaction, request, env)
@@ -105,7 +105,7 @@ def _next_epoch(
 ) -> Decision[ProducerReply]:
     stored, current = transaction.stored, request.current
     if current is not None and current != ProducerEpoch(stored.producer_id, stored.producer_epoch):
-        # It asks again for what it was given: the answer got lost.
+        # The client repeats its request: the response was lost.
         return Decision(ProducerReply(stored.producer_id, stored.producer_epoch))
     value = replace(
         transaction.moved_to(Status.EMPTY, env.now_ms),
@@ -131,7 +131,7 @@ def _next_epoch(
 def fence_and_abort(
     transaction: Transaction, env: TransactionEnv, decision: DecisionOf[R, Change, TransactionEnv]
 ) -> None:
-    """Abort an open transaction under a newer epoch, so that its producer cannot go on."""
+    """Abort an open transaction under a newer epoch, which fences its producer."""
     value = transaction.moved_to(Status.PREPARE_ABORT, env.now_ms)
     epoch = min(value.producer_epoch + 1, EPOCH_MAX)
     decision.records.append(change_of(transaction, replace(value, producer_epoch=epoch)))
@@ -158,7 +158,7 @@ def add_partitions(
     client_version: int,
     env: TransactionEnv,
 ) -> Decision[KafkaCode]:
-    """Make partitions part of the transaction, and begin it if none is open."""
+    """Add partitions to the transaction, and begin it if none is open."""
     transaction = find(state, transactional_id, producer)
     if transaction.status in PREPARED:
         raise KafkaError(KafkaCode.CONCURRENT_TRANSACTIONS)
@@ -183,7 +183,7 @@ def add_partitions(
 def verify_partitions(
     state: TransactionsState, transactional_id: str, producer: ProducerEpoch, wanted: Partitions
 ) -> Decision[dict[tuple[str, int], KafkaCode]]:
-    """Are these partitions in the open transaction? (KIP-890, for clients that say so first)"""
+    """Are these partitions in the open transaction? (KIP-890, for clients that add them first)"""
     transaction = find(state, transactional_id, producer)
     if transaction.status in PREPARED:
         raise KafkaError(KafkaCode.CONCURRENT_TRANSACTIONS)
@@ -211,7 +211,7 @@ def end(
     state: TransactionsState, request: EndRequest, env: TransactionEnv
 ) -> Decision[ProducerReply]:
     """Commit or abort. Answered when the markers are written, so that the next transaction
-    of the same producer does not meet this one."""
+    of the same producer does not run into this one."""
     transaction = state.transactions.get(request.transactional_id)
     if transaction is None:
         raise KafkaError(KafkaCode.INVALID_PRODUCER_ID_MAPPING)
@@ -234,10 +234,10 @@ def end(
 
 
 def _check_ender(transaction: Transaction, request: EndRequest) -> bool:
-    """Raises KafkaError for a producer that is outdated; whether it asks again.
+    """Raises KafkaError for an outdated producer; returns whether this is a repeated request.
 
-    With an epoch per transaction, the epoch before the present one means the transaction
-    that was ended last, and can only mean that.
+    With an epoch per transaction, the previous epoch can only refer to the transaction that
+    ended last.
     """
     stored, producer = transaction.stored, request.producer
     bumps = request.client_version >= EPOCH_PER_TRANSACTION
@@ -259,7 +259,7 @@ def _check_ender(transaction: Transaction, request: EndRequest) -> bool:
 def prepare(
     transaction: Transaction, request: EndRequest, env: TransactionEnv
 ) -> Decision[ProducerReply]:
-    """The record that decides; whoever asked waits for the markers."""
+    """The record that decides; the caller waits for the markers."""
     status = Status.PREPARE_COMMIT if request.is_commit else Status.PREPARE_ABORT
     value = transaction.moved_to(status, env.now_ms)
     if transaction.status in AT_REST:
@@ -267,7 +267,7 @@ def prepare(
     value = replace(value, client_version=request.client_version)
     reply = ProducerReply(value.producer_id, value.producer_epoch)
     if request.client_version >= EPOCH_PER_TRANSACTION:
-        # The markers carry the new epoch; what is late from the old one finds them.
+        # The markers carry the new epoch, so that late writes with the old one are refused.
         value = replace(value, producer_epoch=value.producer_epoch + 1)
         reply = ProducerReply(value.producer_id, value.producer_epoch)
         if value.producer_epoch > _EPOCH_LAST:
@@ -282,7 +282,7 @@ def prepare(
 
 
 def answer_waiting(state: TransactionsState, transactional_id: str) -> Decision[None]:
-    """A partition cannot take its marker now. What was decided stands, and can be told."""
+    """A partition cannot write its marker now. The decision is final, so it can be answered."""
     transaction = state.transactions.get(transactional_id)
     if transaction is None:
         return Decision()
@@ -296,7 +296,7 @@ def markers_are_written(
     prepared: StoredTransaction,
     env: TransactionEnv,
 ) -> Decision[None]:
-    """Answer who waits, then complete: the answer tells nothing that could be taken back.
+    """Answer waiting requests, then complete: the answer reveals nothing that could be undone.
 
     `prepared` is what the markers were written for; a later transaction has its own.
     """
@@ -328,7 +328,7 @@ def completed(transaction: Transaction, env: TransactionEnv) -> StoredTransactio
 def abort_timed_out(
     state: TransactionsState, transactional_id: str, env: TransactionEnv
 ) -> Decision[None]:
-    """The producer has been silent for longer than it said it would need."""
+    """The producer has exceeded its transaction timeout."""
     transaction = state.transactions.get(transactional_id)
     decision: Decision[None] = Decision()
     if transaction is not None and transaction.status is Status.ONGOING:
@@ -337,7 +337,7 @@ def abort_timed_out(
 
 
 def expire(state: TransactionsState, transactional_id: str, env: TransactionEnv) -> Decision[None]:
-    """Forget an id that nobody has used for long."""
+    """Forget an id that was not used for a long time."""
     transaction = state.transactions.get(transactional_id)
     if transaction is None or transaction.status not in AT_REST:
         return Decision()
@@ -354,7 +354,7 @@ def deadline_is_over(
 
 
 def after_replay(state: TransactionsState, env: TransactionEnv) -> Decision[None]:
-    """Timeouts go on from when the transaction began; what was decided is carried out."""
+    """Timeouts still count from the start of the transaction; decisions are carried out."""
     decision: Decision[None] = Decision()
     for transaction in state.transactions.values():
         if transaction.status is Status.ONGOING:

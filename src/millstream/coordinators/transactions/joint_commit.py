@@ -1,13 +1,13 @@
-"""One commit for the transactions of many producers, under a group's name and a number.
+"""One commit for the transactions of many producers, under a group's name and a batch number.
 
-Producers that are to be committed together have transactional ids of the form
-`millstream:<group>:<member>`. All of a group live in one shard, so that a commit is one
-batch of records, written whole or not at all: the number of the batch, a PREPARE_COMMIT for
-each member that is named, a PREPARE_ABORT for each that is not. The number only grows; who
-asks for one that was committed is told so, and nothing happens.
+Producers that are committed together have transactional ids of the form
+`millstream:<group>:<member>`. All of a group are in one shard, so that a commit is one
+batch of records, written as a whole or not at all: the batch number, a PREPARE_COMMIT for
+each named member, a PREPARE_ABORT for each other one. The number only grows; a number that
+was committed gets the answer `already_committed` and has no effect.
 
-Who commits may name its run. The run that came last has the group: from its first request
-on, those before it are refused, however late they wake up.
+The caller may name its run. The latest run owns the group: from its first request on,
+earlier runs are refused, however late they wake up.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ from millstream.errors import KafkaCode, KafkaError
 PREFIX: Final = "millstream:"
 NO_BATCH: Final = -1
 NAME_LENGTH_MAX: Final = 1_000
-# A run that so many others have followed is not expected to wake up any more.
+# A run with this many successors is not expected to wake up any more.
 FENCED_RUNS_MAX: Final = 16
-# In place of the member's version: an EndTxn of it is no repetition of what was done here,
-# and gets no new epoch.
+# Stored instead of the member's version: a later EndTxn of the member is not a repetition of
+# this commit, and gets no new epoch.
 _NOT_BY_CLIENT: Final = 0
-# What a record takes in its batch besides key and value.
+# The size of a record in its batch besides key and value.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
 
@@ -59,7 +59,7 @@ def group_of(transactional_id: str) -> str | None:
 
 
 def shard_name(transactional_id: str) -> str:
-    """What decides about the shard: the members of a group are kept together."""
+    """The name that selects the shard: the members of a group stay together."""
     return group_of(transactional_id) or transactional_id
 
 
@@ -72,7 +72,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class GroupReply:
     last_batch: int
-    # The number was committed before; nothing was done now.
+    # The number was committed before; this request did nothing.
     is_repeated: bool
 
 
@@ -129,7 +129,7 @@ def _end(
     value = transaction.moved_to(status, env.now_ms)
     value = replace(
         value,
-        # Whatever is late from this producer must not begin another transaction.
+        # Late writes of this producer must not begin another transaction.
         producer_epoch=min(value.producer_epoch + 1, EPOCH_MAX),
         client_version=_NOT_BY_CLIENT,
     )
@@ -139,7 +139,7 @@ def _end(
 
 
 def _check_size(records: Sequence[Change]) -> None:
-    """More than one batch could be cut in two by a crash."""
+    """A crash could split anything larger than one batch."""
     size_bytes = 0
     for change in records:
         key, value = encode(change)
@@ -153,7 +153,7 @@ def _check_size(records: Sequence[Change]) -> None:
 def last_batch(
     state: TransactionsState, group: str, run: str, env: TransactionEnv
 ) -> Decision[int]:
-    """The last number that was committed. A run that is new takes the group over."""
+    """The last committed number. A new run takes over the group."""
     last = state.batches.get(group)
     now = _taken_over(state, group, run)
     decision = Decision(now.number)
@@ -169,7 +169,7 @@ def _check_name(group: str) -> None:
 
 
 def _taken_over(state: TransactionsState, group: str, run: str) -> CommittedBatch:
-    """The group as this run has it. Raises KafkaError where another one came after it."""
+    """The group as this run owns it. Raises KafkaError if a later run has taken it over."""
     last = state.batches.get(group) or CommittedBatch(NO_BATCH, 0)
     if not run or run == last.run:
         return last

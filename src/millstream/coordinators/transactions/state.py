@@ -1,7 +1,8 @@
 """The state of one shard of transactions, and the one table of legal transitions.
 
-`apply` is the only way in, now and in every replay. What lives in memory only (who waits
-for the end of a transaction, which epoch was just replaced) may be lost: clients ask again.
+`apply` is the only way to change it, now and in every replay. What lives in memory only
+(which requests wait for the end of a transaction, which epoch was just replaced) may be lost:
+clients retry.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from millstream.coordinators.decision import Ticket
 
 Status = TransactionStatus
 
-# From which states each state may be entered. Aborting out of an empty or a completed state
+# From which states each state may be entered. Aborting an empty or a completed transaction
 # is KIP-890's: a client that has added nothing gets its new epoch by an abort.
 PREDECESSORS: Final[dict[Status, frozenset[Status]]] = {
     Status.EMPTY: frozenset({Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}),
@@ -50,8 +51,8 @@ class TransactionSettings:
 class TransactionEnv:
     """Everything a decision may know besides its state and its request.
 
-    `take_producer_id` gives an id that nobody has; whoever may need one makes sure before
-    that one is at hand.
+    `take_producer_id` returns an unused id; callers that may need one must ensure that one is
+    available.
     """
 
     now_ms: int
@@ -63,7 +64,7 @@ class TransactionEnv:
 
 @dataclass(frozen=True, slots=True)
 class ProducerReply:
-    """An id and an epoch that the client is to use from now on."""
+    """An id and an epoch for the client to use from now on."""
 
     producer_id: int
     epoch: int
@@ -73,9 +74,9 @@ class ProducerReply:
 class Transaction:
     transactional_id: str
     stored: StoredTransaction
-    # The epoch before the last InitProducerId, for a client that asks again (KIP-360).
+    # The epoch before the last InitProducerId, for a client that repeats it (KIP-360).
     last_epoch: int = -1
-    # Who is answered when the markers are written, and what.
+    # The request to answer when the markers are written, and its reply.
     waiting: list[tuple[Ticket, ProducerReply]] = field(default_factory=list)
 
     @property
@@ -83,7 +84,7 @@ class Transaction:
         return self.stored.status
 
     def moved_to(self, status: Status, now_ms: int) -> StoredTransaction:
-        """The stored value in another state. Illegal moves are bugs, not answers."""
+        """The stored value in another state. Illegal transitions are bugs, not answers."""
         check_transition(self.stored.status, status)
         return replace(self.stored, status=status, last_update_ms=now_ms)
 
