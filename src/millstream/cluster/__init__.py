@@ -1,8 +1,8 @@
-"""What the nodes of a cluster agree on: topics, leaders, options, and who is alive.
+"""What the nodes of a cluster agree on: topics, leaders, options, and which nodes are alive.
 
-`stores` holds the coordination store and its drivers, `znodes` what is kept in it and who
-may write it. `changes`, `election` and `placement` decide, as plain functions; `metadata`
-applies what clients ask for, `controller` keeps every partition led, `membership` is a
-node's own place. May use the ground modules and records; knows no partition and no socket
-but the port watch's.
+`stores` holds the coordination store and its drivers, `znodes` its layout and which
+component may write what. `changes`, `election` and `placement` decide, as plain functions;
+`metadata` applies what clients request, `controller` keeps every partition led, `membership`
+is a node's own place in the cluster. May use the ground modules and records; knows no
+partition, and no socket except in `port_watch`.
 """

@@ -1,9 +1,9 @@
-"""Taking over a data directory that Apache Kafka wrote.
+"""Adopts a data directory that Apache Kafka wrote.
 
-Topics, their ids and options come from Kafka's own metadata where the directory has it,
-else from the partition directories themselves. In the second case nobody knows how long
-the data was meant to be kept, so nothing of it is deleted until the user says so. A plan
-only reads; `adopt` writes into the coordination store and nowhere else.
+Topics, their ids and options come from Kafka's own metadata if the directory has it,
+otherwise from the partition directories. In the second case the retention is unknown, so
+nothing is deleted until the user sets it. A plan only reads; `adopt` writes into the
+coordination store and nowhere else.
 """
 
 import logging
@@ -26,9 +26,9 @@ from millstream.model import topic_name_problem
 
 log = logging.getLogger(__name__)
 
-# For topics whose options nobody knows: keep everything.
+# For topics whose options are unknown: keep everything.
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-# Far above what Kafka can have given out, where its metadata does not tell.
+# Far above any id that Kafka can have handed out, for a directory without its metadata.
 UNKNOWN_PRODUCER_ID_START: Final = 2**40
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9]\d{0,8})")
@@ -68,7 +68,7 @@ class AdoptedMetadata:
 
 @dataclass(slots=True)
 class AdoptionPlan:
-    """`lines` are for the user to read before saying yes; any problem forbids it."""
+    """`lines` are for the user to read before agreeing; any problem forbids the adoption."""
 
     directory: Path
     metadata: AdoptedMetadata
@@ -77,7 +77,7 @@ class AdoptionPlan:
 
 
 def needs_adoption(directory: Path) -> bool:
-    """Whether somebody else's data is there and we have not taken it over yet."""
+    """Whether the directory has Kafka's data and is not adopted yet."""
     if not directory.is_dir() or (directory / FILE_NAME).exists():
         return False
     if (directory / METADATA_DIRECTORY).exists():
@@ -88,7 +88,7 @@ def needs_adoption(directory: Path) -> bool:
 
 
 def plan_adoption(directory: Path, config: BrokerConfig) -> AdoptionPlan:
-    """What taking over `directory` would do. Raises StartError if it cannot be read."""
+    """What adopting `directory` would do. Raises StartError if it cannot be read."""
     try:
         meta = _read_meta(directory / _META_FILE)
         found = _found_partitions(directory)
@@ -116,7 +116,7 @@ async def adopt(
 ) -> None:
     """Write the plan into an empty store, in one transaction.
 
-    `new_topic_ids` serves topics from before Kafka gave them ids.
+    `new_topic_ids` are for topics from before Kafka had topic ids.
     """
     if plan.problems:
         raise StartError(f"{plan.directory}: cannot be adopted: {plan.problems[0]}")
@@ -133,7 +133,7 @@ async def adopt(
         path = znodes.broker_config_path(owner)
         operations.append(Create(path, znodes.encode_config(configs)))
     if metadata.next_producer_id > 0:
-        # The block before the first that we give out ourselves.
+        # The block before the first that we hand out.
         block = range(metadata.next_producer_id - 1, metadata.next_producer_id)
         data = znodes.encode_producer_block(broker_id, block)
         operations.append(Create(znodes.PRODUCER_IDS, data))
@@ -305,7 +305,7 @@ def _topic_id(path: Path) -> UUID | None:
 
 
 def _last_epoch(path: Path) -> int:
-    """The newest leader epoch written into the partition; -1 if its file does not tell."""
+    """The newest leader epoch in the partition; -1 if its file does not say."""
     try:
         lines = path.read_text().split("\n")
         return max((int(line.split(" ")[0]) for line in lines[2:] if line), default=-1)

@@ -1,7 +1,7 @@
-"""Decides what a requested change of topics or options becomes. Pure.
+"""Decides the result of a requested change of topics or options. Pure.
 
 Every function takes the image and the options in force and returns the new value, or
-raises the KafkaError that Kafka answers. Nothing here writes; the controller does.
+raises the KafkaError that Kafka returns. Nothing here writes; `metadata` does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def check_topic_name(image: ClusterImage, name: str) -> None:
         raise KafkaError(KafkaCode.INVALID_REQUEST, f"{name} is Kafka's own and cannot be created")
     if name in image.topics:
         raise KafkaError(KafkaCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-    # Metric names know no difference between "." and "_".
+    # Metric names do not distinguish "." and "_".
     if "." in name or "_" in name:
         flat = name.replace(".", "_")
         for other in image.topics:
@@ -109,7 +109,7 @@ def assign_new_topic(
 def place(
     image: ClusterImage, *, partitions: int, replication_factor: int, first: int
 ) -> list[tuple[int, ...]]:
-    """Replicas on the nodes there are. Raises KafkaError where they are too few."""
+    """Replicas on the available nodes. Raises KafkaError if there are too few."""
     broker_ids = _placeable(image, replication_factor)
     if replication_factor > len(broker_ids):
         raise KafkaError(
@@ -128,7 +128,7 @@ def place(
 
 
 def _placeable(image: ClusterImage, replication_factor: int) -> list[int]:
-    """Nodes that stop get nothing new, where the others suffice."""
+    """Nodes that are stopping get no new replicas, if the others suffice."""
     staying = sorted(i for i, broker in image.brokers.items() if not broker.is_stopping)
     return staying if len(staying) >= replication_factor else sorted(image.brokers)
 
@@ -136,7 +136,7 @@ def _placeable(image: ClusterImage, replication_factor: int) -> list[int]:
 def assign_added_partitions(
     image: ClusterImage, topic: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[tuple[int, ...]]:
-    """Replicas of the partitions that bring `topic` to `count`. Raises KafkaError."""
+    """Replicas of the partitions that extend `topic` to `count`. Raises KafkaError."""
     state = image.topics.get(topic)
     if state is None:
         raise unknown_topic(topic)
@@ -182,8 +182,8 @@ def changed_topic_overrides(
     config: BrokerConfig, present: Mapping[str, str], changes: Sequence[ConfigChange]
 ) -> dict[str, str]:
     """A topic's options after the changes. Raises KafkaError."""
-    # Only what is touched is checked alone: what a newer release stored must not stop a
-    # change of something else.
+    # Only changed options are checked alone: an option that a newer release stored must not
+    # prevent a change of another one.
     changed = _apply_changes(TOPIC_OPTIONS, present, changes)
     touched = {change.name for change in changes}
     check_overrides(

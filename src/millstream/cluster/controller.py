@@ -1,13 +1,13 @@
 """The controller: one node of the cluster keeps every partition led.
 
-The nodes compete for `/controller`; the winner raises the controller epoch in the same
-transaction and checks it in every write, so that a deposed one finds its writes refused
-and resigns. What to write is decided by `election` from the image, and written with the
-epoch of every node that it trusts: one that has started anew in between makes the write
-fail instead of being elected on what it no longer has.
+The nodes compete for `/controller`. The winner raises the controller epoch in the same
+transaction and checks it in every write, so that the writes of a deposed controller fail
+and it resigns. `election` decides from the image what to write. A write also checks the
+epoch of every node it relies on: if one has restarted in between, the write fails, and the
+node is not elected for data that it may have lost.
 
-The work is a comparison of what is with what should be, so doing it again does no harm: a
-new controller finishes what an old one left half done without being told.
+The work compares the actual state with the desired one, so it can be repeated: a new
+controller completes what an old one left half done, without any handover.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# A transaction of these is some 60 kB, far below ZooKeeper's megabyte.
+# A transaction of this many is about 60 kB, far below ZooKeeper's megabyte.
 PARTITIONS_PER_WRITE: Final = 200
-# Under way together: ZooKeeper syncs them together, and no round trip waits for another.
+# In flight together: ZooKeeper syncs them together, and no round trip waits for another.
 WRITES_AT_ONCE: Final = 20
 _RETRY_SECONDS: Final = 0.2
 _CONFLICT_SECONDS: Final = 0.01
@@ -49,14 +49,14 @@ _CONFLICT_SECONDS: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`min_isr` of a topic as its options say; `is_balanced` recovers without a person."""
+    """`min_isr` of a topic by its options; `is_balanced` recovers without a person."""
 
     min_isr: Callable[[TopicState], int]
     is_balanced: Callable[[], bool]
 
 
 def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
-    """As the options in force say, at the moment of each decision."""
+    """By the options in force at the moment of each decision."""
     return Policy(
         min_isr=lambda topic: topic_config(config(), topic.overrides).int("min.insync.replicas"),
         is_balanced=lambda: config().string("millstream.recovery.strategy") == "balanced",
@@ -68,8 +68,8 @@ class _Change:
     where: TopicPartition
     before: PartitionState
     after: PartitionState
-    # The nodes that it counts on, in the epochs that they had when it was decided. What the
-    # image says when it is written may be of a later start, that has lost what it counts on.
+    # The nodes that it relies on, in their epochs at the time of the decision. At the time of
+    # the write the image may have a later start, which has lost what the decision relies on.
     trusted: tuple[tuple[int, int], ...]
 
     @property
@@ -86,7 +86,7 @@ class Deposed(Exception):
 
 
 class Controller:
-    """Runs at every node of a cluster, and works while this node holds `/controller`."""
+    """Runs on every node of a cluster, and works while this node holds `/controller`."""
 
     def __init__(
         self,
@@ -102,17 +102,17 @@ class Controller:
         self._observer = observer
         self._broker_id = broker_id
         self._token = token
-        # What this session writes when it wins; the token tells it from other sessions.
+        # What this session writes when it wins; the token distinguishes it from other sessions.
         self._office = znodes.encode_controller(broker_id, token, clock.now_ms())
         self._policy = policy
         self._is_due = asyncio.Event()
-        # Partitions to look at; None stands for all of them.
+        # Partitions to check; None means all of them.
         self._due: set[TopicPartition] | None = None
         self._task: asyncio.Task[None] | None = None
         # The controller epoch of this node's term, and the version to check it by.
         self._epoch = -1
         self._epoch_version = -1
-        self._told_of: set[TopicPartition] = set()
+        self._logged_lost: set[TopicPartition] = set()
 
     @property
     def is_controller(self) -> bool:
@@ -159,7 +159,7 @@ class Controller:
             except Deposed:
                 self._resign()
             except (CoordinationFailed, NotApplied) as error:
-                # NotApplied: something went between two looks at it.
+                # NotApplied: something disappeared between two reads of it.
                 log.debug("the controller has to wait: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._due = None
@@ -169,15 +169,15 @@ class Controller:
     def _image(self) -> ClusterImage:
         return self._observer.image
 
-    # -- the office -------------------------------------------------------------------
+    # -- becoming the controller ------------------------------------------------------
 
     async def _stand(self) -> None:
-        """Become the controller, unless somebody is."""
+        """Become the controller, unless there is one."""
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         if not await self._store.exists(znodes.CONTROLLER):
             await self._take_office([], node.version, int(node.data) + 1)
         elif (await self._store.get(znodes.CONTROLLER)).data == self._office:
-            # The answer to this node's own election was lost.
+            # The response to this node's own election was lost.
             await self._begin_term(int(node.data), node.version)
 
     async def depose(self, broker_id: int, *, epoch_version: int, broker_epoch: int) -> None:
@@ -212,7 +212,7 @@ class Controller:
                 ]
             )
         except NotApplied:
-            # Somebody was faster; the hint about that wakes this loop again.
+            # Another node was faster; the watch on that wakes this loop again.
             return
         await self._begin_term(epoch, epoch_version)
 
@@ -220,8 +220,8 @@ class Controller:
         self._epoch, self._epoch_version = epoch, epoch_version
         self._due = None
         log.info("this node is the controller, epoch=%d", epoch)
-        # The image is as old as the last hint that was followed. Hints come in the order of
-        # the changes, so all from before this term have come.
+        # The image is as old as the last hint that was followed. Hints arrive in the order of
+        # the changes, so all from before this term have arrived.
         await self._observer.refresh()
         await remove_half_made(self._store, self._image, self._commit)
 
@@ -246,10 +246,10 @@ class Controller:
         while True:
             due, self._due = self._due, set()
             try:
-                # A node that started anew may be in an ISR that was written just before and is
-                # not in the image yet; the hint about it has arrived by now.
+                # A restarted node may be in an ISR that was written just before and is not in the
+                # image yet; the hint about it has arrived by now.
                 await self._observer.refresh()
-                # Only these are decided on. One that starts meanwhile has its turn after this.
+                # The decision covers only these. A node that starts in the meantime is next.
                 started = dict(self._image.incarnations)
                 is_whole = await self._repair(due)
             except BaseException:
@@ -262,7 +262,7 @@ class Controller:
 
     async def _repair(self, due: set[TopicPartition] | None) -> bool:
         """Write every change that is due; False if some of it has to be decided again."""
-        # Who has no leader first: nothing at all is served there.
+        # Partitions without a leader first: they serve nothing at all.
         changes = sorted(self._decide(due), key=lambda change: change.has_same_leader)
         is_whole = True
         at_once = PARTITIONS_PER_WRITE * WRITES_AT_ONCE
@@ -272,7 +272,7 @@ class Controller:
         return is_whole
 
     async def _write_all(self, changes: Sequence[_Change]) -> bool:
-        """In parts that are on their way together; False if some has to be decided again."""
+        """In parts that are in flight together; False if some has to be decided again."""
         starts = range(0, len(changes), PARTITIONS_PER_WRITE)
         parts = [changes[start : start + PARTITIONS_PER_WRITE] for start in starts]
         outcomes = await asyncio.gather(*map(self._write, parts), return_exceptions=True)
@@ -287,7 +287,7 @@ class Controller:
         return is_whole
 
     async def _repair_singly(self, changes: Sequence[_Change]) -> bool:
-        """One that cannot be written must not keep the others without a leader."""
+        """One change that cannot be written must not keep the others without a leader."""
         is_whole = True
         for change in self._decide({change.where for change in changes}):
             try:
@@ -301,7 +301,7 @@ class Controller:
         return is_whole
 
     async def _look_again(self, changes: Sequence[_Change], problem: NotApplied) -> None:
-        """A leader changed an ISR, a node started anew, a topic went."""
+        """A leader changed an ISR, a node restarted, or a topic was deleted."""
         await self._observer.read_again([change.where for change in changes])
         for name in {change.where.topic for change in changes}:
             if problem.path == znodes.topic_path(name):
@@ -388,7 +388,7 @@ class Controller:
                 )
 
     def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
-        """Where a reassignment has arrived, the topic's own node has other replicas."""
+        """When a reassignment is complete, the topic's znode gets the new replicas."""
         writes: list[Operation] = []
         for name in sorted({c.where.topic for c in changes if c.has_new_replicas}):
             topic = self._image.topics[name]
@@ -401,7 +401,7 @@ class Controller:
         return writes
 
     async def _note_handled(self, started: Mapping[int, Incarnation]) -> None:
-        """Nodes that started anew are in no ISR any more: they may register."""
+        """Restarted nodes are in no ISR any more: they may register."""
         for broker_id, incarnation in sorted(started.items()):
             if self._image.handled.get(broker_id) == incarnation.epoch:
                 continue
@@ -413,13 +413,13 @@ class Controller:
             try:
                 await self._commit([check, operation])
             except NotApplied:
-                # It has started once more meanwhile.
+                # It has restarted once more in the meantime.
                 self._due = None
                 continue
             log.info("node %d is out of every ISR, epoch=%d", broker_id, incarnation.epoch)
             await self._observer.read_incarnations()
 
-    # -- when nobody is left --------------------------------------------------------------
+    # -- when no replica is left ----------------------------------------------------------
 
     async def _recover(self, due: set[TopicPartition] | None) -> None:
         """Partitions whose every candidate may have lost data."""
@@ -434,15 +434,15 @@ class Controller:
         self, where: TopicPartition, state: PartitionState, awaited: tuple[int, ...]
     ) -> None:
         if not self._policy.is_balanced() or not set(awaited) <= self._image.brokers.keys():
-            if where not in self._told_of:
-                self._told_of.add(where)
+            if where not in self._logged_lost:
+                self._logged_lost.add(where)
                 log.error("%s has no leader: data may be lost on nodes %s", where, awaited)
             return
         ends = {}
         for broker_id in awaited:
             end = self._image.brokers[broker_id].log_end(where, state.leader_epoch)
             if end is None:
-                # It tells as soon as it sees what is asked of it.
+                # It publishes its log ends as soon as it sees that they are needed.
                 return
             ends[broker_id] = end
         after = election.recovered(state, ends)
@@ -451,7 +451,7 @@ class Controller:
             where,
             after.leader,
         )
-        self._told_of.discard(where)
+        self._logged_lost.discard(where)
         try:
             await self._write([self._change(where, state, after)])
         except NotApplied:
@@ -460,9 +460,9 @@ class Controller:
     # -- fencing ----------------------------------------------------------------------
 
     async def fence(self, broker_id: int, epoch: int) -> None:
-        """A process is dead though its session lives: its epoch is over, others take its place.
+        """A process is dead although its session lives: its epoch ends, and others replace it.
 
-        `epoch` is the one it had when its port was found closed.
+        `epoch` is its epoch when its port was found closed.
         """
         broker = self._image.brokers.get(broker_id)
         if not self.is_controller or broker is None or broker.epoch != epoch:
@@ -470,8 +470,8 @@ class Controller:
         registered = len(self._observer.registered)
         dead = 1 + registered - len(self._image.brokers)
         if dead > (registered - 1) // 2:
-            # If most ports are closed, it is rather this node that sees badly.
-            log.warning("node %d may be dead; its session will tell", broker_id)
+            # If most ports are closed, the problem is more likely on this node.
+            log.warning("node %d may be dead; waiting for its session to expire", broker_id)
             return
         data = znodes.encode_incarnation(self._token, is_suspect=False)
         try:

@@ -1,13 +1,13 @@
-"""Nodes that left the image a moment ago, as clients are still told of them.
+"""Nodes that left the image a moment ago, and are still reported to clients.
 
-A client drops the nodes that an answer does not name, and librdkafka does not get over it when
-they come back at once: a producer that had lost all of them, or the leader of its partitions,
-stayed silent for as long as it was watched. Nodes leave for a moment whenever their sessions
-end together, as after a ZooKeeper that was away: each reads who is alive before the others
-have registered again. And of a node that died it is better to hear after its leaderships have
-moved.
+A client drops the nodes that a response does not list, and librdkafka does not recover when
+they come back at once: a producer that had lost all of them, or the leader of its
+partitions, stayed silent for as long as it was observed. Nodes leave for a moment whenever
+their sessions end together, for example after a ZooKeeper outage: each reads which nodes are
+alive before the others have registered again. And clients should learn that a node died only
+after its leaderships have moved.
 
-Leaders are not taken from here: a node that has left leads nothing.
+Leaders never come from here: a node that has left leads nothing.
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
-"""Who is in sync and who leads: a partition's next state. Pure.
+"""Which replicas are in sync and which one leads: a partition's next state. Pure.
 
 Every function takes a partition's state and returns the one that should follow, or None
-where nothing is to be done. Nothing here writes, asks or knows the time; the versions and
-epochs that make a write safe are its writer's business.
+if there is nothing to do. Nothing here writes, does I/O or knows the time; the writer adds
+the versions and epochs that make a write safe.
 
-ELR, the eligible leader replicas: who leaves an ISR that is then smaller than `min_isr`
-still has everything that is committed, because such an ISR commits nothing more.
+ELR, the eligible leader replicas: a replica that leaves an ISR which is then smaller than
+`min_isr` still has everything that is committed, because such an ISR commits nothing more.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -16,7 +16,7 @@ from millstream.cluster.state import NO_LEADER, LogEnd, PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """`live` are registered; `stopping` are among them, and give up what others can take.
+    """`live` are registered; `stopping` are among them, and give up what others can take over.
 
     `suspects` may have lost data since they were last in sync.
     """
@@ -27,7 +27,7 @@ class Nodes:
 
 
 def repaired(state: PartitionState, nodes: Nodes, *, min_isr: int) -> PartitionState | None:
-    """The state after taking out who is not there and electing who can lead."""
+    """The state after removing dead replicas and electing one that can lead."""
     changed = _with_min_isr(state, min_isr)
     changed = _without_absent(changed, nodes)
     changed = _without_suspects(changed, nodes.suspects)
@@ -36,7 +36,7 @@ def repaired(state: PartitionState, nodes: Nodes, *, min_isr: int) -> PartitionS
 
 
 def with_isr(state: PartitionState, isr: Sequence[int]) -> PartitionState:
-    """Another ISR, and what that makes of the ELR."""
+    """Another ISR, and the resulting ELR."""
     in_sync = tuple(replica for replica in state.replicas if replica in isr)
     if len(in_sync) >= state.min_isr:
         return replace(state, isr=in_sync, elr=(), last_known_elr=())
@@ -53,7 +53,7 @@ def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
 
 
 def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | None:
-    """The first live replica leads, whatever it has lost: only when a person asks for it."""
+    """The first live replica leads, whatever it has lost: only at a person's request."""
     if state.leader != NO_LEADER:
         return None
     for replica in state.replicas:
@@ -63,10 +63,10 @@ def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | N
 
 
 def given_up(state: PartitionState, replica: int, nodes: Nodes) -> PartitionState | None:
-    """A replica's log is damaged: it neither leads nor counts as one that has the records.
+    """A replica's log is damaged: it must not lead, nor count as one that has the records.
 
-    The epoch rises even where the leader stays: what the replica fetched in the epoch before
-    would let it join again at once. None where nobody else leads or can.
+    The epoch changes even if the leader stays: what the replica fetched in the previous epoch
+    would let it join again at once. None if no other replica leads or can lead.
     """
     staying = [each for each in state.isr if each != replica]
     changed = _without_suspects(with_isr(state, staying), {replica})
@@ -77,17 +77,17 @@ def given_up(state: PartitionState, replica: int, nodes: Nodes) -> PartitionStat
 
 
 def awaited_for_recovery(state: PartitionState) -> tuple[int, ...]:
-    """Whose logs must be compared before anybody may lead; empty when that is not needed."""
+    """Whose logs must be compared before a replica may lead; empty if that is not needed."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return ()
     return state.last_known_elr
 
 
 def recovered(state: PartitionState, ends: Mapping[int, LogEnd]) -> PartitionState:
-    """All that once had everything may have lost some of it: the longest log leads."""
+    """All replicas that once had everything may have lost some of it: the longest log leads."""
     assert set(ends) == set(awaited_for_recovery(state)), "the caller has asked all of them"
     in_order = [replica for replica in state.replicas if replica in ends]
-    # The first of the assignment among equals.
+    # Among equals, the first of the assignment.
     longest = max(in_order, key=lambda one: (ends[one].last_epoch, ends[one].next_offset))
     return _led_by(replace(state, isr=(longest,), elr=(), last_known_elr=()), longest)
 
@@ -96,7 +96,7 @@ def recovered(state: PartitionState, ends: Mapping[int, LogEnd]) -> PartitionSta
 
 
 def reassigned(state: PartitionState, target: Sequence[int]) -> PartitionState:
-    """On its way to other replicas: the old ones stay until the new ones are in sync."""
+    """Moving to other replicas: the old ones stay until the new ones are in sync."""
     original = original_replicas(state)
     adding = tuple(replica for replica in target if replica not in original)
     removing = tuple(replica for replica in original if replica not in target)
@@ -114,7 +114,7 @@ def arrived(state: PartitionState, nodes: Nodes) -> PartitionState | None:
 
 
 def cancelled(state: PartitionState, nodes: Nodes) -> PartitionState | None:
-    """Back to the replicas from before; None where none of them is in sync any more."""
+    """Back to the previous replicas; None if none of them is in sync any more."""
     original = original_replicas(state)
     if not set(original) & set(state.isr):
         return None
@@ -137,8 +137,8 @@ def original_replicas(state: PartitionState) -> tuple[int, ...]:
 def _with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
     if state.min_isr == min_isr:
         return state
-    # A leader that may now commit alone must not leave behind somebody who can be elected
-    # without what it commits. Without any ISR nobody commits, and the ELR is all there is.
+    # A leader that may now commit alone must not leave behind a replica that can be elected
+    # without its commits. Without any ISR nothing is committed, and only the ELR is left.
     elr = () if state.isr else state.elr
     return replace(state, min_isr=min_isr, elr=elr)
 
@@ -147,7 +147,7 @@ def _without_absent(state: PartitionState, nodes: Nodes) -> PartitionState:
     trusted = nodes.live - nodes.suspects
     present = [r for r in state.isr if r in trusted and r in state.replicas]
     staying = [replica for replica in present if replica not in nodes.stopping]
-    # The last one in sync leads until it is really gone.
+    # The last replica in sync leads until it is really gone.
     wanted = staying or present
     return state if tuple(wanted) == state.isr else with_isr(state, wanted)
 

@@ -1,8 +1,8 @@
-"""Elections and reassignments that a person asks for, at any node of a cluster.
+"""Elections and reassignments on a person's request, on any node of a cluster.
 
-Each is one partition's next state by `election`, written with its version and with the
-epochs of the nodes it trusts. A reassignment only begins and ends here by request; the
-controller ends it when every new replica is in sync.
+Each computes one partition's next state with `election` and writes it with its version and
+the epochs of the nodes it relies on. Requests only start and cancel a reassignment here; the
+controller completes it when every new replica is in sync.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,16 +25,16 @@ class Elections:
         self._membership = membership
 
     async def elect_preferred(self, where: TopicPartition) -> None:
-        """The first replica leads. Raises KafkaError where it cannot, or does already."""
+        """The first replica leads. Raises KafkaError if it cannot, or already does."""
         await self._change(where, self._preferred)
 
     async def elect_uncleanly(self, where: TopicPartition) -> None:
-        """Whoever is there leads, whatever is lost. Raises KafkaError where there is a leader."""
+        """Any live replica leads, whatever is lost. Raises KafkaError if there is a leader."""
         await self._change(where, self._unclean)
 
     async def give_up(self, where: TopicPartition, replica: int) -> None:
-        """Take a damaged replica out of what is in sync, and out of the lead. Raises KafkaError
-        where no other replica can lead; then nothing has changed."""
+        """Remove a damaged replica from the ISR and the leadership. Raises KafkaError if no other
+        replica can lead; then nothing has changed."""
 
         def decide(state: PartitionState) -> PartitionState:
             changed = election.given_up(state, replica, self._nodes())
@@ -49,7 +49,7 @@ class Elections:
     async def reassign(
         self, where: TopicPartition, target: Sequence[int], *, may_resize: bool = True
     ) -> None:
-        """Begin to move a partition to other replicas. Raises KafkaError."""
+        """Start moving a partition to other replicas. Raises KafkaError."""
 
         def decide(state: PartitionState) -> PartitionState:
             if not may_resize and len(target) != len(election.original_replicas(state)):
@@ -61,11 +61,11 @@ class Elections:
         await self._change(where, decide)
 
     async def cancel(self, where: TopicPartition) -> None:
-        """Stop a reassignment and go back. Raises KafkaError."""
+        """Cancel a reassignment and go back. Raises KafkaError."""
         await self._change(where, self._cancelled)
 
     def reassignments(self) -> list[Reassignment]:
-        """Those under way."""
+        """The reassignments in progress."""
         return [
             Reassignment(TopicPartition(topic.name, number), state)
             for topic in self._membership.image.topics.values()
@@ -73,7 +73,7 @@ class Elections:
             if state.adding or state.removing
         ]
 
-    # -- what becomes of a state --------------------------------------------------------
+    # -- the next state -----------------------------------------------------------------
 
     def _nodes(self) -> Nodes:
         brokers = self._membership.image.brokers
@@ -96,7 +96,7 @@ class Elections:
         changed = election.uncleanly_elected(state, self._nodes())
         if changed is None:
             raise KafkaError(
-                KafkaCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica of the partition is there"
+                KafkaCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica of the partition is alive"
             )
         return changed
 

@@ -1,4 +1,4 @@
-"""Topics whose making or deleting was cut short: they are in nobody's image."""
+"""Topics whose creation or deletion was interrupted: they are in no image."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ Commit = Callable[[Sequence[Operation]], Awaitable[object]]
 
 
 async def remove_half_made(store: CoordinationStore, image: ClusterImage, commit: Commit) -> None:
-    """`commit` writes as the controller. Raises what it raises, but for NotApplied."""
+    """`commit` writes as the controller. Raises what it raises, except NotApplied."""
     for name in await store.children(znodes.TOPICS):
         if name in image.topics:
             continue
@@ -37,7 +37,7 @@ async def remove_half_made(store: CoordinationStore, image: ClusterImage, commit
                 paths.append(config)
             for start in range(0, len(paths), _DELETES_PER_WRITE):
                 await commit([Delete(at) for at in paths[start : start + _DELETES_PER_WRITE]])
-            log.info("topic %s was only half there and is removed", name)
+            log.info("removed the incomplete topic %s", name)
         except (NoNode, NotApplied):
-            # Its maker is still at it, or another one removed it.
+            # Its creator is still writing, or another node removed it.
             continue

@@ -1,7 +1,7 @@
 """The steps by which a node enters a cluster, up to its epoch.
 
-Each is safe to be cut short and done again. None of them makes the node alive: that is the
-last write, when its logs are open.
+Each can be interrupted and repeated. None of them makes the node alive: that is the last
+write, when its logs are open.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from millstream.errors import StartError
 
 log = logging.getLogger(__name__)
 
-# How much longer than a session to wait for a former incarnation of this node to be gone.
+# How much longer than a session to wait for a former incarnation of this node to expire.
 _GRACE_SECONDS: Final = 2.0
 
 
@@ -38,10 +38,10 @@ class Session(CoordinationStore, Protocol):
 async def enter_cluster(
     store: Session, cluster_id: str | None, new_cluster_id: Callable[[], str]
 ) -> str:
-    """Make what every cluster has, where it is not there yet. The cluster's id.
+    """Create what every cluster has, if it is missing. Returns the cluster's id.
 
-    `cluster_id` is the one that the data directory belongs to. Raises StartError where that is
-    not here.
+    `cluster_id` is the one in the data directory. Raises StartError if the store has
+    another.
     """
     if cluster_id is not None and not await store.exists(znodes.CLUSTER_ID):
         raise StartError(
@@ -69,8 +69,8 @@ async def enter_cluster(
 async def check_not_older(
     store: Session, broker_id: int, *, epoch: int, controller_epoch: int
 ) -> None:
-    """A store that knows less than this node has seen was put back to an earlier time: what it
-    would decide now could contradict what it decided before. Raises StartError."""
+    """A store that knows less than this node has seen was restored to an earlier state: its
+    decisions could contradict earlier ones. Raises StartError."""
     try:
         found = (await store.get(znodes.epoch_path(broker_id))).version
         found_controller = int((await store.get(znodes.CONTROLLER_EPOCH)).data)
@@ -84,7 +84,7 @@ async def check_not_older(
 
 
 async def wait_for_predecessor(store: Session, broker_id: int) -> None:
-    """Of two nodes with one id the second waits; the other may only be dead. Raises StartError."""
+    """Of two nodes with one id the second waits, in case the first is dead. Raises StartError."""
     path = znodes.broker_path(broker_id)
     gone = asyncio.Event()
     if not await store.exists(path, gone.set):
@@ -126,7 +126,7 @@ async def raise_epoch(store: Session, broker_id: int, token: str, *, is_suspect:
     if znodes.decode_incarnation(node).is_suspect and not await _was_handled(
         store, broker_id, node
     ):
-        # A start that was cut short may have lost data; this one knows nothing of it.
+        # An interrupted start may have lost data, and this start cannot know.
         data = znodes.encode_incarnation(token, is_suspect=True)
     try:
         (epoch,) = await store.commit([Put(path, data, node.version)])

@@ -1,9 +1,9 @@
 """Reads the metadata of a Kafka node: the log and snapshots of `__cluster_metadata-0`.
 
-Only reads, never writes: Kafka must find its metadata as it left it. A snapshot holds
-everything below its offset, the log what came after. Values of records begin with a frame
-version, the type of the record and that type's version; types that say nothing about
-topics, options or producer ids are counted and passed over.
+Only reads, never writes: Kafka must find its metadata unchanged. A snapshot holds
+everything below its offset, the log what follows. Values of records begin with a frame
+version, the type of the record and that type's version. Types that are not about topics,
+options or producer ids are counted and skipped.
 """
 
 import re
@@ -25,7 +25,7 @@ _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log")
 _FRAME_VERSION: Final = 1
 _BATCH_BYTES_MAX: Final = 512 * 1024 * 1024
-# Types whose loss a user should hear of.
+# Types whose loss is reported to the user.
 _LEFT_OUT: Final[Mapping[int, str]] = {
     10: "delegation tokens",
     11: "SCRAM credentials",
@@ -51,7 +51,7 @@ class KraftTopic:
 
 @dataclass(slots=True)
 class KraftMetadata:
-    """What the records add up to. Options of all nodes stand under None."""
+    """The sum of the records. Options of all nodes are under None."""
 
     topics: dict[TopicId, KraftTopic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class _Replay:
         if partition is None:
             raise ValueError(f"a record changes partition {number}, which is not there")
         changed = reader.tagged_fields()
-        # A change that names a leader, be it the same one, begins a new epoch.
+        # A change that names a leader, even the same one, begins a new epoch.
         if 1 in changed:
             partition.leader_epoch += 1
         if 2 in changed:
@@ -215,7 +215,7 @@ def _integers(reader: Reader) -> tuple[int, ...]:
 
 
 def _values(path: Path, metadata: KraftMetadata) -> Iterator[tuple[int, bytes]]:
-    """Offsets and values of the records in a file, up to the first batch that is not whole."""
+    """Offsets and values of the records in a file, up to the first incomplete batch."""
     data = memoryview(path.read_bytes())
     position = 0
     while position < len(data):

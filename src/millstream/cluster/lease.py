@@ -1,11 +1,11 @@
-"""How long a node may believe what it was last told, by its own clock.
+"""How long a node may rely on the last answer from ZooKeeper, by its own clock.
 
-ZooKeeper gives a silent node's place away after a session timeout. Without an answer for
-two thirds of that, counted from when the question was *sent*, a node must assume that the
-last third is running: it may no longer answer anything that a successor could contradict.
+ZooKeeper expires a silent node after the session timeout. After two thirds of that without
+an answer, counted from when the request was *sent*, a node must assume that it may be
+replaced soon: it may no longer answer anything that a successor could contradict.
 
-After a pause of the whole process the comparison comes before the next answer, because it
-is made when the answer is; nobody has to notice the pause first.
+The check is made for each answer. So after a pause of the whole process it fails before the
+next answer, and nothing has to detect the pause.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ class Lease:
         return self._clock.monotonic() - self._sent_at < self._seconds
 
     def renew(self, *, sent_at: float, session_timeout_ms: int) -> None:
-        """A question sent at `sent_at`, by the monotonic clock, was answered."""
+        """A request sent at `sent_at`, by the monotonic clock, was answered."""
         self._sent_at = max(self._sent_at, sent_at)
         self._seconds = session_timeout_ms / 1000 * _SHARE_OF_SESSION
 

@@ -1,9 +1,9 @@
-"""Changes written by a member of a cluster.
+"""Writes changes as a member of a cluster.
 
-Every transaction checks that the node is still itself and alive, and the image follows the
-store. A topic that is too large for one transaction becomes visible with its last write and
-invisible with the first write of its deletion: until then, and from then on, its own node
-is empty. What a crash leaves of it the next controller removes.
+Every transaction checks that the node's incarnation is current and alive, and the image
+follows the store. A topic that is too large for one transaction becomes visible with the last
+write of its creation and invisible with the first write of its deletion: in between, its own
+znode is empty. The next controller removes what a crash leaves behind.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from millstream.cluster.stores.store import (
 )
 from millstream.errors import KafkaCode, KafkaError
 
-# Some 100 kB, far below the megabyte that ZooKeeper takes.
+# About 100 kB, far below ZooKeeper's limit of a megabyte.
 OPERATIONS_MAX: Final = 400
 
 
@@ -87,7 +87,7 @@ class MemberPublisher:
                 grown, len(topic.partitions), controller_epoch=self.image.controller_epoch
             )
         )
-        # The topic's own node last: until it has them, the new partitions are nobody's.
+        # The topic's own znode last: until it lists them, the new partitions do not exist.
         for start in range(0, len(operations), OPERATIONS_MAX):
             part = operations[start : start + OPERATIONS_MAX]
             operations[start : start + OPERATIONS_MAX] = await asyncio.gather(
@@ -98,7 +98,7 @@ class MemberPublisher:
         await self._read(topic.name)
 
     async def _leftover(self, operation: Operation) -> Operation:
-        """A node that an earlier attempt left behind is used again."""
+        """Reuses a znode that an earlier attempt left behind."""
         assert isinstance(operation, Create)
         try:
             node = await self.get(operation.path)
@@ -128,7 +128,7 @@ class MemberPublisher:
     async def _put_options(
         self, path: str, present: dict[str, str], overrides: dict[str, str]
     ) -> None:
-        """What was decided on `present` is only right while the store has that, too."""
+        """A decision based on `present` is only right while the store has that, too."""
         data = znodes.encode_config(overrides)
         try:
             node = await self.get(path)
@@ -176,5 +176,5 @@ class MemberPublisher:
 
 
 def _unreachable(error: CoordinationFailed) -> KafkaError:
-    """Retriable; whether an unanswered write happened the client sees when it asks again."""
+    """Retriable; when the client asks again, it sees whether an unanswered write happened."""
     return KafkaError(KafkaCode.REQUEST_TIMED_OUT, str(error))

@@ -1,12 +1,12 @@
-"""A node's place in the cluster: registered, alive, fenced; its image; its voice in an ISR.
+"""A node's place in the cluster: registered, alive, fenced; its image; its ISR changes.
 
-A node is *fenced* until it is registered, and again from the moment that its session or
-its epoch is lost: it leads nothing and follows nobody. It comes back by itself, as a new
-incarnation with a new broker epoch.
+A node is *fenced* until it is registered, and again when it loses its session or its
+epoch: it leads and follows nothing. It comes back on its own, as a new incarnation with a
+new broker epoch.
 
 Joining has two halves. After `join` the node has its epoch and an image, and the controller
 has taken its former incarnation out of every ISR; it can now open its logs. `register`
-makes it alive. The write of each step is in docs/cluster.md.
+makes it alive. docs/cluster.md has the write of each step.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _RETRY_SECONDS_MAX: Final = 2.0
 
 
 class Listener(Protocol):
-    """The rest of the node. All calls come on the loop, none from within a call to here."""
+    """The rest of the node. All calls come on the loop, none from within a call to this class."""
 
     def image_changed(self, change: ImageChange) -> None: ...
 
@@ -63,7 +63,7 @@ class Listener(Protocol):
 
 
 class Outdated(Exception):
-    """The ISR is not as proposed: another one changed the partition, or this node."""
+    """The ISR is not as proposed: another writer changed the partition, or this node."""
 
 
 class Membership:
@@ -91,7 +91,7 @@ class Membership:
         self._policy = policy
         self._cluster_id = cluster_id
         self._listeners: list[Listener] = []
-        # What is to be stopped when the session ends.
+        # To be stopped when the session ends, in reverse order.
         self._ending = contextlib.AsyncExitStack()
         self._rejoining: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class Membership:
 
     @property
     def store(self) -> Session:
-        """The session of now, for writes of topics and options."""
+        """The current session, for writes of topics and options."""
         return self._store
 
     @property
@@ -128,25 +128,25 @@ class Membership:
         return self._ports is not None and self._ports.is_suspect(broker_id)
 
     def departed(self) -> list[BrokerState]:
-        """Nodes that left a moment ago and are in the image no more."""
+        """Nodes that left the image a moment ago."""
         return self._departed.nodes()
 
     def guards(self) -> list[Operation]:
-        """What every write of this node checks: that it is still itself, and alive."""
+        """What every write of this node checks: that its incarnation is current, and alive."""
         return [
             Check(znodes.epoch_path(self._broker_id), self._epoch),
             Check(znodes.broker_path(self._broker_id), ANY_VERSION),
         ]
 
     def next_token(self) -> str:
-        """A mark that no other write in the cluster has."""
+        """A token that no other write in the cluster has."""
         self._tokens += 1
         return f"{self._session_token}-{self._tokens}"
 
     # -- joining ----------------------------------------------------------------------
 
     async def join(self, *, is_suspect: bool) -> None:
-        """Raises StartError where another node has this id, or it is another cluster."""
+        """Raises StartError if another node has this id, or the cluster is another one."""
         self._store = await self._open_session()
         self._ending.push_async_callback(_close, self._store)
         self._session_token = self._new_token()
@@ -187,9 +187,9 @@ class Membership:
             raise
 
     async def register(self, describe: Callable[[], BrokerState]) -> None:
-        """From now on alive: others may elect this node.
+        """Makes the node alive: others may elect it.
 
-        `describe` is asked again whenever the node has to register anew.
+        `describe` is called again whenever the node has to register again.
         """
         self._describe = describe
         self._self_state = replace(describe(), epoch=self._epoch)
@@ -206,9 +206,9 @@ class Membership:
             if not await self._is_registered(data):
                 raise
         if not await self._beat():
-            raise SessionEnded("the registration went at once")
+            raise SessionEnded("the registration was lost at once")
         await self._observer.read_incarnations()
-        # No await from here on: either all of it, or the session ends before or after.
+        # No await from here on: either all of it happens, or the session ends before or after.
         self.broker_epoch = self._epoch
         self.is_fenced = False
         ports = self._ports = PortWatch(self.image, self._broker_id, self._port_refuses)
@@ -230,7 +230,7 @@ class Membership:
             return False
 
     async def _until_ready(self) -> None:
-        """Until the controller has seen this start. There may be none yet: then there will be."""
+        """Wait until the controller has seen this start. If there is none yet, there will be."""
         ended = asyncio.Event()
         self._store.on_end(ended.set)
         waiting = [
@@ -267,7 +267,7 @@ class Membership:
             self._fence("another epoch of this node has begun")
 
     async def _keep_lease(self) -> None:
-        """Ask something small often enough to know for how long the session is safe."""
+        """Send a small request often enough to know how long the session is safe."""
         while True:
             await asyncio.sleep(self._store.session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION)
             with contextlib.suppress(CoordinationFailed):
@@ -277,7 +277,7 @@ class Membership:
                 self._tell_log_ends_if_asked()
 
     async def _beat(self) -> bool:
-        """Renews the lease; False where the node is not registered any more."""
+        """Renews the lease; False if the node is no longer registered."""
         sent_at = self._clock.monotonic()
         if not await self._store.exists(znodes.broker_path(self._broker_id)):
             return False
@@ -302,7 +302,7 @@ class Membership:
         while True:
             await self._end_session()
             try:
-                # The process has lived on, and so has everything it wrote.
+                # The process has survived, and so has everything it wrote.
                 await self.join(is_suspect=False)
                 await self.register(self._describe)
                 return
@@ -313,15 +313,15 @@ class Membership:
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
 
     async def _end_session(self) -> None:
-        """Stop whatever the session had, in reverse; nothing where there is none."""
+        """Stop whatever belongs to the session, in reverse order. No effect without a session."""
         ending, self._ending = self._ending, contextlib.AsyncExitStack()
         await ending.aclose()
 
-    # -- telling how far a log goes -------------------------------------------------------
+    # -- reporting log ends ---------------------------------------------------------------
 
     def lost_partitions(self) -> list[tuple[TopicPartition, int]]:
-        """Partitions that get a leader only by comparing logs, this node's too; and the leader
-        epoch in which they have none."""
+        """Partitions that can get a leader only by comparing logs, including this node's; and the
+        leader epoch in which they have none."""
         return [
             (TopicPartition(topic.name, number), state.leader_epoch)
             for topic in self.image.topics.values()
@@ -348,7 +348,7 @@ class Membership:
             )
             self._self_state = state
         except (CoordinationFailed, NotApplied) as error:
-            log.warning("the ends of this node's logs are not told yet: %s", error)
+            log.warning("cannot report the ends of this node's logs yet: %s", error)
         finally:
             self._telling = None
 
@@ -357,7 +357,7 @@ class Membership:
     async def hand_over(self, *, seconds_max: float) -> bool:
         """Ask the controller to give this node's leaderships to others. True when it has.
 
-        A partition with nobody else in sync stays here to the end.
+        A partition without another in-sync replica stays here to the end.
         """
         if self.is_fenced or self._self_state is None:
             return False
@@ -386,7 +386,7 @@ class Membership:
         return True
 
     def _is_needed(self) -> bool:
-        """Whether this node is in an ISR with others who could do without it, and stay."""
+        """Whether this node is in an ISR whose other members are enough, and stay."""
         me = self._broker_id
         staying = {broker.id for broker in self.image.brokers.values() if not broker.is_stopping}
         return any(
@@ -396,7 +396,7 @@ class Membership:
         )
 
     async def leave(self) -> None:
-        """End the session: for the others this node is gone at once."""
+        """End the session: other nodes see at once that this node is gone."""
         self._has_left = True
         self.is_fenced = True
         self.lease.end()
@@ -405,7 +405,7 @@ class Membership:
                 await _cancel(task)
         await self._end_session()
 
-    # -- what a leader asks -------------------------------------------------------------
+    # -- for leaders --------------------------------------------------------------------
 
     async def change_isr(
         self,
@@ -416,7 +416,7 @@ class Membership:
     ) -> PartitionState:
         """Write another ISR; `epochs` has the broker epoch that each added replica fetched with.
 
-        Raises Outdated when nothing was written, CoordinationFailed when the session is over.
+        Raises Outdated if nothing was written, CoordinationFailed if the session is over.
         """
         topic = self.image.topics.get(where.topic)
         if self.is_fenced or topic is None or state.leader != self._broker_id:
@@ -443,15 +443,15 @@ class Membership:
         return committed
 
     async def _version_if_written(self, where: TopicPartition, path: str, token: str) -> int:
-        """Whether a write happened whose answer was lost. Waits until that is known."""
+        """Whether a write happened whose response was lost. Waits until that is known."""
         while True:
             try:
                 await self._store.sync()
                 node = await self._store.get(path)
                 if znodes.writer_token(node) == token:
                     return node.version
-                # It may have happened and been followed by another: the leader must have
-                # that one before it takes its proposal back.
+                # It may have happened, and another may have followed: the leader must have that
+                # one before it withdraws its proposal.
                 await self._observer.read_again([where])
             except NoNode as problem:
                 raise Outdated(path) from problem

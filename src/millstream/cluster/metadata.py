@@ -1,12 +1,12 @@
-"""The cluster's metadata at one node: the image, the options in force, and the changes that
-clients ask for: topics, partitions, options, blocks of producer ids.
+"""The cluster's metadata on one node: the image, the options in force, and the changes that
+clients request: topics, partitions, options, blocks of producer ids.
 
-A change is decided by `changes` from the image, committed to the coordination store, and
-only then put into the image; the caller applies what is returned.
+`changes` decides a change from the image. The change is committed to the coordination
+store, and only then put into the image; the caller applies what is returned.
 
-A standalone node writes by itself. In a cluster every node may be asked: what it
-writes goes through `Publisher`, which checks that the node is still itself, and a change
-that another one made at the same moment is decided on again.
+A standalone node writes alone. In a cluster every node may get the request: its writes go
+through a `Publisher`, which checks that the node's incarnation is current, and if another
+node changed the same thing at the same moment, the change is decided again.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK: Final = 1_000
 _PRODUCER_ID_END: Final = 2**63 - 1
-# Each one lost means that another node's change went through.
+# Each lost attempt means that another node's change succeeded.
 _ATTEMPTS: Final = 10
 
 _Result = TypeVar("_Result")
@@ -52,7 +52,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """Either the error, or the topic as it now is (as it would be, when only validated)."""
+    """Either the error, or the topic after the change (also when it is only validated)."""
 
     name: str
     error: KafkaError | None = None
@@ -60,7 +60,7 @@ class TopicResult:
 
 
 class ClusterMetadata:
-    """`config` is what was loaded at the start; `effective_config` knows run-time changes too."""
+    """`config` was loaded at the start; `effective_config` includes run-time changes."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class ClusterMetadata:
         self._effective_for: list[dict[str, str]] = []
         self._broker_id = broker_id
         self._random_bytes = random_bytes
-        # A change waits for the disk between its decision and its effect; a second one
-        # decided meanwhile would be decided on what is about to be untrue.
+        # A change waits for the disk between its decision and its effect; a second one decided
+        # in the meantime would be based on outdated state.
         self._changing = asyncio.Lock()
 
     @property
@@ -86,7 +86,7 @@ class ClusterMetadata:
 
     @property
     def effective_config(self) -> BrokerConfig:
-        """The options in force at this node."""
+        """The options in force on this node."""
         overrides = self.image.broker_overrides
         changed = [overrides.get(self._broker_id, {}), overrides.get(None, {})]
         if changed != self._effective_for:
@@ -97,7 +97,7 @@ class ClusterMetadata:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """One result for each, in order; what is valid is created."""
+        """One result for each, in order; valid topics are created."""
 
         async def change() -> list[TopicResult]:
             results = self._decide_topics(wanted)
@@ -117,7 +117,7 @@ class ClusterMetadata:
         return await self._decided(change)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
-        """One result for each, with the topic as it last was."""
+        """One result for each, with the topic's last state."""
 
         async def change() -> list[TopicResult]:
             results = [self._decide_deletion(name) for name in dict.fromkeys(names)]
@@ -138,7 +138,7 @@ class ClusterMetadata:
         *,
         validate_only: bool = False,
     ) -> TopicResult:
-        """Bring a topic to `count` partitions; `assignments` are for the new ones only."""
+        """Extend a topic to `count` partitions; `assignments` are for the new ones only."""
 
         async def change() -> TopicResult:
             try:
@@ -173,7 +173,7 @@ class ClusterMetadata:
     async def replace_topic_configs(
         self, name: str, configs: dict[str, str | None], *, validate_only: bool = False
     ) -> TopicState:
-        """AlterConfigs on a topic: what is not named goes back to the default."""
+        """AlterConfigs on a topic: options that are not named return to the default."""
 
         async def change() -> TopicState:
             topic = self._topic(name)
@@ -197,7 +197,7 @@ class ClusterMetadata:
     async def replace_broker_configs(
         self, broker_id: int | None, configs: dict[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """AlterConfigs on a node: what is not named goes back to what it was started with."""
+        """AlterConfigs on a node: options that are not named return to their start values."""
 
         async def change() -> None:
             wanted = [ConfigChange(name, value) for name, value in configs.items()]
@@ -221,7 +221,7 @@ class ClusterMetadata:
     async def replace_group_configs(
         self, group_id: str, configs: dict[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """AlterConfigs on a group: what is not named goes back to the node's."""
+        """AlterConfigs on a group: options that are not named return to the node's."""
 
         async def change() -> None:
             wanted = [ConfigChange(name, value) for name, value in configs.items()]
@@ -231,7 +231,7 @@ class ClusterMetadata:
         await self._decided(change)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody had and nobody else will get."""
+        """A block of ids that is handed out only once."""
         return await self._decided(self._next_producer_block)
 
     async def _next_producer_block(self) -> range:
@@ -243,14 +243,14 @@ class ClusterMetadata:
             await self._publisher.write([Create(znodes.PRODUCER_IDS, data)])
             return block
         start = znodes.decode_producer_block(node).stop
-        assert start + PRODUCER_ID_BLOCK < _PRODUCER_ID_END, "producer ids are used up"
+        assert start + PRODUCER_ID_BLOCK < _PRODUCER_ID_END, "producer ids are exhausted"
         block = range(start, start + PRODUCER_ID_BLOCK)
         data = znodes.encode_producer_block(self._broker_id, block)
         await self._publisher.write([Put(znodes.PRODUCER_IDS, data, node.version)])
         return block
 
     async def _decided(self, change: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Decide and write; where another node was faster, decide again on what it wrote."""
+        """Decide and write; if another node was faster, decide again on what it wrote."""
         async with self._changing:
             for _ in range(_ATTEMPTS):
                 try:
@@ -370,8 +370,8 @@ async def start_alone(
 ) -> StandalonePublisher:
     """Load the image, and raise every leader epoch in one durable transaction.
 
-    A power cut may have taken records that consumers have read. With a new epoch before
-    the first append, they are told that the log was cut, and skip nothing.
+    A power cut may have removed records that consumers have read. With a new epoch before
+    the first append, consumers notice that the log was cut, and skip nothing.
     """
     missing: list[Operation] = [
         Create(path) for path in znodes.BASE_PATHS if not await store.exists(path)
@@ -412,7 +412,7 @@ async def _raise_epochs(store: CoordinationStore, image: ClusterImage, broker_id
 
 
 async def load_image(store: CoordinationStore) -> ClusterImage:
-    """The image as the store has it; the nodes' base paths must exist."""
+    """The image as the store has it; the base paths must exist."""
     image = ClusterImage()
     image.cluster_id = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
     topics = await store.tree(znodes.TOPICS)

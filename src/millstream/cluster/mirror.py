@@ -1,11 +1,11 @@
-"""What tools of ZooKeeper's time look for: groups under /consumers, as those consumers left them.
+"""Groups under /consumers in ZooKeeper, where old tools look for them.
 
 /consumers/<group>/ids/<member>                  what it subscribed to
 /consumers/<group>/owners/<topic>/<partition>    which member reads it
 /consumers/<group>/offsets/<topic>/<partition>   the committed offset, as text
 
-A copy for others to read: no group is ever made from it. Before a group's first write what
-is there already is looked at, only so that leftovers of an earlier time go.
+A copy for others to read: no group is ever loaded from it. Before a group's first write the
+existing znodes are read, but only to remove leftovers of an earlier time.
 """
 
 import json
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from millstream.cluster.stores.store import Check, Create, Delete, Node, Operation, Put
 
 CONSUMERS: Final = "/consumers"
-# Fewer than a megabyte, which is as much as ZooKeeper takes at once.
+# Less than a megabyte, ZooKeeper's limit for one transaction.
 _OPERATIONS_MAX: Final = 400
 
 
@@ -46,7 +46,7 @@ def consumers_tree(
     members: Sequence[MirroredMember],
     offsets: Mapping[str, Mapping[int, int]],
 ) -> dict[str, bytes]:
-    """Every node of a group by its path; none where it has neither members nor offsets."""
+    """Every znode of a group by its path; none if it has neither members nor offsets."""
     root = group_path(group_id)
     tree: dict[str, bytes] = {}
     if members or offsets:
@@ -65,7 +65,7 @@ def consumers_tree(
 
 
 def changes(known: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> list[Operation]:
-    """What makes `wanted` of what is there: parents before children, and the other way to go."""
+    """The operations that lead to `wanted`: parents are created first and deleted last."""
     operations: list[Operation] = []
     for path in sorted(wanted):
         if path not in known:
@@ -77,7 +77,7 @@ def changes(known: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> list[Ope
 
 
 async def read_group(store: Store, group_id: str) -> dict[str, bytes]:
-    """What is there of a group."""
+    """The existing znodes of a group."""
     root = group_path(group_id)
     found = {path: node.data for path, node in (await store.tree(root)).items()}
     if found or await store.exists(root):
@@ -88,7 +88,7 @@ async def read_group(store: Store, group_id: str) -> dict[str, bytes]:
 async def write_group(
     store: Store, operations: Sequence[Operation], guards: Sequence[Check]
 ) -> None:
-    """Raises NotApplied where a guard does not hold, or another was here meanwhile."""
+    """Raises NotApplied if a guard does not hold, or another node wrote in the meantime."""
     if operations and not await store.exists(CONSUMERS):
         await store.commit([*guards, Create(CONSUMERS)])
     for start in range(0, len(operations), _OPERATIONS_MAX):

@@ -1,7 +1,7 @@
-"""From one node to a cluster: what its own store holds goes to ZooKeeper.
+"""From a standalone node to a cluster: moves the contents of its store to ZooKeeper.
 
-Everything is written before the cluster's id, which is what a node looks for: until then
-there is no cluster, and a move that was cut short begins again from nothing. The node's own
+Everything is written before the cluster's id, which is what a node looks for. Until then
+there is no cluster, and an interrupted move starts again from nothing. The node's own
 store is read and never changed.
 """
 
@@ -24,7 +24,7 @@ from millstream.errors import StartError
 
 _OPERATIONS_MAX: Final = 400
 _TOKEN: Final = "moved"
-# Topmost nodes that a cluster has; anything else is somebody else's.
+# Top-level znodes of a cluster; anything else belongs to another application.
 _TOP: Final = frozenset(
     {"cluster", "brokers", "config", "controller_epoch", "controller"}
     | {znodes.PRODUCER_IDS.strip("/")}
@@ -33,14 +33,14 @@ _TOP: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a node's own store holds."""
+    """The contents of a standalone node's store."""
 
     image: ClusterImage
     controller_epoch: bytes
     producer_block: bytes | None
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """A summary for a person."""
         partitions = sum(len(topic.partitions) for topic in self.image.topics.values())
         yield f"cluster {self.image.cluster_id}"
         topics = _counted(len(self.image.topics), "topic")
@@ -56,7 +56,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 async def read_move(store: CoordinationStore) -> Move:
-    """Raises StartError where the store has no cluster."""
+    """Raises StartError if the store has no cluster."""
     try:
         image = await load_image(store)
         epoch = (await store.get(znodes.CONTROLLER_EPOCH)).data
@@ -70,7 +70,7 @@ async def read_move(store: CoordinationStore) -> Move:
 
 
 async def target_problem(store: CoordinationStore, cluster_id: str) -> str | None:
-    """Why nothing can be moved to where `store` is. None also where it was moved there before."""
+    """Why nothing can be moved to `store`. None also if the same cluster was already moved."""
     if await store.exists(znodes.CLUSTER_ID):
         found = znodes.decode_cluster_id(await store.get(znodes.CLUSTER_ID))
         return None if found == cluster_id else f"there is another cluster, {found}"
@@ -81,7 +81,7 @@ async def target_problem(store: CoordinationStore, cluster_id: str) -> str | Non
 
 
 async def move(what: Move, store: CoordinationStore, *, min_isr: int) -> None:
-    """Write it all; `min_isr` is the cluster's default. Does nothing where it was done."""
+    """Write everything; `min_isr` is the cluster's default. No effect if it was already done."""
     if await store.exists(znodes.CLUSTER_ID):
         return
     await _remove_rest(store)
@@ -121,7 +121,7 @@ def _moved(topic: TopicState, min_isr: int) -> TopicState:
 
 
 async def _remove_rest(store: CoordinationStore) -> None:
-    """What a move that was cut short has left."""
+    """What an interrupted move has left."""
     paths = sorted(await store.tree("/"), reverse=True)
     for start in range(0, len(paths), _OPERATIONS_MAX):
         part = paths[start : start + _OPERATIONS_MAX]

@@ -1,11 +1,11 @@
-"""Keeps a node's image of the cluster as the coordination store has it.
+"""Keeps a node's image of the cluster equal to the coordination store.
 
 A watch is a hint: it marks what to read again. One round reads everything that is marked,
-puts it into the image in one go, and tells the listeners once what is different. Between
-two rounds the image stands still, and nobody but the loop ever touches it.
+puts it into the image in one step, and notifies the listeners once of the difference. Between
+two rounds the image does not change, and only the loop ever touches it.
 
-A partition's state enters the image only if its version is larger than the one there, so
-that neither an old answer nor a slow ZooKeeper server takes it back.
+A partition's state enters the image only if its version is larger than the present one, so
+that neither an old response nor a slow ZooKeeper server can revert it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# A little more than one write of the controller changes.
+# Slightly more than one write of the controller changes.
 STATES_PER_ROUND: Final = 250
 _RETRY_SECONDS: Final = 0.2
 
@@ -40,13 +40,13 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class ImageChange:
-    """What one round made different. A topic that was made anew is in both of the first two."""
+    """What one round changed. A recreated topic is in both of the first two."""
 
     deleted: tuple[TopicState, ...] = ()
     created: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     configs: tuple[str, ...] = ()
-    # Which brokers came, went, or told something new about themselves.
+    # Brokers that joined, left, or changed their registration.
     brokers: tuple[int, ...] = ()
     has_broker_configs: bool = False
     has_controller: bool = False
@@ -58,13 +58,13 @@ class ImageChange:
 
 
 class Observer:
-    """One session's eyes. `listeners` are told of every change, on the loop."""
+    """The view of one session. `listeners` are notified of every change, on the loop."""
 
     def __init__(self, store: CoordinationStore, image: ClusterImage) -> None:
         self.image = image
         self.listeners: list[Callable[[ImageChange], None]] = []
         self._store = store
-        # In the order of the hints: the controller writes first what has no leader.
+        # In the order of the hints: the controller first writes what has no leader.
         self._marks: dict[Mark, None] = {}
         self._is_marked = asyncio.Event()
         self._reading = asyncio.Lock()
@@ -72,8 +72,8 @@ class Observer:
         self._reader = Reader(store, image, self._mark)
 
     async def start(self) -> None:
-        """The image is whole when this returns."""
-        # What an earlier session saw and is no longer there must go, too.
+        """The image is complete when this returns."""
+        # What an earlier session saw and no longer exists must be removed, too.
         self._mark_all()
         await self.refresh()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -92,7 +92,7 @@ class Observer:
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Read what is marked. Raises CoordinationFailed, and then it stays marked."""
+        """Read what is marked. If it raises CoordinationFailed, it stays marked."""
         async with self._reading:
             while self._marks:
                 marks = self._next_marks()
@@ -108,14 +108,14 @@ class Observer:
                 self._enter(found)
 
     def _next_marks(self) -> list[Mark]:
-        """All, but of partition states only some: what is read takes effect when its round is
-        over, and the first of thousands need not wait for the last."""
+        """All marks, but only some of the partition states: what is read takes effect when its
+        round is over, and the first of thousands need not wait for the last."""
         others = [mark for mark in self._marks if mark[0] != STATE]
         states = (mark for mark in self._marks if mark[0] == STATE)
         return [*others, *itertools.islice(states, STATES_PER_ROUND)]
 
     async def read_again(self, places: Iterable[TopicPartition]) -> None:
-        """Partitions as they are in the store, and the nodes they depend on, into the image."""
+        """Read partitions, and the nodes they depend on, from the store into the image."""
         for where in places:
             self._mark((STATE, where.topic, where.partition))
         await self.read_incarnations()
@@ -125,26 +125,26 @@ class Observer:
         await self.refresh()
 
     async def read_incarnations(self) -> None:
-        """Which starts there were, and which nodes are alive."""
+        """Read all starts, and which nodes are alive."""
         for kind in ("epochs", "handled", "brokers"):
             self._mark((kind, "poll"))
         await self.refresh()
 
     @property
     def registered(self) -> Set[int]:
-        """Nodes that have a session, those among them whose epoch is over too."""
+        """Nodes that have a session, including those whose epoch is over."""
         return self._reader.registered.keys()
 
     def topic_version(self, name: str) -> int:
-        """Of the topic's own node, as it was when its replicas were read."""
+        """The version of the topic's own znode when its replicas were read."""
         return self._reader.entries[name].version
 
     def enter_states(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """What this node has just committed need not be read to be known."""
+        """What this node has just committed need not be read again."""
         self._enter(Found(states=states))
 
     def poll(self) -> None:
-        """Read the few things of which everything else hangs, in case a hint got lost."""
+        """Read the few znodes on which everything else depends, in case a hint was lost."""
         for mark in ROOTS:
             self._mark((*mark, "poll"))
 
@@ -176,7 +176,7 @@ class Observer:
     def _enter(self, found: Found) -> None:
         changed_topics = self._enter_topics(found)
         if found.group_configs is not None:
-            # Whoever needs them looks when a member comes; nobody has to be told.
+            # Code that needs them reads them when a member joins; no notification is necessary.
             self.image.group_overrides = found.group_configs
         change = ImageChange(
             deleted=changed_topics.deleted,
@@ -270,13 +270,13 @@ class Observer:
 
 
 def tell_failure(task: "asyncio.Task[None]") -> None:
-    """For tasks that end only by a mistake in here."""
+    """For tasks that end only by a bug in this module."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("this node no longer follows the cluster", exc_info=error)
 
 
 def _merge(present: TopicState, read: TopicState) -> list[TopicPartition]:
-    """Newer states, other replicas and more partitions of a topic that stays itself."""
+    """Newer states, other replicas and more partitions of a topic that keeps its id."""
     changed = []
     for number, state in enumerate(read.partitions):
         if number >= len(present.partitions):

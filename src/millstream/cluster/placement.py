@@ -1,11 +1,11 @@
-"""Which nodes get the replicas of new partitions. Pure: no store, no chance.
+"""Chooses the nodes for the replicas of new partitions. Pure: no store, no random numbers.
 
-Leaders go round the nodes one by one; the further replicas of a partition follow their
-leader at a distance that grows with every round, so that when a node goes, its
-leaderships fall to many nodes and not all to its neighbour.
+Leaders rotate over the nodes. The other replicas of a partition follow their leader at a
+distance that grows with every rotation, so that when a node dies, its leaderships move to
+many nodes and not all to its neighbour.
 
-Where all nodes have a rack, they are put in an order in which neighbours are of different
-racks, and a partition takes no rack a second time before it has taken each once.
+If all nodes have a rack, they are ordered so that neighbours are in different racks, and a
+partition uses no rack a second time before it has used each once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def place_replicas(
 ) -> list[tuple[int, ...]]:
     """Replicas of `partitions` new partitions, the leader first.
 
-    `first` is the number of the first of them, so that partitions added later go on where
+    `first` is the number of the first of them, so that partitions added later continue where
     the earlier ones stopped. `racks` counts only if it has every node.
     """
     assert 1 <= replication_factor <= len(broker_ids), "the caller has checked this"
@@ -54,13 +54,13 @@ def _replicas(
     if count == 1:
         return tuple(chosen)
     distance = number // nodes
-    # The others, nearest first, the nearest being a different one in each round.
+    # The others, nearest first; in each rotation another one is the nearest.
     others = [
         ordered[(leader + 1 + (distance + step) % (nodes - 1)) % nodes] for step in range(nodes - 1)
     ]
     while len(chosen) < count:
         taken = [rack_of[broker_id] for broker_id in chosen]
-        # `min` takes the first of equals: the order above decides within a rack's turn.
+        # `min` returns the first of equals: the order above decides within a rack's turn.
         following = min(
             (broker_id for broker_id in others if broker_id not in chosen),
             key=lambda broker_id: taken.count(rack_of[broker_id]),

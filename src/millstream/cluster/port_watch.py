@@ -1,10 +1,10 @@
-"""Notices a dead process by its closed port, long before its session times out.
+"""Detects a dead process by its closed port, long before its session times out.
 
 Every node keeps an idle connection to every other. The kernel closes it when the process
-at the other end dies, in whatever way; if the port then refuses twice, nobody is there any
-more. Silence is no such proof: a hung host or a cut cable is left to the session.
+at the other end dies, for whatever reason; if the port then refuses twice, the process is
+gone. Silence is no such proof: for a hung host or a cut cable, the session timeout decides.
 
-What follows from it is decided elsewhere, with writes that fail if this node is wrong.
+Other code decides what follows, with writes that fail if this node is wrong.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ PROBES: Final = 2
 _PROBE_PAUSE_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
 # How long a refused port is enough to call a node suspect. By then it is out of the cluster,
-# or this node alone cannot reach it.
+# or only this node cannot reach it.
 SUSPECT_SECONDS_MAX: Final = 2.0
 
 # Called with the node's id, its epoch, and the version of the controller epoch from before
@@ -52,7 +52,7 @@ class PortWatch:
         self._refusing: set[int] = set()
 
     def is_suspect(self, broker_id: int) -> bool:
-        """Just lost, and its port refuses: whoever is sent there now comes in vain."""
+        """Just lost, and its port refuses: a client that is sent there now cannot connect."""
         if broker_id not in self._refusing:
             return False
         now = asyncio.get_running_loop().time()
@@ -92,7 +92,7 @@ class PortWatch:
                 self._tasks[broker_id] = task
 
     async def _watch(self, broker: BrokerState) -> None:
-        # A port that refuses from the first time on may be this node's trouble alone.
+        # A port that refuses from the first time on may be a problem of this node alone.
         has_stood = False
         while True:
             was_open = await self._until_closed(broker)
@@ -101,20 +101,20 @@ class PortWatch:
                 self._lost_at[broker.id] = asyncio.get_running_loop().time()
             is_dead = False
             if has_stood:
-                # Also when the last look found the port open: the kernel closes the connections
-                # of a process that dies before it closes what it listens on.
+                # Even if the last check found the port open: when a process dies, the kernel closes
+                # its connections before its listening sockets.
                 version = self._image.controller_epoch_version
                 is_dead = await self._refuses(broker)
                 if is_dead:
-                    # In a task of its own: what it writes ends this one.
+                    # In a separate task: what it writes ends this one.
                     told = self._refused(broker.id, broker.epoch, version)
                     await asyncio.shield(asyncio.ensure_future(told))
             if is_dead or not was_open:
-                # Who is to act on it may first have to become the controller.
+                # The node that has to act may first have to become the controller.
                 await asyncio.sleep(self._retry_seconds)
 
     async def _until_closed(self, broker: BrokerState) -> bool:
-        """True when a connection that stood was closed; False when none could be made."""
+        """True if an established connection was closed; False if none could be made."""
         try:
             reader, writer = await self._connect(broker)
         except OSError:
@@ -122,7 +122,7 @@ class PortWatch:
         self._refusing.discard(broker.id)
         try:
             with contextlib.suppress(OSError):
-                # A node sends nothing that was not asked for: this ends with the connection.
+                # A node sends nothing unasked: this ends with the connection.
                 while await reader.read(1):
                     pass
         finally:

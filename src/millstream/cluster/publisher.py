@@ -1,7 +1,7 @@
-"""How a change that was decided on gets into the coordination store and into the image.
+"""Writes a decided change into the coordination store and into the image.
 
-`StandalonePublisher` serves a node without others: nobody else writes, so every change is one
-transaction and the image is the node's own. A member of a cluster has `member_publisher`.
+`StandalonePublisher` serves a standalone node: no other node writes, so every change is one
+transaction, and the image is the node's own. A member of a cluster has `member_publisher`.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from millstream.errors import KafkaCode, KafkaError
 
 
 class Publisher(Protocol):
-    """Every method raises KafkaError where nothing could be written, and NotApplied where
-    somebody else was faster: then `catch_up`, and decide again."""
+    """Every method raises KafkaError if nothing could be written, and NotApplied if another
+    node was faster: then `catch_up`, and decide again."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -44,7 +44,7 @@ class Publisher(Protocol):
     ) -> None: ...
 
     async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
-        """None at all takes the group's own node away."""
+        """No overrides at all delete the group's znode."""
         ...
 
     async def get(self, path: str) -> Node:
@@ -125,11 +125,11 @@ class StandalonePublisher:
         return await self.store.get(path)
 
     async def write(self, operations: Sequence[Operation]) -> None:
-        """A client hears of a full or failed disk."""
+        """Report a full or failed disk to the client."""
         try:
             await self.store.commit(operations)
         except CoordinationFailed as error:
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def catch_up(self) -> None:
-        raise AssertionError("nobody else writes here")
+        raise AssertionError("no other node writes here")

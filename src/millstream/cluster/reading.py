@@ -1,7 +1,7 @@
-"""Reads what was marked from the coordination store, and leaves a watch wherever it reads.
+"""Reads what was marked from the coordination store, and sets a watch wherever it reads.
 
-Knows where everything is kept; what becomes of it in the image is the observer's business.
-A poll reads without leaving watches: they would pile up where nothing ever changes.
+Knows where everything is stored; the observer decides what enters the image. A poll reads
+without watches: they would accumulate where nothing ever changes.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# Reads under way at once; more would only wait in the driver.
+# Reads in flight at once; more would only wait in the driver.
 _READS_AT_ONCE: Final = 500
 _AGAIN_SECONDS: Final = 0.2
 
@@ -37,7 +37,7 @@ Mark = tuple[Hashable, ...]
 # The kind of mark that there may be thousands of: a partition's state.
 STATE: Final = "state"
 
-# What everything else hangs from.
+# What everything else depends on.
 ROOTS: Final[tuple[Mark, ...]] = (
     ("topics",),
     ("brokers",),
@@ -82,14 +82,14 @@ class Reader:
         self._mark = mark
         # Nodes that are registered, alive or not: the observer keeps it.
         self.registered: dict[int, BrokerState] = {}
-        # The topics' own nodes, as last read.
+        # The topics' own znodes, as last read.
         self.entries: dict[str, znodes.TopicEntry] = {}
 
     def _hint(self, *mark: Hashable) -> OnChange:
         return lambda: self._mark(mark)
 
     def _mark_later(self, mark: Mark) -> None:
-        """Somebody is in the middle of a change: reading at once would find it there again."""
+        """A change is in progress: reading at once would find it unfinished again."""
         asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._mark, mark)
 
     async def read(self, marks: Collection[Mark]) -> Found:
@@ -133,7 +133,7 @@ class Reader:
             found.topics[name] = None
 
     async def _topic(self, name: str) -> TopicState | None:
-        """The whole topic, None where it is not there or only half."""
+        """The whole topic; None if it does not exist or is incomplete."""
         path = znodes.topic_path(name)
         try:
             node = await self._store.get(path, self._hint("topic", name))
@@ -160,8 +160,8 @@ class Reader:
         return TopicState(name, entry.topic_id, whole, await self._config(name))
 
     async def _without_state(self, name: str, read: Node, missing: str) -> TopicState | None:
-        """Deleted while it was read; or somebody has taken a part of it away, which must not
-        look like a deletion: nodes would delete their data."""
+        """Deleted while it was read; or a part of it was removed, which must not look like a
+        deletion: nodes would delete their data."""
         try:
             if (await self._store.get(znodes.topic_path(name))) != read:
                 return None
@@ -216,7 +216,7 @@ class Reader:
             found.handled[broker_id] = int(node.data)
 
     async def _all_below(self, path: str, mark: str, is_poll: bool) -> dict[int, Node]:
-        """The numbered nodes below a path: there are as many as brokers, which is few."""
+        """The numbered znodes below a path: one per broker, so there are few."""
         hint = None if is_poll else self._hint(mark)
         found = {}
         for name in await self._store.children(path, hint):
@@ -246,7 +246,7 @@ class Reader:
                 found.group_configs[znodes.group_of_config_path(path)] = config
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
-        """Who it is, and the version of the epoch that was in force before and after."""
+        """The controller, and the version of the epoch that was in force before and after."""
         hint = None if is_poll else self._hint("controller")
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
         while True:

@@ -1,22 +1,22 @@
 """How many partitions, consumers, nodes, and how much disk and memory a load needs.
 
-Plain arithmetic over rates that were measured, with every step kept as text, so that a person
-can check it. A megabyte is a million bytes.
+Plain arithmetic over measured rates. Every step is kept as text, so that a person can
+check it. A megabyte is a million bytes.
 
-Decides from numbers alone; who measures them is no concern of this.
+Decides from numbers alone and does not measure anything.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Final
 
-# Of what was measured, so much is used: the rest is for peaks, restarts, a node that is away.
+# The share of measured rates to use: the rest is for peaks, restarts, a node that is down.
 SHARE_USED: Final = 0.5
-# Of a disk, so much is filled.
+# The share of a disk to fill.
 DISK_SHARE_FILLED: Final = 0.8
-# Readers who are no further behind than this read from memory.
+# Readers that are no further behind than this read from memory.
 CACHED_SECONDS: Final = 300
-# Beyond so many times what is needed, partitions only cost.
+# Beyond this multiple of what is needed, partitions only cost.
 PARTITIONS_EXCESS: Final = 4
 _DAY_SECONDS: Final = 86_400
 _MEGABYTES_PER_GIGABYTE: Final = 1000
@@ -24,12 +24,12 @@ _MEGABYTES_PER_GIGABYTE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one machine was seen to do, in megabytes a second and processor seconds."""
+    """Measured rates of one machine, in megabytes a second and processor seconds."""
 
     partition_mb_per_second: float
     consumer_mb_per_second: float
     disk_mb_per_second: float
-    # What a node spends on taking a megabyte in, and on handing one out.
+    # What a node spends on receiving a megabyte, and on sending one.
     cpu_seconds_per_mb_in: float
     cpu_seconds_per_mb_out: float
 
@@ -46,7 +46,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the advice: what, how much of it, and how that came about."""
+    """One line of the advice: what, how much of it, and the calculation."""
 
     name: str
     value: str
@@ -94,7 +94,7 @@ def advise(load: Load, rates: Rates) -> Advice:
             f"{_text(cache_gb)} GB for each node",
             (
                 f"{_text(load.mb_per_second)} MB/s x {load.replicas} replicas x {CACHED_SECONDS} s"
-                f" / {nodes} nodes: who is less behind than that reads from memory",
+                f" / {nodes} nodes: readers that are less behind read from memory",
             ),
         ),
     )
@@ -148,12 +148,12 @@ def partitions_to_write(mb_per_second: float, rates: Rates) -> int:
     return _ceil(mb_per_second / (rates.partition_mb_per_second * SHARE_USED))
 
 
-# -- topics that there are -------------------------------------------------------------
+# -- existing topics -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLoad:
-    """A topic as it was watched. `members` are those of the largest group that reads it."""
+    """An observed topic. `members` are those of the largest group that reads it."""
 
     name: str
     partitions: int
@@ -177,7 +177,7 @@ def judge_topic(topic: TopicLoad, rates: Rates, *, nodes: int) -> TopicVerdict:
         reasons = [
             (to_write, "to write this much"),
             (to_read, "to read this much"),
-            (topic.members, "for a group that has so many members"),
+            (topic.members, "for the members of a group"),
         ]
         why = max(reasons, key=lambda reason: reason[0])[1]
         return TopicVerdict(topic, needed, "too few", f"{needed} are needed {why}")

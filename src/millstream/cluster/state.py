@@ -1,6 +1,6 @@
-"""What the cluster is, as plain data: nodes, topics, partitions.
+"""The cluster as plain data: nodes, topics, partitions.
 
-The controller alone changes an image; everybody else reads it.
+Only the observer changes an image (on a standalone node, the publisher); other code reads it.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ NO_BROKER_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients of one listener reach a node."""
+    """The address of a node for clients of one listener."""
 
     listener: str
     host: str
@@ -34,18 +34,18 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`epoch` numbers the starts of a node in a cluster. A stopping one leads nothing new."""
+    """`epoch` numbers the starts of a node in a cluster. A stopping one gets no new leaderships."""
 
     id: int
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
     epoch: int = NO_BROKER_EPOCH
     is_stopping: bool = False
-    # How far its logs go of partitions that only a comparison can give a leader.
+    # The ends of its logs, for partitions that get a leader only by comparing logs.
     log_ends: tuple[LogEnd, ...] = ()
 
     def log_end(self, where: TopicPartition, leader_epoch: int) -> LogEnd | None:
-        """None where it has not told, or told of an earlier time."""
+        """None if it has not reported the end, or only for an earlier epoch."""
         for end in self.log_ends:
             if end.where == where and end.leader_epoch == leader_epoch:
                 return end
@@ -60,12 +60,12 @@ class BrokerState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """`version` is that of the node in the coordination store: the partition epoch.
+    """`version` is that of the partition's znode: the partition epoch.
 
-    `elr` are those that left an ISR which was then too small to commit anything without
+    `elr` are replicas that left an ISR which was then too small to commit anything without
     them, so they have all that is committed and may lead. `last_known_elr` were such, and
-    may since have lost data. `adding` and `removing` are replicas of a reassignment under
-    way. `writer_token` is who wrote this state: it tells a lost answer's writer his own.
+    may since have lost data. `adding` and `removing` are replicas of a reassignment in
+    progress. `writer_token` identifies the write: a writer whose response was lost finds its own.
     """
 
     leader: int
@@ -95,7 +95,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """A node's latest start. `epoch` is the version of its node in the coordination store."""
+    """A node's latest start. `epoch` is the version of its znode in the coordination store."""
 
     epoch: int
     is_suspect: bool = False
@@ -103,7 +103,7 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition that is on its way to other replicas."""
+    """A partition that is moving to other replicas."""
 
     where: TopicPartition
     state: PartitionState
@@ -116,7 +116,7 @@ class ClusterImage:
     cluster_id: str = ""
     controller_id: int = -1
     controller_epoch: int = -1
-    # Of its node; read before the controller's id, so it is never newer than that.
+    # The version of its znode; read before the controller's id, so it is never newer than that.
     controller_epoch_version: int = -1
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     incarnations: dict[int, Incarnation] = field(default_factory=dict)
@@ -124,9 +124,9 @@ class ClusterImage:
     handled: dict[int, int] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
-    # Settings made at run time: by node id, and for all nodes under None.
+    # Options set at run time: by node id, and for all nodes under None.
     broker_overrides: dict[int | None, dict[str, str]] = field(default_factory=dict)
-    # Settings of single groups, by group id; a group need not exist to have some.
+    # Options of single groups, by group id; a group need not exist to have some.
     group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def add_topic(self, topic: TopicState) -> None:
@@ -139,7 +139,7 @@ class ClusterImage:
         return topic
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
-        """None where there is no such topic or partition."""
+        """None if there is no such topic or partition."""
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None

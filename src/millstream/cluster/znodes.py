@@ -1,13 +1,13 @@
 """Paths and contents of the coordination store, laid out as Kafka lays out ZooKeeper.
 
-Who may write what; every other component only reads. A member's writes also check that its
-own epoch is current, the controller's that its controller epoch is. Behind an arrow stands
-the module that writes.
+The arrows show which module may write what; every other component only reads. A member's
+writes also check that its own epoch is current, the controller's that its controller epoch
+is.
 
 /cluster/id                               the cluster's id
                                             <- joining: the first node
 /controller                               ephemeral: the controller's node
-                                            <- controller: whoever wins the race
+                                            <- controller: the node that wins
 /controller_epoch                         counts the controllers
                                             <- controller, with its first write
 /latest_producer_id_block                 the last block given out
@@ -17,7 +17,7 @@ the module that writes.
 /brokers/epochs/<id>                      its version counts a node's starts
                                             <- joining of that node
                                             <- controller, to fence it
-/brokers/handled/<id>                     the start that was dealt with
+/brokers/handled/<id>                     the start that was handled
                                             <- controller
 /brokers/topics/<t>                       topic id, replicas per partition
                                             <- member_publisher, at any node
@@ -129,7 +129,7 @@ def group_of_config_path(path: str) -> str:
 
 
 def create_topic(topic: TopicState, *, controller_epoch: int) -> Iterator[Operation]:
-    """Everything a new topic puts into the store."""
+    """Everything that a new topic adds to the store."""
     yield Create(topic_path(topic.name), encode_topic(topic))
     yield Create(topic_config_path(topic.name), encode_config(topic.overrides))
     yield Create(f"{topic_path(topic.name)}/partitions")
@@ -179,7 +179,7 @@ def _by_number(replicas: Iterable[tuple[int, ...]]) -> dict[str, list[int]]:
 def encode_partition(
     partition: PartitionState, controller_epoch: int, topic_id: uuid.UUID
 ) -> bytes:
-    """Kafka's keys and, where a cluster's writer has left its token, ours."""
+    """Kafka's keys and, if a cluster's writer has left its token, ours."""
     # Built by hand: at ten thousand partitions json.dumps was a third of a start.
     ours = ""
     if partition.writer_token:
@@ -200,10 +200,10 @@ def _numbers(numbers: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """A topic's own node: the replicas of each partition, and those that come and go."""
+    """A topic's own znode: the replicas of each partition, and those being added or removed."""
 
     topic_id: uuid.UUID
-    # As the states of its partitions have it.
+    # Copied from the states of its partitions.
     topic_id_text: str
     replicas: list[tuple[int, ...]]
     adding: dict[int, tuple[int, ...]]
@@ -212,7 +212,7 @@ class TopicEntry:
 
 
 def decode_topic(node: Node) -> TopicEntry | None:
-    """None for a topic that is only half made, or half deleted: it is not there."""
+    """None for a topic whose creation or deletion is incomplete: it does not exist."""
     if not node.data:
         return None
     content = json.loads(node.data)
@@ -232,7 +232,7 @@ def _numbered(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...
 
 
 def decode_partition(node: Node, entry: TopicEntry, number: int) -> PartitionState | None:
-    """None where the state is that of another topic of the same name."""
+    """None if the state is that of another topic of the same name."""
     content = json.loads(node.data)
     if content.get("topic_id", entry.topic_id_text) != entry.topic_id_text:
         return None
@@ -302,7 +302,7 @@ def encode_producer_block(broker_id: int, block: range) -> bytes:
         {
             "version": 1,
             "broker": broker_id,
-            # Kafka writes these two as texts.
+            # Kafka writes these two as strings.
             "block_start": str(block.start),
             "block_end": str(block.stop - 1),
         }
@@ -331,7 +331,7 @@ def encode_broker(broker: BrokerState, now_ms: int) -> bytes:
             "jmx_port": -1,
             "timestamp": str(now_ms),
             "features": {},
-            # Not Kafka's: it tells a live node from one whose session has yet to end.
+            # Not Kafka's: it distinguishes a live node from one whose session has yet to end.
             "epoch": broker.epoch,
             "is_stopping": broker.is_stopping,
             "log_ends": [

@@ -1,5 +1,6 @@
-"""The coordination store: `store` is the interface, in ZooKeeper's shape.
+"""The coordination store and its drivers: `store` is the interface, modelled on ZooKeeper's.
 
-`zookeeper` is the driver for a cluster and alone knows kazoo, `embedded` the SQLite file of
-a standalone node, `memory` the one for tests and the simulator. Knows nothing of topics.
+`zookeeper` is the driver for a cluster and the only one that knows kazoo, `embedded` the
+SQLite file of a standalone node, `memory` the one for tests and the simulator. `watchdog`
+ends the session of a node that hangs. Knows nothing of topics.
 """

@@ -1,14 +1,14 @@
-"""The coordination store of a single node: SQLite in the data directory.
+"""The coordination store of a standalone node: SQLite in the data directory.
 
 A commit is on the disk before it is answered: a leader epoch that was acknowledged and
-then forgotten in a power cut would be given out twice. All SQL runs on one thread of its
-own, so a slow disk never stops the event loop and transactions follow one another.
+then lost in a power cut would be used twice. All SQL runs on a separate thread, so a slow
+disk never blocks the event loop, and transactions run one after the other.
 
-After an error of the disk the store answers nobody any more: a second fsync may say yes
-to data that the first one lost. A full disk is no such error; room may return.
+After a disk error the store answers no request any more: a second fsync may succeed for
+data that the first one lost. A full disk is no such error; space may become free.
 
 The session is the open store. Ephemeral nodes that a crash left behind are removed when
-the file is opened again; the data directory's lock makes sure that nobody else is using it.
+the file is opened again; the data directory's lock ensures that no other process uses it.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ insert or ignore into counter values ('format', 1), ('zxid', 0);
 insert or ignore into node values ('/', '', x'', 0, 0);
 """
 _FORMAT: Final = 1
-# Errors after which nothing that the file says can be trusted.
+# Errors after which nothing in the file can be trusted.
 _LASTING_ERRORS: Final = frozenset(
     {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 )
 _PRIMARY_CODE_MASK: Final = 0xFF
-# Written to the log before it is copied into the file itself; a few megabytes at most.
+# The size of SQLite's log before it is copied into the file; a few megabytes at most.
 _CHECKPOINT_OPERATIONS: Final = 5_000
 
 _Result = TypeVar("_Result")
 
 
 class EmbeddedStore:
-    """A CoordinationStore. Make it with `open_embedded_store`."""
+    """A CoordinationStore. Create it with `open_embedded_store`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class EmbeddedStore:
         self._operations_in_log = 0
 
     async def open(self) -> None:
-        """Raises CoordinationFailed when the file cannot be used."""
+        """Raises CoordinationFailed if the file cannot be used."""
         try:
             await self._call(self._open)
         except CoordinationFailed:
@@ -112,13 +112,13 @@ class EmbeddedStore:
         return await asyncio.shield(asyncio.ensure_future(self._commit_and_tell(operations)))
 
     async def sync(self) -> None:
-        """Nobody else writes here."""
+        """No effect: there are no other writers."""
 
     def on_end(self, callback: OnChange) -> None:
         """The session is the open file, which ends only by `close`."""
 
     async def zxid(self) -> int:
-        """Transactions since the file was made; never goes back."""
+        """Transactions since the file was created; never decreases."""
         return await self._call(lambda: self._counter("zxid"))
 
     async def close(self) -> None:
@@ -143,7 +143,7 @@ class EmbeddedStore:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, lambda: self._guarded(work))
 
-    # What follows runs on the store's thread.
+    # Everything below runs on the store's thread.
 
     def _guarded(self, work: Callable[[], _Result]) -> _Result:
         if self._failure is not None:
@@ -158,18 +158,18 @@ class EmbeddedStore:
 
     def _open(self) -> None:
         is_new = not self._path.exists()
-        # Made here first: SQLite would let everybody read it.
+        # Created here first: SQLite would make it readable for everyone.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        # No waiting for a lock: nobody else has any business here.
+        # No waiting for a lock: no other process may use it.
         database = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         self._database = database
         database.execute("pragma journal_mode = wal")
-        # In WAL mode NORMAL does not sync each commit; a power cut would take some back.
+        # In WAL mode NORMAL does not sync each commit; a power cut would lose some.
         database.execute("pragma synchronous = full")
-        # SQLite's own checkpoints keep their errors to themselves.
+        # SQLite's own checkpoints do not report their errors.
         database.execute("pragma wal_autocheckpoint = 0")
         database.execute("pragma locking_mode = exclusive")
-        # Now, and not when some page of it is needed: the file is small.
+        # Checked now, and not when some page of it is needed: the file is small.
         (damage,) = database.execute("pragma quick_check(1)").fetchone()
         if damage != "ok":
             raise CoordinationFailed(f"{self._path} is damaged: {' '.join(damage.split())}")
@@ -235,7 +235,7 @@ class EmbeddedStore:
         except sqlite3.Error as problem:
             if _is_lasting(problem):
                 raise
-            # No room for it now. What was committed is in the log all the same.
+            # No room for it now. What was committed is in the log anyway.
 
     def _apply(self, database: sqlite3.Connection, operation: Operation) -> int:
         path = operation.path
@@ -302,7 +302,7 @@ def _is_lasting(problem: Exception) -> bool:
 
 
 async def open_embedded_store(directory: Path) -> EmbeddedStore:
-    """The store in a data directory, made if it is new. Raises CoordinationFailed."""
+    """The store in a data directory, created if necessary. Raises CoordinationFailed."""
     store = EmbeddedStore(directory / FILE_NAME)
     await store.open()
     return store

@@ -1,4 +1,4 @@
-"""Where ZooKeeper is, how to talk to it, and which session was this directory's last."""
+"""ZooKeeper's addresses and credentials, and the last session of a data directory."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _DEFAULT_PORT: Final = 2181
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """`root` is a path below which everything is kept, or empty."""
+    """`root` is the path below which everything is stored, or empty."""
 
     hosts: str
     root: str = ""
@@ -33,14 +33,14 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """What it takes to come back to a session, or to end it for its dead owner."""
+    """What is needed to resume a session, or to end it for its dead owner."""
 
     id: int
     password: bytes = field(repr=False)
 
 
 def ensemble_of(config: BrokerConfig) -> Ensemble | None:
-    """None where `zookeeper.connect` is not set. Raises ConfigError."""
+    """None if `zookeeper.connect` is not set. Raises ConfigError."""
     connect = config.optional_string("zookeeper.connect")
     if connect is None:
         return None
@@ -79,7 +79,7 @@ def _is_address(text: str) -> bool:
 
 
 def read_session(directory: Path) -> SessionKey | None:
-    """The session of the directory's last run. None where there was none, or it is unreadable:
+    """The session of the directory's last run. None if there was none, or it is unreadable:
     it only saves time."""
     try:
         content = json.loads((directory / SESSION_FILE).read_bytes())
@@ -89,7 +89,7 @@ def read_session(directory: Path) -> SessionKey | None:
 
 
 def write_session(directory: Path, key: SessionKey) -> None:
-    """Readable by the owner only: whoever has it can act as this node."""
+    """Readable by the owner only: anyone who has it can act as this node."""
     path = directory / SESSION_FILE
     content = json.dumps({"id": key.id, "password": key.password.hex()})
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

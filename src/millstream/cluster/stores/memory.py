@@ -1,7 +1,7 @@
 """The coordination store in memory: for tests and the simulator.
 
-Several sessions share one `MemoryTree`, so that expiry and races between nodes can be
-played. Nothing here waits, so a run is as deterministic as its caller.
+Several sessions share one `MemoryTree`, so that tests can simulate expiry and races between
+nodes. Nothing here waits, so it is as deterministic as its caller.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ class MemoryStore:
             self._tree.end_session(self._session)
 
     def expire(self) -> None:
-        """End the session as ZooKeeper does to a node it no longer hears."""
+        """End the session as ZooKeeper does for a silent node."""
         if self._is_open:
             self._is_open = False
             self._has_expired = True

@@ -1,13 +1,13 @@
-"""The coordination store: a small tree of versioned nodes, in ZooKeeper's shape.
+"""The coordination store: a small tree of versioned nodes, modelled on ZooKeeper.
 
 Every write is a transaction of operations that all happen or none. A node's version
 counts its changes since it was created; a write that names a version fails unless the
-node still has it, which is how two writers find out about each other. An ephemeral node
-goes when the session that made it ends. A node with children cannot be deleted, and a
-node's parent must exist.
+node still has it, which is how two writers detect each other. An ephemeral node
+disappears when the session that created it ends. A node with children cannot be deleted,
+and a node's parent must exist.
 
-This module is the seam: `embedded`, `memory` and ZooKeeper stand behind it, and one
-conformance suite holds for all.
+This module is the interface. `embedded`, `memory` and `zookeeper` implement it, and one
+conformance suite tests all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Changes nothing; fails the transaction unless the node is there in this version."""
+    """Changes nothing; fails the transaction unless the node exists in this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -61,14 +61,14 @@ class CoordinationFailed(Exception):
 
 
 class UnknownOutcome(CoordinationFailed):
-    """A transaction was sent and nobody answered: it happened or it did not.
+    """A transaction was sent and not answered: it happened or it did not.
 
     Never send it again: `sync`, read, and compare.
     """
 
 
 class SessionEnded(CoordinationFailed):
-    """This session is over, and so are its ephemeral nodes. Another must be opened."""
+    """This session is over, and so are its ephemeral nodes. Open another."""
 
 
 class NotApplied(Exception):
@@ -97,19 +97,19 @@ class NotEmpty(NotApplied):
 
 
 class NoParent(NoNode):
-    """The node could not be created: there is nothing above it to hold it."""
+    """The node could not be created: its parent does not exist."""
 
 
 # A hint, not a message: called once, on the loop, when what was read may have changed. Read
-# again; changes in between are not told apart.
+# again; several changes in between give one hint.
 OnChange = Callable[[], None]
 
 
 class CoordinationStore(Protocol):
-    """One session. Every read may leave one watch, where it read."""
+    """One session. Every read may set one watch, on what it read."""
 
     async def get(self, path: str, on_change: OnChange | None = None) -> Node:
-        """Raises NoNode, and then leaves no watch. The watch is for the data, and for the end."""
+        """Raises NoNode, and then sets no watch. The watch is for the data, and for deletion."""
         ...
 
     async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
@@ -121,15 +121,15 @@ class CoordinationStore(Protocol):
         ...
 
     async def tree(self, path: str) -> dict[str, Node]:
-        """Every node below `path`, by full path; empty where there is none."""
+        """Every node below `path`, by full path; empty if there is none."""
         ...
 
     async def commit(self, operations: Sequence[Operation]) -> list[int]:
-        """All of them or none, durable on return. The version of each node afterwards.
+        """All operations or none, durable on return. Returns each node's version afterwards.
 
-        Raises a NotApplied for the first operation that cannot be. Later operations see
-        what earlier ones did. A deleted node's version is -1, a checked one's is what the
-        check named.
+        Raises a NotApplied for the first operation that is impossible. Later operations see
+        what earlier ones did. A deleted node's version is -1, a checked one's is the one in
+        the check.
         """
         ...
 
@@ -139,21 +139,21 @@ class CoordinationStore(Protocol):
 
     def on_end(self, callback: OnChange) -> None:
         """Call once, on the loop, when the session has ended without being closed here;
-        soon, where it has ended already."""
+        soon, if it has already ended."""
         ...
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session and its ephemeral nodes."""
         ...
 
 
 def parent_of(path: str) -> str:
-    """The path above; that of a top node is "/"."""
+    """The parent's path; that of a top-level node is "/"."""
     return path.rpartition("/")[0] or "/"
 
 
 def check_path(path: str) -> None:
-    """A path that is not one is a bug, never a client's mistake."""
+    """An invalid path is a bug, never a client's mistake."""
     assert path.startswith("/"), path
     assert path == "/" or not path.endswith("/"), path
     assert "//" not in path, path

@@ -1,11 +1,11 @@
-"""Gives a session up when the event loop stands still.
+"""Gives up the session when the event loop is blocked.
 
-The driver's own threads keep a session alive whatever the loop does: a node that hangs on
-its disk would lead for ever. This one asks the loop for a sign of life and, when none has
-come for a third of a session, ends the session from its own thread.
+The driver's threads keep a session alive whatever the loop does: a node that hangs on its
+disk would lead forever. This thread asks the loop for a sign of life and, if none has come
+for a third of a session, ends the session.
 
-What stops the whole process stops this thread, too: then nothing is missed, and whether the
-session has outlived the pause is ZooKeeper's to say.
+What stops the whole process stops this thread, too: then nothing is missed, and ZooKeeper
+decides whether the session has survived the pause.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-# Looks without a sign of life; at two looks in a third of a session.
+# Checks without a sign of life; there are two checks in a third of a session.
 _MISSES_MAX: Final = 2
 _LOOKS_PER_SESSION: Final = 6
 
@@ -42,7 +42,7 @@ class Watchdog:
             self.look()
 
     def look(self) -> None:
-        """Count what is missing, and ask again."""
+        """Count missing signs, and ask again."""
         self._misses = 0 if self._has_answered else self._misses + 1
         if self._misses >= _MISSES_MAX:
             self.stop()
@@ -52,7 +52,7 @@ class Watchdog:
         try:
             self._loop.call_soon_threadsafe(self._answer)
         except RuntimeError:
-            # The loop was closed: nobody is left to watch.
+            # The loop was closed: there is nothing left to watch.
             self.stop()
 
     def _answer(self) -> None:

@@ -6,7 +6,7 @@ from millstream.cluster.stores.store import Check, Create, Delete, Operation, pa
 
 
 class Watches:
-    """On nodes and on sets of children, apart: as ZooKeeper has them."""
+    """Watches on nodes and on sets of children are separate, as in ZooKeeper."""
 
     __slots__ = ("_of_children", "_of_nodes")
 

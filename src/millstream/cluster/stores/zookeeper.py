@@ -1,11 +1,11 @@
 """The coordination store on ZooKeeper, through kazoo; nothing else imports kazoo.
 
-A store is one ZooKeeper session. kazoo would open another by itself when one expires; here
-that is the end of the store, because everything that was checked under the old session has
-to be checked again under a new one.
+A store is one ZooKeeper session. When one expires, kazoo would open another on its own;
+here that is the end of the store, because everything that was checked under the old session
+has to be checked again under a new one.
 
-kazoo works on threads of its own. What they report crosses to the event loop in `_cross`
-and nowhere else, and no call here blocks the loop.
+kazoo works on its own threads. Their results cross to the event loop only in `_cross`, and
+no call here blocks the loop.
 
 A request fails at once while there is no connection: kazoo would keep it and send it when
 the connection is back, long after its caller has given up.
@@ -60,24 +60,24 @@ log = logging.getLogger(__name__)
 # ZooKeeper drops a connection that sends more than jute.maxbuffer, a megabyte by default.
 TRANSACTION_BYTES_MAX: Final = 900_000
 _OPERATION_OVERHEAD_BYTES: Final = 100
-# Reads of `tree` that are under way at once; more only wait in kazoo's queue.
+# Reads of `tree` in flight at once; more only wait in kazoo's queue.
 _READS_AT_ONCE: Final = 500
 _TELL_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
-# Of a session, how much a server may take to answer a new connection.
+# The share of a session timeout that a server may take to answer a new connection.
 _GREETING_SHARE: Final = 1 / 6
 
 
 async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
-    """A connected session, with the root made. Raises CoordinationFailed."""
+    """A connected session, with the root created. Raises CoordinationFailed."""
     store = ZooKeeper(ensemble, resume)
     await store.open()
     return store
 
 
 async def end_session(ensemble: Ensemble, key: SessionKey) -> None:
-    """Close a dead process's session, so that nobody waits for it to expire."""
+    """Close a dead process's session, so that nothing waits for it to expire."""
     try:
         store = await open_zookeeper(ensemble, resume=key)
     except SessionEnded:
@@ -88,7 +88,7 @@ async def end_session(ensemble: Ensemble, key: SessionKey) -> None:
 async def open_for_directory(ensemble: Ensemble, directory: Path) -> "ZooKeeper":
     """A session for the node of a data directory, which holds its lock.
 
-    The session before it, of this process or of a dead one, is ended: nobody has to wait
+    Ends the previous session, of this process or of a dead one, so that nothing has to wait
     until it times out.
     """
     former = read_session(directory)
@@ -100,7 +100,7 @@ async def open_for_directory(ensemble: Ensemble, directory: Path) -> "ZooKeeper"
 
 
 class ZooKeeper:
-    """A CoordinationStore. Make it with `open_zookeeper`."""
+    """A CoordinationStore. Create it with `open_zookeeper`."""
 
     def __init__(self, ensemble: Ensemble, resume: SessionKey | None) -> None:
         self._ensemble = ensemble
@@ -115,7 +115,7 @@ class ZooKeeper:
         self._stopping: asyncio.Future[None] | None = None
         self.session_timeout_ms = ensemble.session_timeout_ms
         self.key: SessionKey
-        # kazoo tells of every attempt to reconnect; `_state_changed` tells what matters.
+        # kazoo logs every attempt to reconnect; `_state_changed` logs what matters.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._client = _client(ensemble, resume)
         self._watchdog = Watchdog(self._loop, self._client.stop)
@@ -126,7 +126,7 @@ class ZooKeeper:
     async def open(self) -> None:
         self._client.start_async()
         seconds = self._ensemble.connect_timeout_ms / 1000
-        # Whoever started the node looks at an empty screen meanwhile.
+        # Otherwise the person who started the node would see nothing in the meantime.
         telling = self._loop.call_later(
             min(_TELL_SECONDS, seconds / 2),
             lambda: log.warning(
@@ -240,7 +240,7 @@ class ZooKeeper:
             self._add(transaction, operation)
             size += _size_bytes(operation)
         assert size <= TRANSACTION_BYTES_MAX, f"{size} bytes in one transaction"
-        # Shielded: a cancelled caller must not leave an answer that nobody takes.
+        # Shielded: a cancelled caller must not leave an unread response.
         return await asyncio.shield(
             asyncio.ensure_future(self._commit(operations, transaction.commit_async))
         )
@@ -254,7 +254,7 @@ class ZooKeeper:
         except (KazooException, KazooTimeoutError, TimeoutError) as error:
             if self._end is not None:
                 raise self._end from error
-            raise UnknownOutcome(f"ZooKeeper did not answer a write: {_told(error)}") from error
+            raise UnknownOutcome(f"ZooKeeper did not answer a write: {_text(error)}") from error
         return _versions(operations, results)
 
     def _add(self, transaction: Any, operation: Operation) -> None:
@@ -305,7 +305,7 @@ class ZooKeeper:
             for callback in self._on_end:
                 callback()
             self._on_end.clear()
-            # kazoo would go on with a new session that nobody asked for.
+            # kazoo would continue with an unwanted new session.
             self._stopping = self._loop.run_in_executor(None, _stop, self._client)
 
     def _finish(self, end: CoordinationFailed) -> None:
@@ -316,9 +316,9 @@ class ZooKeeper:
                 future.set_exception(end)
 
     def _learn_session_timeout(self) -> None:
-        """What the server granted, which may be less than what was asked for.
+        """The timeout that the server granted, which may be less than requested.
 
-        kazoo keeps it to itself: it is two thirds of it that `_connect` returns.
+        kazoo does not expose it: `_connect` returns two thirds of it.
         """
         connection = self._client._connection
         connect = connection._connect
@@ -331,9 +331,9 @@ class ZooKeeper:
         connection._connect = connect_and_tell
 
     def _limit_greeting(self) -> None:
-        """A server that is just starting may take a connection and never answer on it.
+        """A server that is just starting may accept a connection and never answer on it.
 
-        kazoo would wait for a whole session, and have none after that.
+        kazoo would wait for a whole session timeout, and lose the session.
         """
         connection = self._client._connection
         invoke = connection._invoke
@@ -382,7 +382,7 @@ class ZooKeeper:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            # The loop was closed first; nobody waits any more.
+            # The loop was closed first; nothing waits any more.
             pass
 
     def _full(self, path: str) -> str:
@@ -394,14 +394,14 @@ class ZooKeeper:
         return self._end or CoordinationFailed("no connection to ZooKeeper")
 
     def _failure(self, error: Exception) -> CoordinationFailed:
-        return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_told(error)}")
+        return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_text(error)}")
 
 
 class _InOrder(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Hands over watches and answers in the order in which they came from the server.
+    """Passes on watches and responses in the order in which the server sent them.
 
-    kazoo has a thread for each, so that an answer could overtake the news of an earlier
-    change. ZooKeeper promises that order, and the controller counts on it.
+    kazoo has a thread for each, so that a response could overtake the notification of an
+    earlier change. ZooKeeper promises that order, and the controller relies on it.
     """
 
     def dispatch_callback(self, callback: Callback) -> None:
@@ -447,7 +447,7 @@ def _size_bytes(operation: Operation) -> int:
 
 
 def _versions(operations: Sequence[Operation], results: Sequence[Any]) -> list[int]:
-    """kazoo does not raise when a transaction fails: errors lie among its results."""
+    """kazoo does not raise when a transaction fails: the errors are among its results."""
     for operation, result in zip(operations, results, strict=True):
         if isinstance(result, RolledBackError | RuntimeInconsistency):
             continue
@@ -481,9 +481,9 @@ def _not_applied(operation: Operation, error: Exception) -> Exception:
         case NoNodeError():
             problem = NoParent if isinstance(operation, Create) else NoNode
         case _:
-            return CoordinationFailed(f"ZooKeeper refused {operation.path}: {_told(error)}")
+            return CoordinationFailed(f"ZooKeeper refused {operation.path}: {_text(error)}")
     return problem(operation.path, operation)
 
 
-def _told(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
