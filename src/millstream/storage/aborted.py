@@ -1,9 +1,8 @@
-"""Aborted transactions of a log: found for a reader, and found again after a crash.
+"""Aborted transactions of a log: looked up for a reader, and rebuilt after a crash.
 
-The `.txnindex` files say which transactions were aborted. Unlike the other indexes they
-cannot be checked against the one batch they point at, so they are synced with the log,
-counted at a clean stop, and built again where entries are missing and for every segment that
-recovery has to check.
+The `.txnindex` files list the aborted transactions. Unlike the other indexes they cannot be
+checked against the one batch they point at. So they are synced with the log, counted at a
+clean stop, and rebuilt if entries are missing and for every segment that recovery checks.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ def aborted_in_range(
 
 
 def _end_offset(segments: Sequence[Segment], index: int, found: FileRange, upto_offset: int) -> int:
-    """An offset that the range does not reach; as near as the offset index tells."""
+    """An offset that the range does not reach, as close as the offset index can tell."""
     known = segments[index].offset_not_before(found.position + found.length)
     if known is None and index + 1 < len(segments):
         known = segments[index + 1].base_offset
@@ -51,7 +50,7 @@ def _end_offset(segments: Sequence[Segment], index: int, found: FileRange, upto_
 
 
 def lacks_aborted(segments: Sequence[Segment], expected: int) -> bool:
-    """Whether an index is damaged, or all of them have fewer entries than they had."""
+    """Whether an index is damaged, or all of them have fewer entries than at the last stop."""
     if not all(segment.aborted.is_sound() for segment in segments):
         return True
     return expected > 0 and count_aborted(segments) < expected

@@ -1,7 +1,7 @@
 """`.txnindex`: the aborted transactions that end in a segment.
 
-Consumers that read committed records only get this list with their bytes, and drop what
-belongs to it. The file exists only for segments that saw an abort.
+read_committed consumers get this list with their bytes, and drop the records that belong
+to it. The file exists only for segments with an abort.
 """
 
 import struct
@@ -34,7 +34,7 @@ class AbortedIndex:
         self.entries.append(pack(aborted))
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Make these the entries, and write them: nothing shows later that one is missing."""
+        """Replace the entries, and write them: nothing would show later that one is missing."""
         self.entries.replace(b"".join(pack(aborted) for aborted in transactions))
         if self.entries.count:
             self.entries.flush()
@@ -45,7 +45,7 @@ class AbortedIndex:
             yield self._get(number)
 
     def is_sound(self) -> bool:
-        """Whether the file can be what was written: whole entries, one after the other."""
+        """Whether the file is plausible: whole entries, in order."""
         if self.entries.file.size_bytes % ENTRY_BYTES:
             return False
         last_offset = -1
@@ -65,8 +65,8 @@ class AbortedIndex:
         return AbortedTransaction(*fields)
 
     def between(self, from_offset: int, upto_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those with records in [from_offset, upto_offset); whether later segments can be
-        left out, as everything before `upto_offset` was decided when an entry was made."""
+        """The entries with records in [from_offset, upto_offset), and whether later segments can
+        be skipped: everything before `upto_offset` was decided when an entry was written."""
         low, high = 0, self.entries.count
         while low < high:
             middle = (low + high) // 2

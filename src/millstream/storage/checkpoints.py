@@ -1,7 +1,7 @@
 """The small text files beside the logs, in Kafka's formats.
 
-A checkpoint is a version line, a count line and one line per entry. A file that does not
-parse is treated as absent and rebuilt: `parse_*` raises ValueError, the caller decides.
+A checkpoint is a version line, a count line and one line per entry. A file that cannot be
+parsed counts as absent and is rebuilt: `parse_*` raises ValueError, the caller decides.
 """
 
 import base64
@@ -61,7 +61,7 @@ def _parse_lines(data: bytes) -> list[str]:
 
 
 def read_offsets(file_system: FileSystem, path: str) -> dict[TopicPartition, int] | None:
-    """None when the file is missing or damaged: the caller falls back to the log."""
+    """None if the file is missing or damaged: the caller falls back to the log."""
     data = read_file(file_system, path)
     if data is None:
         return None
@@ -84,7 +84,7 @@ def format_properties(values: Mapping[str, str]) -> bytes:
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Java's format as far as these files use it: `key=value` lines, `#` comments."""
+    """The part of Java's format that these files use: `key=value` lines, `#` comments."""
     values: dict[str, str] = {}
     for line in data.decode("utf-8").splitlines():
         text = line.strip()

@@ -1,9 +1,9 @@
-"""What compaction does to a partition: how dirty it is, what is merged, what may go.
+"""The decisions of compaction: how dirty a partition is, what is merged, what is removed.
 
 Decisions over plain values, with Kafka's rules. A log is *clean* up to the offset that the
-last round reached, *dirty* from there up to the first segment that must be left alone: the
-active one, what is not decided yet, what is too young. A round remembers the newest offset
-of every key in the dirty part and rewrites everything before its end.
+last round reached, and *dirty* from there to the first segment that must not be touched: the
+active one, one with undecided transactions, one that is too young. A round collects the newest
+offset of every key in the dirty part and rewrites everything before its end.
 
 `compaction_plan` turns a log into these values, `compaction_round` reads and writes the files,
 `segment_swap` puts them in place, and the log cleaner (`broker.upkeep.cleaner`) decides when.
@@ -26,11 +26,11 @@ class Span:
     """What the decisions see of a segment."""
 
     base_offset: int
-    # Where the next segment begins.
+    # The base offset of the next segment.
     next_offset: int
     size_bytes: int
     index_bytes: int = 0
-    # Of the largest, and of the first batch; -1 where nobody asks.
+    # Of the largest, and of the first batch; -1 if not needed.
     max_timestamp_ms: int = -1
     first_timestamp_ms: int = -1
 
@@ -38,7 +38,7 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Dirtiness:
     first_dirty_offset: int
-    # A segment's base offset: a round never ends inside one that it must not touch.
+    # A segment's base offset: a round never ends inside a segment that it must not touch.
     first_uncleanable_offset: int
     clean_bytes: int
     dirty_bytes: int
@@ -64,7 +64,7 @@ def dirtiness(
     round ended, None if there was none."""
     active = spans[-1]
     first_dirty = log_start_offset
-    # A checkpoint beyond the log is of an older partition with the same name.
+    # A checkpoint beyond the log belongs to an older partition with the same name.
     if cleaned_offset is not None and log_start_offset <= cleaned_offset <= active.next_offset:
         first_dirty = cleaned_offset
     limit = min(last_stable_offset, active.base_offset)
@@ -74,7 +74,7 @@ def dirtiness(
             if span.next_offset > first_dirty and span.max_timestamp_ms > youngest_ms:
                 limit = min(limit, span.base_offset)
                 break
-    # Whole segments only: of the one that holds the limit, nothing.
+    # Whole segments only: nothing of the one that holds the limit.
     uncleanable = next(
         (span.base_offset for span in spans if span.next_offset > limit), active.base_offset
     )
@@ -102,7 +102,7 @@ def _is_overdue(dirty: Sequence[Span], config: LogConfig, now_ms: int) -> bool:
 
 
 def is_due(found: Dirtiness, config: LogConfig) -> bool:
-    """Whether the cleaner should take this partition without being asked."""
+    """Whether the cleaner should compact this partition without a request."""
     if found.dirty_bytes == 0:
         return False
     return found.is_overdue or found.ratio > config.cleanable_ratio_min
@@ -137,16 +137,16 @@ def is_horizon_past(batch: BatchView, now_ms: int) -> bool:
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, on a walk from lower to higher offsets.
+    """Which batches belong to aborted transactions, in a walk from lower to higher offsets.
 
-    A marker may go when nothing of its transaction is left; an aborted transaction stays
-    in the index as long as its marker has work to do.
+    A marker may be removed when no record of its transaction is left; an aborted transaction
+    stays in the index while its marker is needed.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction], *, from_offset: int) -> None:
         relevant = [each for each in aborted if each.last_offset >= from_offset]
         self._coming = deque(sorted(relevant, key=lambda each: each.first_offset))
-        # By producer; the second says whether data of it was seen.
+        # By producer; the second says whether any of its data was seen.
         self._open: dict[int, tuple[AbortedTransaction, bool]] = {}
         self._committed: set[int] = set()
         self._still_aborted: list[AbortedTransaction] = []
@@ -157,12 +157,12 @@ class Transactions:
             self._open[aborted.producer_id] = (aborted, False)
 
     def is_aborted(self, batch: BatchView) -> bool:
-        """For each data batch on the way."""
+        """Call for each data batch of the walk."""
         self._advance(batch.last_offset)
         if not batch.is_transactional:
             return False
         aborted, _ = self._open.get(batch.producer_id, (None, False))
-        # The second condition is for an index whose transaction has no marker any more.
+        # The second condition is for an index entry whose transaction has no marker any more.
         if aborted is None or batch.last_offset > aborted.last_offset:
             self._committed.add(batch.producer_id)
             return False
@@ -170,7 +170,7 @@ class Transactions:
         return True
 
     def is_marker_needless(self, batch: BatchView) -> bool:
-        """For each control batch on the way."""
+        """Call for each control batch of the walk."""
         self._advance(batch.last_offset)
         if batch.record_count == 0:
             return True

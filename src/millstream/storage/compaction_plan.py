@@ -1,4 +1,4 @@
-"""From a log to the plain values that a round of compaction works on."""
+"""Turns a log into the plain values that a round of compaction works on."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from millstream.storage.values import INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """What a round may use."""
+    """The resources that a round may use."""
 
     keys_bytes: int
     load_factor: float
@@ -33,7 +33,7 @@ def measure(log: Log, *, cleaned_offset: int | None, now_ms: int) -> Dirtiness:
 def plan_round(
     log: Log, limits: CompactionLimits, *, cleaned_offset: int | None, now_ms: int
 ) -> Round | None:
-    """The next round, whether it is due or not; None when nothing may be touched."""
+    """The next round, whether or not it is due; None if nothing may be touched."""
     found = measure(log, cleaned_offset=cleaned_offset, now_ms=now_ms)
     spans = tuple(span for span in _spans(log) if span.base_offset < found.first_uncleanable_offset)
     if not spans or found.dirty_bytes == 0:
@@ -84,5 +84,5 @@ def _spans(log: Log) -> list[Span]:
 
 
 def _aborted(log: Log) -> list[AbortedTransaction]:
-    """Of all segments: a transaction may end long after the part that is cleaned."""
+    """From all segments: a transaction may end long after the part that is compacted."""
     return [aborted for segment in log.segments for aborted in segment.aborted]

@@ -1,9 +1,9 @@
 """One round of compaction over the files of a partition: segments in, `.cleaned` files out.
 
 A round is described by plain values and touches no `Log`, so that it can run in a thread
-or in another process while the log goes on. It reads segments that no longer change, and
-writes new ones under names that a start ignores. What it wrote is on the disk when it is
-handed out; `segment_swap` gives it its real name.
+or in another process while the log is in use. It reads segments that no longer change, and
+writes new ones under names that a start ignores. A segment is on the disk when it is yielded;
+`segment_swap` gives it its real name.
 """
 
 import struct
@@ -30,15 +30,15 @@ _MARK: Final = struct.Struct("=qqqq")
 
 
 class CannotCompact(Exception):
-    """The partition's files are not what they should be. Nothing was changed."""
+    """The partition's files are damaged. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """All that a round needs to know."""
+    """Everything that a round needs to know."""
 
     directory: str
-    # From the log's first to the last that may be touched.
+    # From the log's first segment to the last that may be touched.
     spans: tuple[Span, ...]
     first_dirty_offset: int
     aborted: tuple[AbortedTransaction, ...]
@@ -72,7 +72,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class CleanedSegment:
-    """A finished `.cleaned` segment, and what it is to replace."""
+    """A finished `.cleaned` segment, and the segments that it replaces."""
 
     base_offset: int
     replaced_offsets: tuple[int, ...]
@@ -82,9 +82,9 @@ class CleanedSegment:
     records_after: int
     index_bytes: int
     time_index_bytes: int
-    # -1 when there is no such file.
+    # -1 if there is no such file.
     aborted_index_bytes: int
-    # Of the whole round: keys in the dirty part, and how far it is clean afterwards.
+    # For the whole round: keys in the dirty part, and the offset up to which the log is then clean.
     keys: int
     end_offset: int
 
@@ -102,9 +102,9 @@ def compact_segments(
 ) -> Generator[CleanedSegment, None, None]:
     """The new segments, one after the other. Raises CannotCompact and OSError.
 
-    `moved` is called often, with the bytes read or written since; it may wait, or raise to
-    end the round. Each segment is to be in place before the next is asked for: what goes
-    from a later one may rest on what went from an earlier one.
+    `moved` is called often, with the bytes read or written since the last call; it may wait,
+    or raise to end the round. Each segment must be in place before the next is requested: what
+    is removed from a later one may depend on what was removed from an earlier one.
     """
     work = _Work(what, file_system, moved, implementation)
     end_offset = work.read_keys()
@@ -138,7 +138,7 @@ class _Work:
         return f"{self._what.directory}/{layout.offset_file_name(base_offset, suffix)}"
 
     def _chunks(self, span: Span) -> Iterator["_Chunk"]:
-        """The segment's bytes, in pieces that start with a batch."""
+        """The segment's bytes, in chunks that start with a batch."""
         path = self._path(span.base_offset, layout.LOG_SUFFIX)
         descriptor = self._file_system.open(path, create=False)
         try:
@@ -159,7 +159,7 @@ class _Work:
     # Reading keys
 
     def read_keys(self) -> int:
-        """Fill the map from the dirty part; the offset up to which that went."""
+        """Fill the map from the dirty part; return the offset it reached."""
         start = self._what.first_dirty_offset
         transactions = Transactions(self._what.aborted, from_offset=start)
         end_offset = start
@@ -167,14 +167,14 @@ class _Work:
             if span.next_offset <= start:
                 continue
             if not self._read_keys_of(span, transactions):
-                # Perhaps inside a batch; the rest of it is for the next round.
+                # Possibly inside a batch; the rest of it is left for the next round.
                 return self._keys.latest_offset + 1
             end_offset = span.next_offset
             self._keys.latest_offset = end_offset - 1
         return end_offset
 
     def _read_keys_of(self, span: Span, transactions: Transactions) -> bool:
-        """False when the map is full."""
+        """False if the map is full."""
         start = self._what.first_dirty_offset
         for chunk in self._chunks(span):
             while True:
@@ -193,7 +193,7 @@ class _Work:
         return True
 
     def _add_special(self, batch: BatchView, transactions: Transactions, chunk: "_Chunk") -> Stop:
-        """SPECIAL when the batch is in, so that the caller goes on behind it."""
+        """SPECIAL if the batch is in, so that the caller continues after it."""
         keys = self._keys
         with chunk.errors():
             if batch.is_control:
@@ -239,7 +239,7 @@ class _Work:
                     marks += rewriter.take_marks()
             log_file.sync()
         sizes = self._write_indexes(base_offset, rewriter, marks, transactions)
-        # The names too: a swap may only begin when all of it survives a power cut.
+        # The names too: a swap may begin only when all of it survives a power cut.
         self._file_system.sync_directory(what.directory)
         return CleanedSegment(
             base_offset=base_offset,
@@ -312,7 +312,7 @@ class _Work:
         marks: bytearray,
         transactions: Transactions,
     ) -> tuple[int, int, int]:
-        """The three index files; their sizes, -1 for one that there is no need for."""
+        """Write the three index files; return their sizes, -1 for one that is not needed."""
         offsets, times = bytearray(), bytearray()
         newest_ms = -1
         for position, last_offset, timestamp_ms, timestamp_offset in _MARK.iter_unpack(marks):
@@ -338,7 +338,7 @@ class _Work:
 
 
 class _Chunk:
-    """A piece of a segment; `done` is how much of it was used."""
+    """A chunk of a segment; `done` says how much of it was used."""
 
     def __init__(self, path: str, position: int, data: bytes, is_end: bool) -> None:
         self._path = path
@@ -348,7 +348,7 @@ class _Chunk:
         self.done = 0
 
     def next_batch(self) -> BatchView:
-        """The batch at `done`, of which it is known that it is whole."""
+        """The batch at `done`, which is known to be complete."""
         return BatchView(memoryview(self.data)[self.done :])
 
     def first_batch_bytes(self, file_bytes: int) -> int:
@@ -369,7 +369,7 @@ class _Chunk:
 
 
 class _Errors:
-    """Turns a ValueError of the record readers into one that names the place."""
+    """Turns a ValueError of the record readers into one that names the position."""
 
     def __init__(self, chunk: _Chunk) -> None:
         self._chunk = chunk
@@ -383,7 +383,7 @@ class _Errors:
 
 
 class _NewFile:
-    """A file that is written from its beginning, over whatever was there."""
+    """A file that is written from its beginning, over any old content."""
 
     def __init__(self, file_system: FileSystem, path: str) -> None:
         self._file_system = file_system

@@ -1,11 +1,11 @@
-"""After a crash: bringing what recovery has read to the disk, beside everything else.
+"""After a crash: brings what recovery has read to the disk, in the background.
 
-Recovery reads through the page cache, so what it finds is not on the disk yet. Nobody has to
-wait for that: each log knows what it has not synced. But until it is done, and the
-checkpoints say so, the next start has to check the same bytes again.
+Recovery reads through the page cache, so what it finds may not be on the disk yet. No
+producer has to wait for that: each log knows what it has not synced. But until it is done,
+and the checkpoints say so, the next start has to check the same bytes again.
 
-`sync` runs in a thread. It syncs the whole file system, so it needs no file to be open: ten
-thousand partitions have more of them than a process may have descriptors.
+`sync` runs in a thread. It syncs the whole file system, so no file has to be open: ten
+thousand partitions have more files than a process may have descriptors.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from millstream.storage.files import FileSystem
 from millstream.storage.log import Log
 from millstream.storage.syncing import sync
 
-# A sync that has much to write keeps the journal, and appends to other files wait for that,
+# A sync with much to write occupies the journal, and appends to other files wait for it,
 # tens of milliseconds. Files of this size are written before, a piece at a time.
 _LARGE_BYTES: Final = 8 << 20
 
@@ -31,14 +31,14 @@ class Confirmation:
         self._large = [(f.path, f.size_bytes) for f in files if f.size_bytes >= _LARGE_BYTES]
 
     def sync(self) -> bool:
-        """Whether everything is on the disk; False if this system cannot. Raises OSError."""
+        """Whether everything is on the disk; False if this system cannot do it. Raises OSError."""
         for path, size_bytes in self._large:
             self._file_system.write_out(path, size_bytes)
         return self._file_system.sync_everything(self._descriptor)
 
     def end(self, *, is_synced: bool) -> None:
-        """The logs learn what `sync` has done. Where nothing was written meanwhile, nothing is
-        left to sync. Raises OSError."""
+        """Report the result of `sync` to the logs. A log without later writes has nothing left
+        to sync. Raises OSError."""
         if not is_synced:
             sync_all(self._file_system, self._descriptor, [log for log, _ in self._unsynced])
             return

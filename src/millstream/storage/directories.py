@@ -1,4 +1,4 @@
-"""Partition directories as they come and go: made whole or not at all, removed in good time."""
+"""Creates partition directories, as a whole or not at all, and removes them later."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from millstream.storage.checkpoints import format_partition_metadata
 from millstream.storage.files import FileSystem
 from millstream.storage.values import storage_failure
 
-# What a file system says that has no links, or not so many to one file, or lost the first.
+# Errors of a file system without links, with too many to one file, or without the first.
 _NO_LINKS: Final = (errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT)
 
 
@@ -30,16 +30,16 @@ class PartitionDirectories:
                 self._half_made.discard(path)
             self._file_system.make_directory(path)
         except FileExistsError as error:
-            problem = f"{path} is there already and belongs to no topic; move it away"
+            problem = f"{path} already exists and belongs to no topic; move it away"
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, problem) from error
         except OSError as error:
             raise storage_failure(error, path) from error
 
     def write_metadata(self, path: str, topic_id: TopicId, *, sibling: str | None) -> None:
-        """Whose directory this is; `sibling` is another one of the same topic.
+        """Write the topic id; `sibling` is another directory of the same topic.
 
-        All partitions of a topic have the same file, and it is only ever replaced: one more
-        name for it costs a tenth of one more file.
+        All partitions of a topic have the same file, and it is only ever replaced: a link to it
+        costs a tenth of another file.
         """
         name = layout.PARTITION_METADATA_FILE
         if sibling is not None:
@@ -56,11 +56,11 @@ class PartitionDirectories:
             self._file_system.close(descriptor)
 
     def undo(self, path: str) -> None:
-        """Half a partition must not be found at the next start."""
+        """Remove half a partition, so that the next start does not find it."""
         try:
             self._remove_tree(path)
         except OSError:
-            # Without a descriptor left, not even that works. The next attempt does it.
+            # Without a descriptor left, even that fails. The next attempt does it.
             self._half_made.add(path)
 
     def remove_later(self, path: str, *, due_ms: int) -> None:

@@ -1,9 +1,9 @@
 """Which leader epoch wrote which offsets of one partition.
 
-Entries are (epoch, offset of its first record), both growing. The batches in the log carry
-their epoch too, so this can always be rebuilt. A new epoch is only noted in memory; the
-file is written with the first append of that epoch, which is what keeps the start of ten
-thousand partitions cheap.
+Entries are (epoch, offset of its first record), and both grow. The batches in the log carry
+their epoch too, so this can always be rebuilt. A new epoch is only recorded in memory; the
+file is written with the first append of that epoch, which keeps the start of ten thousand
+partitions cheap.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ NO_OFFSET = -1
 
 
 class EpochCache:
-    """`write` replaces the file; one that is in memory only has none."""
+    """`write` replaces the file; a cache in memory only has none."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class EpochCache:
             self._starts.append(start_offset)
         self._next_offset = next_offset
         self._write = write
-        # True when the file does not have what this has.
+        # True if the file does not have the current entries.
         self.is_changed = False
 
     @property
@@ -43,7 +43,7 @@ class EpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def save(self) -> None:
-        """Not synced here: the batches carry the epoch too, and the next sync takes it along."""
+        """Not synced here: the batches carry the epoch too, and the next sync includes it."""
         if self._write is not None:
             self._write(format_epochs(self.entries))
         self.is_changed = False
@@ -64,9 +64,9 @@ class EpochCache:
         self.is_changed = True
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` that we know, and where it ended (KIP-101, 279).
+        """The largest known epoch up to `epoch`, and where it ended (KIP-101, 279).
 
-        (-1, -1) when we cannot say: the asker is ahead of us, or we know no epochs.
+        (-1, -1) if it is unknown: the caller is ahead of us, or we know no epochs.
         """
         if epoch < 0 or not self._epochs:
             return NO_LEADER_EPOCH, NO_OFFSET
@@ -91,7 +91,7 @@ class EpochCache:
             self.is_changed = True
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget what ended before the log start; the epoch that covers it starts there."""
+        """Forget epochs that ended before the log start; the one that covers it starts there."""
         covering = bisect_right(self._starts, log_start_offset) - 1
         if covering < 0 or (covering == 0 and self._starts[0] == log_start_offset):
             return

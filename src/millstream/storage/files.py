@@ -1,11 +1,11 @@
-"""The file system as the log engine sees it, and files whose descriptors come and go.
+"""The file system as the log engine sees it, and files that open descriptors on demand.
 
 Everything the engine does to a disk is one of the operations of `FileSystem`, so a
-simulated disk that forgets unsynced bytes can take its place. Ten thousand partitions have
+simulated disk that forgets unsynced bytes can replace it. Ten thousand partitions have
 more files than a process may have descriptors: a `LogFile` is opened when it is used, and
-the `DescriptorCache` closes what has not been used lately. It never closes a file that is
-pinned (a thread or the kernel is using the number) or that has unsynced bytes (an error
-that the kernel meets while writing them back is reported to open descriptors only).
+the `DescriptorCache` closes files that have not been used lately. It never closes a file that
+is pinned (a thread or the kernel is using the number) or that has unsynced bytes (the kernel
+reports an error in writing them back only to open descriptors).
 """
 
 import errno
@@ -18,7 +18,7 @@ from millstream.storage import linux
 
 Data = bytes | bytearray | memoryview
 
-# How many candidates the cache looks at before it gives up and exceeds its limit: with
+# How many candidates the cache checks before it gives up and exceeds its limit: with
 # thousands of dirty files a full search at every open would cost more than it saves.
 _CLOSE_CANDIDATES_MAX: Final = 256
 # How many to close when the process has no descriptor left.
@@ -34,7 +34,7 @@ class FileInfo:
 
 
 class FileSystem(Protocol):
-    """What the engine needs of a disk. All failures are OSError."""
+    """What the engine needs from a disk. All failures are OSError."""
 
     def open(self, path: str, *, create: bool) -> int: ...
     def close(self, descriptor: int) -> None: ...
@@ -44,16 +44,16 @@ class FileSystem(Protocol):
     def sync(self, descriptor: int) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def sync_everything(self, descriptor: int) -> bool:
-        """Sync the whole file system that holds the descriptor; False if it cannot."""
+        """Sync the whole file system that holds the descriptor; False if that is impossible."""
         ...
 
     def write_out(self, path: str, size_bytes: int) -> None:
-        """Begin with a large file before `sync_everything`; a hint that promises nothing."""
+        """Start writing a large file before `sync_everything`; a hint without a promise."""
         ...
 
     def rename(self, old: str, new: str) -> None: ...
     def link(self, old: str, new: str) -> None:
-        """A second name for a file. Not every file system can."""
+        """A second name for a file. Not every file system supports it."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -62,17 +62,17 @@ class FileSystem(Protocol):
     def list(self, path: str) -> list[FileInfo]: ...
     def device(self, path: str) -> int: ...
     def lock(self, path: str) -> int | None:
-        """Take the lock file for this process; None when another one holds it."""
+        """Take the lock file for this process; None if another one holds it."""
         ...
 
     def identity(self, path: str) -> str | None:
-        """This boot and this mount: equal to a stored one only if no power cut lies between."""
+        """This boot and this mount: equal to a stored one only if there was no power cut since."""
         ...
 
 
 class OsFileSystem:
-    """The real one. What it makes is for its owner alone, and it follows no symbolic link: a
-    link that somebody put into a data directory could make the node write anywhere."""
+    """The real one. Only the owner can access what it creates, and it follows no symbolic
+    link: a link in a data directory could make the node write anywhere."""
 
     close = staticmethod(os.close)
     read_at = staticmethod(os.pread)
@@ -116,7 +116,7 @@ class OsFileSystem:
                 try:
                     status = entry.stat()
                 except FileNotFoundError:
-                    # Removed since.
+                    # Removed in the meantime.
                     continue
                 found.append(
                     FileInfo(
@@ -130,17 +130,17 @@ class OsFileSystem:
 
 
 class DescriptorCache:
-    """Keeps about `limit` files open; the least recently used ones close first.
+    """Keeps about `limit` files open; closes the least recently used ones first.
 
-    Files with unsynced bytes stay open and may be more than that, but never twice as many:
-    the process needs descriptors for other things, and for the sync that lets them close.
+    Files with unsynced bytes stay open and may exceed the limit, but never twice: the process
+    needs descriptors for other things, and for the sync that lets them close.
     """
 
     def __init__(self, file_system: FileSystem, limit: int) -> None:
         self.file_system = file_system
         self.limit = limit
         self.open_count = 0
-        # Oldest first. A file that was used since it was queued gets a second round, which
+        # Oldest first. A file that was used since it was queued gets a second chance, which
         # is nearly least-recently-used and costs a use one attribute store.
         self._queue: OrderedDict[LogFile, None] = OrderedDict()
 
@@ -154,7 +154,7 @@ class DescriptorCache:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            # Others took the process's descriptors: do with fewer files.
+            # Something else took the process's descriptors: keep fewer files open.
             self._make_room(self.open_count - _CLOSED_TOGETHER)
             file.descriptor = self.file_system.open(file.path, create=create)
         self.open_count += 1
@@ -163,7 +163,7 @@ class DescriptorCache:
 
     @property
     def is_short(self) -> bool:
-        """Would a sync now let files be closed that have to be open otherwise?"""
+        """Would a sync now let files be closed that must stay open otherwise?"""
         return self.open_count >= self.limit
 
     def close(self, file: "LogFile") -> None:
@@ -176,7 +176,7 @@ class DescriptorCache:
 
     def _make_room(self, limit: int) -> None:
         queue = self._queue
-        # Twice round: the first time may only find that everything was used.
+        # Two passes: the first may only find that everything was used.
         for _ in range(min(2 * len(queue), _CLOSE_CANDIDATES_MAX)):
             if self.open_count < limit:
                 return
@@ -211,21 +211,21 @@ class LogFile:
         self._cache = cache
         self.path = path
         self.size_bytes = size_bytes
-        # Indexes and the like can be rebuilt, so nobody waits for them to be on disk.
+        # Indexes and the like can be rebuilt, so they need not be on the disk.
         self.needs_sync = needs_sync
         self.descriptor = -1
         self.pins = 0
         self.is_dirty = False
-        # Counts writes, so that the end of a sync can tell whether more came meanwhile.
+        # Counts writes, so that the end of a sync can tell whether there were more since.
         self.changes = 0
         self.was_used = False
         self._is_close_due = False
         self._is_removal_due = False
 
     def create(self) -> None:
-        """Make the file, empty. Without this, using a file that is not there is an error."""
+        """Create the file, empty. Without this, using a missing file is an error."""
         descriptor = self._cache.open(self, create=True)
-        # What an earlier start may have left under this name is not ours.
+        # An earlier start may have left something under this name.
         self._cache.file_system.truncate(descriptor, 0)
         self.size_bytes = 0
 
@@ -255,7 +255,7 @@ class LogFile:
         return self._cache.file_system.read_at(descriptor, length, position)
 
     def append(self, data: Data) -> int:
-        """Write at the end and return where that was. All of it, or nothing and OSError."""
+        """Write at the end and return the position. All of it, or nothing and OSError."""
         descriptor = self.descriptor
         if descriptor < 0:
             descriptor = self._cache.open(self)
@@ -266,7 +266,7 @@ class LogFile:
             if written != length:
                 self._write_rest(descriptor, memoryview(data)[written:], position + written)
         except OSError:
-            # Part of it may be in the file. If this fails too, the disk is gone.
+            # Part of it may be in the file. If this fails too, the disk has failed.
             self._cache.file_system.truncate(descriptor, position)
             raise
         self.size_bytes = position + length
@@ -296,7 +296,7 @@ class LogFile:
         self.path = path
 
     def close(self) -> None:
-        """Give the descriptor back, now or when the last user is done with it."""
+        """Close the descriptor, now or when the last user is done with it."""
         self._is_close_due = self.pins > 0
         if self.pins == 0:
             self._cache.close(self)
@@ -312,12 +312,12 @@ class LogFile:
         try:
             self._cache.file_system.remove(self.path)
         except FileNotFoundError:
-            # Its directory was deleted, or an index that never had an entry.
+            # Its directory was deleted, or it is an index that never had an entry.
             return
 
 
 def read_file(file_system: FileSystem, path: str, *, bytes_max: int = 1 << 26) -> bytes | None:
-    """A small file, whole; None when there is none."""
+    """A whole small file; None if there is none."""
     try:
         descriptor = file_system.open(path, create=False)
     except FileNotFoundError:

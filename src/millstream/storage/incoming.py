@@ -1,4 +1,4 @@
-"""What an append is given, made ready for the log: split, checked, recompressed."""
+"""Prepares the batches of an append for the log: splits, checks and recompresses them."""
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType
@@ -17,7 +17,7 @@ from millstream.storage.values import Appended, LogConfig
 
 
 def batch_rules(config: LogConfig) -> BatchRules:
-    """What a topic's settings ask of a produced batch."""
+    """What a topic's settings require of a produced batch."""
     return BatchRules(
         message_bytes_max=config.max_message_bytes,
         timestamp_type=config.timestamp_type,
@@ -28,7 +28,7 @@ def batch_rules(config: LogConfig) -> BatchRules:
 
 
 def answered_again(known: ProducedBatch, config: LogConfig, log_start_offset: int) -> Appended:
-    """The answer to a retry of a batch that is in the log already."""
+    """The answer to a retry of a batch that is already in the log."""
     is_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time_ms = known.timestamp_ms if is_append_time else -1
     next_offset = known.last_offset + 1
@@ -66,7 +66,7 @@ def replicated_batches(data: memoryview, next_offset: int) -> list[BatchView]:
 
 
 def recompressed(batch: BatchView, config: LogConfig) -> BatchView:
-    """The batch under the codec that the topic asks for."""
+    """The batch, with the topic's codec."""
     codec = config.compression_type
     assert codec is not None
     try:

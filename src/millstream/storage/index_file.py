@@ -1,8 +1,8 @@
-"""A file of fixed-size entries that grows at its end: what the indexes are made of.
+"""A file of fixed-size entries that grows at its end: the base of all indexes.
 
 Entries wait in memory and are written many at a time: an index is a cache, so a crash that
 loses its tail costs a rebuild, never data. Kafka makes the files of its active segment
-larger than they are full, so zero entries at the end count as absent.
+larger than their entries, so zero entries at the end count as absent.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ class EntryFile:
         self.file = file
         self.entry_bytes = entry_bytes
         self._exists = exists
-        # Whole entries in the file; -1 until someone asks.
+        # Whole entries in the file; -1 until it is needed.
         self._written = -1 if exists else 0
         self._pending = bytearray()
         self._page = b""
@@ -57,7 +57,7 @@ class EntryFile:
             try:
                 self.flush()
             except OSError:
-                # A full disk is for the append of data to report; entries can wait here.
+                # The append of data reports a full disk; entries can wait here.
                 return
 
     def entry(self, number: int) -> bytes:
@@ -78,12 +78,12 @@ class EntryFile:
         end = self._written * self.entry_bytes
         length = min(per_page * self.entry_bytes, end - self._page_start)
         page = self.file.read_at(self._page_start, length)
-        # Someone cut the file behind our back: zeros are entries that point nowhere, and
-        # users of an entry verify it.
+        # Something else cut the file: zeros are entries that point nowhere, and users of an entry
+        # verify it.
         self._page = page + bytes(length - len(page))
 
     def flush(self) -> None:
-        """Write what waits. The file is then exactly as long as it is full."""
+        """Write what waits. The file is then exactly as long as its entries."""
         end = self._written_count() * self.entry_bytes
         if not self._pending and self._exists and self.file.size_bytes == end:
             return
@@ -110,7 +110,7 @@ class EntryFile:
             self.file.truncate(count * self.entry_bytes)
 
     def replace(self, entries: bytes) -> None:
-        """Make these the entries. What the file has of them already is left alone."""
+        """Replace the entries. Those that the file already has are left alone."""
         size_bytes = self.file.size_bytes
         kept = self.file.read_at(0, size_bytes) if self._exists and size_bytes else b""
         if len(kept) % self.entry_bytes or not entries.startswith(kept):

@@ -1,7 +1,7 @@
-"""Looking at any data directory, Kafka's own included, without touching it.
+"""Inspects any data directory, including Kafka's, without touching it.
 
-For tools: reads only, takes no lock, and may look at a directory that a broker is using.
-`verify` reads each log once and checks every index entry when it comes to the batch that
+For tools: reads only, takes no lock, and may inspect a directory that a broker is using.
+`verify` reads each log once and checks every index entry when it reaches the batch that
 the entry points at. Nothing here repairs: the broker rebuilds what can be rebuilt.
 """
 
@@ -60,7 +60,7 @@ def list_segments(directory: Path) -> list[SegmentInfo]:
 
 
 def partition_directories(directory: Path) -> list[Path]:
-    """`directory` itself if it holds segments, else the ones in it that do."""
+    """`directory` itself if it holds segments, otherwise the ones in it that do."""
     if _segments_in(directory):
         return [directory]
     return sorted(
@@ -102,7 +102,7 @@ def _size(path: Path) -> int:
 def dump(path: Path, *, records: bool) -> Iterator[BatchInfo]:
     """The batches of a segment file, or of all segments of a directory, in order.
 
-    Ends at the first place where no batch can be: `verify` says why.
+    Ends at the first position without a valid batch: `verify` says why.
     """
     paths = [path] if path.is_file() else [info.path for info in list_segments(path)]
     for segment in paths:
@@ -159,7 +159,7 @@ def _describe(path: Path, position: int, batch: BatchView) -> BatchInfo:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be. `position` is -1 where it has no meaning."""
+    """Something that is wrong. `position` is -1 if it has no meaning."""
 
     path: Path
     position: int
@@ -269,7 +269,7 @@ class _SegmentCheck:
 
 
 def _entries(path: Path, entry_bytes: int) -> bytes | None:
-    """The entries of an index without the zeros that Kafka fills it up with."""
+    """The entries of an index without the zeros that Kafka pads it with."""
     if not path.exists():
         return b""
     data = path.read_bytes()

@@ -1,7 +1,7 @@
-"""How a data directory was shut down last, and the marks that tell the next start.
+"""How a data directory was last shut down, and the marks that the next start reads.
 
-A clean stop leaves a marker as its last act; a start takes it away as its first. The name of
-the boot says whether what is read is what this boot has written, or a power cut lies between.
+A clean stop writes a marker as its last step; a start removes it as its first. The stored
+boot id says whether this boot wrote what is read, or there was a power cut in between.
 """
 
 import json
@@ -15,7 +15,7 @@ class LastShutdown:
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         self._file_system = file_system
         self._directory = directory
-        # Known from `begin_use` on. After a power cut only what was synced is there.
+        # Known after `begin_use`. After a power cut only what was synced is there.
         self.was_clean = True
         self.power_was_cut = False
 
@@ -23,9 +23,9 @@ class LastShutdown:
         return f"{self._directory}/{name}"
 
     def may_have_lost_data(self) -> bool:
-        """Was it ended by a power cut, by anything that looks like one, or by the disk?
+        """Did a power cut, anything that looks like one, or a disk failure end the last use?
 
-        To be asked before `begin_use`. Raises StartError."""
+        Call this before `begin_use`. Raises StartError."""
         try:
             names = {info.name for info in self._file_system.list(self._directory)}
             if layout.SUSPECT_FILE in names:
@@ -39,8 +39,8 @@ class LastShutdown:
         return identity is None or stored != identity.encode()
 
     def begin_use(self, names: set[str]) -> None:
-        """Learn how the last use of the directory ended, with these names in it, and take its
-        marker away before anything else. Raises OSError."""
+        """Find out how the last use of the directory, with these names in it, ended, and remove
+        its marker before anything else. Raises OSError."""
         identity = self._file_system.identity(self._directory)
         stored = read_file(self._file_system, self._path(layout.BOOT_FILE))
         is_same_boot = identity is not None and stored == identity.encode()
@@ -48,14 +48,14 @@ class LastShutdown:
         self.power_was_cut = not self.was_clean and not is_same_boot
         if self.was_clean:
             self._file_system.remove(self._path(layout.CLEAN_STOP_FILE))
-            # Else a power cut could bring it back, and the next start would trust the files.
+            # Otherwise a power cut could bring it back, and the next start would trust the files.
             self._file_system.sync_directory(self._directory)
 
     def name_boot(self) -> None:
-        """Call this boot our own: after this, what is read is what this boot has written.
+        """Record this boot: from now on, this boot has written what is read.
 
-        A crash before that leaves the old boot's name, so that the next start still knows
-        of the power cut.
+        A crash before that leaves the old boot id, so that the next start still detects the
+        power cut.
         """
         identity = self._file_system.identity(self._directory)
         path = self._path(layout.BOOT_FILE)
@@ -64,21 +64,21 @@ class LastShutdown:
             write_file(self._file_system, path, data, is_synced=True)
 
     def mark_clean(self) -> None:
-        """Last of all: while the marker exists, everything else is on the disk."""
+        """The last step: while the marker exists, everything else is on the disk."""
         marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
         write_file(self._file_system, self._path(layout.CLEAN_STOP_FILE), marker, is_synced=True)
 
     def note_failed_disk(self) -> None:
-        """What was written may be gone, whatever later reads say; the next start has to know."""
+        """Writes may be lost, whatever later reads say; the next start has to know."""
         path = self._path(layout.SUSPECT_FILE)
         try:
             write_file(self._file_system, path, b"disk failed\n", is_synced=True)
         except OSError:
-            # The disk takes nothing any more: then neither does it give anything at the start.
+            # The disk accepts no writes any more: then it also fails at the start.
             return
 
     def forget_failed_disk(self) -> None:
-        """The cluster counts on nothing that was here. Raises StartError."""
+        """The cluster no longer relies on the data here. Raises StartError."""
         try:
             self._file_system.remove(self._path(layout.SUSPECT_FILE))
             self._file_system.sync_directory(self._directory)

@@ -1,7 +1,7 @@
-"""Names of directories and files, as Kafka gives them, and how to read them back.
+"""Names of directories and files, as Kafka has them, and how to parse them.
 
-Names found on a disk are input like any other: a directory becomes a partition only if its
-name is one that we would have written.
+Names on a disk are input like any other: a directory becomes a partition only if its name
+is one that we would have written.
 """
 
 import uuid
@@ -62,7 +62,7 @@ def offset_file_name(offset: int, suffix: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
-    """What a file in a partition directory is; None if it is no segment's file."""
+    """What a file in a partition directory is; None if it does not belong to a segment."""
     stem, dot, suffix = name.partition(".")
     if not dot or len(stem) != _OFFSET_DIGITS or not stem.isascii() or not stem.isdigit():
         return None
@@ -82,13 +82,13 @@ def stray_directory_name(partition: TopicPartition, unique: uuid.UUID) -> str:
 
 
 def _unique_directory_name(partition: TopicPartition, unique: uuid.UUID, end: str) -> str:
-    """Long topic names are cut: the whole must stay a legal file name."""
+    """Long topic names are cut: the result must stay a legal file name."""
     suffix = f"-{partition.partition}.{unique.hex}{end}"
     return partition.topic[: _DIRECTORY_NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 def parse_directory(name: str) -> TopicPartition | None:
-    """The partition a directory holds; None when it is something else."""
+    """The partition in a directory; None if it is something else."""
     if name == CLUSTER_METADATA_DIRECTORY or is_deleted_directory(name):
         return None
     if name.endswith(_OTHER_DIRECTORY_SUFFIXES):

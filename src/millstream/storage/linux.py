@@ -1,4 +1,4 @@
-"""System calls that Python does not offer, through ctypes, with a plain way out elsewhere.
+"""System calls that Python does not offer, through ctypes, with fallbacks on other systems.
 
 ctypes releases the interpreter's lock around a call, so these may run in a thread beside
 the event loop.
@@ -49,9 +49,9 @@ def sync_file_system(descriptor: int) -> bool:
 
 
 def write_out(path: str, size_bytes: int) -> None:
-    """Have the bytes of a file written, one piece after the other; a hint, nothing is promised.
+    """Have the bytes of a file written, one piece after the other; a hint without a promise.
 
-    What fails here fails in the sync that is to follow, and is reported there.
+    An error here also fails the sync that follows, which reports it.
     """
     libc = _libc()
     if libc is None or not hasattr(libc, "sync_file_range"):
@@ -70,10 +70,10 @@ def write_out(path: str, size_bytes: int) -> None:
 
 
 def boot_and_mount(path: str) -> str | None:
-    """Which boot of the machine and which mount of the file system this is.
+    """Identifies the boot of the machine and the mount of the file system.
 
-    The older mount ids and device numbers can come back equal after an unmount and a
-    mount; the unique mount id (Linux 6.8) cannot. None when the kernel cannot tell.
+    The older mount ids and device numbers can be the same after an unmount and a mount; the
+    unique mount id (Linux 6.8) cannot. None if the kernel does not have it.
     """
     mount = _unique_mount_id(path)
     if mount is None:
@@ -101,7 +101,7 @@ def _unique_mount_id(path: str) -> int | None:
 
 
 def lock_file(path: str) -> int | None:
-    """Lock `path` for this process, in both ways there are; None when someone has it.
+    """Lock `path` for this process, in both possible ways; None if another process has it.
 
     Java locks with lockf, shell scripts with flock, and neither sees the other.
     """

@@ -1,9 +1,9 @@
 """One partition's log: segments in order, appended to at the end.
 
-Owns the offsets, and lets its parts own the rest: `segments` their files, `producers` what is
-known of each producer, `epochs` which leader wrote what, `unsynced` what is not on the disk.
-A leader gives each batch the next offsets, a follower takes them as they are. Nothing becomes
-visible before it is wholly written: an append that fails leaves the log as it was.
+Owns the offsets. Its parts own the rest: `segments` their files, `producers` the state of each
+producer, `epochs` which leader wrote what, `unsynced` what is not on the disk. A leader gives
+each batch the next offsets; a follower keeps the leader's. Nothing becomes visible before it
+is completely written: a failed append leaves the log unchanged.
 
 Knows nothing of clients, replicas and the clock. Synchronous; not for several threads.
 """
@@ -51,7 +51,7 @@ __all__ = ["Appended", "CorruptLog", "FileRange", "Log", "LogConfig"]
 # A single batch, or several that are written with one write.
 Batches = BatchView | BatchGroup
 
-# Looked up once: a member of an enum costs as much as a function call.
+# Looked up once: access to an enum member costs as much as a function call.
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
@@ -74,12 +74,12 @@ class Log:
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
-        # 0 <= log_start_offset <= high_watermark <= next_offset. Records lie in
+        # 0 <= log_start_offset <= high_watermark <= next_offset. The records are in
         # [log_start_offset, next_offset); consumers see those below the high watermark.
         self.next_offset = next_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = next_offset
-        # With one replica, written is committed. A leader with followers turns this off and
+        # With one replica, written is committed. A leader with followers sets this to False and
         # moves the high watermark itself.
         self.is_sole_replica = True
         self.cache = cache
@@ -97,7 +97,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        # Are batches compressed or stamped anew? Then they cannot be written as they come.
+        # Are batches recompressed or restamped? Then they cannot be written unchanged.
         self._rewrites_batches = (
             config.compression_type is not None or config.timestamp_type is _LOG_APPEND_TIME
         )
@@ -106,12 +106,12 @@ class Log:
 
     @property
     def synced_offset(self) -> int:
-        """Records below it are on the disk for sure."""
+        """Records below it are certainly on the disk."""
         return self.unsynced.synced_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided; readers of committed records stop here."""
+        """Every transaction below it is decided; read_committed consumers stop here."""
         first_open = self.producers.states.first_open_offset()
         if first_open is None:
             return self.high_watermark
@@ -125,8 +125,8 @@ class Log:
     ) -> Appended:
         """Check what clients sent, give it the next offsets, and write it; all or nothing.
 
-        The batches are restamped in place. A retry of what is there gets the answer of the
-        first time. When a group raises KafkaError its batches may be appended one by one, so
+        The batches are restamped in place. A retry of a batch in the log gets the answer of the
+        first attempt. If a group raises KafkaError, its batches may be appended one by one, so
         that each gets its own answer.
         """
         if not isinstance(batches, BatchView):
@@ -151,7 +151,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> Appended | None:
-        """End a producer's transaction here; None when this marker has come before."""
+        """End a producer's transaction here; None if this marker was already written."""
         if not self.producers.states.check_marker(marker, producer_id, producer_epoch):
             return None
         data = build_end_marker(
@@ -165,7 +165,7 @@ class Log:
         return self.append_unchecked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def _check_fits(self, group: BatchGroup, now_ms: int) -> None:
-        """A group is written as it is, into the active segment. Raises AppendOneByOne."""
+        """Write a group unchanged, into the active segment. Raises AppendOneByOne."""
         segment = self.segments.active
         if (
             self._rewrites_batches
@@ -182,8 +182,7 @@ class Log:
             raise AppendOneByOne
 
     def append_unchecked(self, batch: BatchView, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Write a batch, perhaps a control batch, with the codec and the timestamps that the
-        topic asks for."""
+        """Write a batch, possibly a control batch, with the topic's codec and timestamps."""
         config = self.config
         codec = config.compression_type
         if codec is not None and batch.attributes & CODEC_MASK != codec and not batch.is_control:
@@ -230,7 +229,7 @@ class Log:
         return Appended(base_offset, next_offset, -1, self.log_start_offset, False)
 
     def append_as_follower(self, data: memoryview) -> Appended:
-        """Write batches under the offsets and epochs the leader gave them."""
+        """Write batches with the leader's offsets and epochs."""
         batches = replicated_batches(data, self.next_offset)
         if not batches:
             return Appended(self.next_offset, self.next_offset, -1, self.log_start_offset, False)
@@ -264,7 +263,7 @@ class Log:
     def _segment_for(
         self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
     ) -> Segment:
-        """The active segment, or a new one when this append does not belong into it."""
+        """The active segment, or a new one if this append does not belong in it."""
         active = self.segments.active
         if has_room(
             active,
@@ -278,7 +277,7 @@ class Log:
         return self._roll_at(max(first_offset, self.next_offset), now_ms)
 
     def roll(self, now_ms: int = 0) -> None:
-        """Start a new segment; the one before stays as it is from now on."""
+        """Start a new segment; the previous one no longer changes."""
         if self.segments.active.size_bytes:
             self._roll_at(self.next_offset, now_ms)
 
@@ -296,7 +295,7 @@ class Log:
     ) -> FileRange | None:
         """Batches from the one that holds `offset`, all of them below `upto_offset`.
 
-        The range may end inside a batch where `max_bytes` does, but never inside the first.
+        The range may end inside a batch, at `max_bytes`, but never inside the first.
         """
         self._check_inside(offset)
         upto_offset = min(upto_offset, self.next_offset)
@@ -316,7 +315,7 @@ class Log:
             raise storage_failure(error, self.directory) from error
 
     def read_for_replica(self, offset: int, *, max_bytes: int) -> FileRange | None:
-        """Every batch from `offset` on, committed or not; the first one whole."""
+        """Every batch from `offset` on, committed or not; the first one complete."""
         self._check_inside(offset)
         if offset == self.next_offset:
             return None
@@ -338,7 +337,7 @@ class Log:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on, and the whole batch that it is in."""
+        """Drop everything from `offset` on, including the whole batch that contains it."""
         if offset >= self.next_offset:
             return
         if offset < self.segments[0].base_offset:
@@ -362,7 +361,7 @@ class Log:
         self.epochs.save_if_changed()
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset`; the log start that then holds."""
+        """Move the log start up to `offset`; return the resulting log start."""
         if offset > self.high_watermark or offset < 0:
             raise KafkaError(
                 KafkaCode.OFFSET_OUT_OF_RANGE,
@@ -374,7 +373,7 @@ class Log:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int) -> list[Segment]:
-        """Remove the segments that are too old, too much, or before the log start."""
+        """Remove the segments that are too old, exceed the size, or are before the log start."""
         expired = retention.count_expired(
             retention.segment_ages(self.segments, self.next_offset, now_ms),
             self.config,
@@ -388,7 +387,7 @@ class Log:
             try:
                 self._roll_at(self.next_offset, now_ms)
             except NoSpace:
-                # The full disk is why the others have to go all the more.
+                # On a full disk it is all the more important to remove the others.
                 expired -= 1
                 if expired == 0:
                     raise
@@ -399,7 +398,7 @@ class Log:
         return removed
 
     def give_topic_id(self, topic_id: TopicId) -> None:
-        """Write down whose log this is, where the directory does not say."""
+        """Write the topic id, if the directory does not have it."""
         data = format_partition_metadata(topic_id)
         self.unsynced.write_small(self.directory, layout.PARTITION_METADATA_FILE, data)
         self.topic_id = topic_id
@@ -413,6 +412,6 @@ class Log:
             raise storage_failure(error, self.directory) from error
 
     def close(self) -> None:
-        """Give back the descriptors. Nothing is written or synced: see `finish`."""
+        """Close the descriptors. Nothing is written or synced: see `finish`."""
         self.unsynced.abandon()
         self.segments.close()

@@ -1,7 +1,7 @@
 """The producers of one log: their state in memory, and the snapshots it is read from.
 
-The state is read from the newest snapshot and the log behind it, when it is first needed: of
-ten thousand partitions few have producers with an id.
+The state is read from the newest snapshot and the log after it, when it is first needed: few
+of ten thousand partitions have producers with an id.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class LogProducers:
         self._segments = segments
         self._snapshots = snapshots
         self._next_offset = next_offset
-        # None until it is read, and again when the log was cut. Else it has every batch of the
-        # log. An empty log has no producers.
+        # None until it is read, and again when the log was cut. Otherwise it includes every batch
+        # of the log. An empty log has no producers.
         self._states: ProducerStates | None = None if next_offset() else ProducerStates()
 
     @property
@@ -30,35 +30,35 @@ class LogProducers:
         return self.load() if self._states is None else self._states
 
     def load(self, *, quiet_from: int | None = None) -> ProducerStates:
-        """Recovery says from where on it has seen no producer's batch, and saves a pass."""
+        """Recovery knows from which offset on no batch has a producer, which saves a pass."""
         end = self._next_offset()
         states = self._snapshots.load(self._segments.all, end, quiet_from=quiet_from)
         self._states = states
         return states
 
     def take_in(self, batch: BatchView) -> None:
-        """A producer's batch is in the log now."""
+        """A producer's batch is now in the log."""
         aborted = self.states.update(batch)
         if aborted is not None:
             self._segments.note_aborted(aborted)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for so long."""
+        """Forget producers that have been silent for this long."""
         if self._states is not None:
             self._states.expire(now_ms, expiration_ms)
 
     def cut(self, next_offset: int) -> None:
-        """The log ends at `next_offset` now, earlier than before."""
+        """The log now ends at `next_offset`, earlier than before."""
         self._snapshots.remove_after(next_offset)
         self._states = None
 
     def snapshot(self) -> None:
-        """Write the state down, as of the end of the log. Raises OSError."""
+        """Write the state, as of the end of the log. Raises OSError."""
         states = self.states
         states.next_offset = self._next_offset()
         self._snapshots.take(states, keep=self._segments.base_offsets())
 
     def snapshot_if_read(self) -> None:
-        """As `snapshot`; what was not read has not changed."""
+        """As `snapshot`; a state that was not read has not changed."""
         if self._states is not None and self._next_offset():
             self.snapshot()

@@ -1,4 +1,4 @@
-"""Finding records across the segments of a log: by offset and by time."""
+"""Finds records across the segments of a log: by offset and by time."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -20,11 +20,11 @@ def find_range(
     next_offset: int,
     at_least_one: bool,
 ) -> FileRange | None:
-    """The bytes that a consumer at `offset` should get next, all of them of one segment.
+    """The bytes that a consumer at `offset` should get next, all from one segment.
 
-    Compaction leaves batches without records, for the sake of producers. librdkafka takes
-    an answer of nothing else for a record that is too large, so they are passed over; at
-    the end of what may be read they are sent, or the consumer would never get there.
+    Compaction leaves batches without records, because producers need them. librdkafka takes
+    a response with nothing else for a record that is too large, so they are skipped. At the end
+    of what may be read they are sent, or the consumer would never get there.
     """
     first = None
     while True:
@@ -42,7 +42,7 @@ def find_range(
         number, position, first_bytes, length = found
         segment = segments[number]
         file_range = FileRange(segment.file, position, length)
-        # No bytes behind the header: no records.
+        # No bytes after the header: no records.
         if first_bytes > HEADER_BYTES:
             return file_range
         first = first or file_range
@@ -56,8 +56,8 @@ def find_all_batches(
 ) -> FileRange | None:
     """The bytes that a replica at `offset` should get next: every batch, up to the end.
 
-    Those without records too: a replica's log has the same batches, and producers' state
-    is made from them. The first is always whole.
+    Including those without records: a replica's log has the same batches, and the producer
+    state is built from them. The first batch is always complete.
     """
     found = _locate(
         segments,
@@ -95,8 +95,8 @@ def _locate(
     at_least_one: bool,
 ) -> tuple[int, int, int, int] | None:
     """Segment number, position, size of the first batch and length of the bytes from the
-    batch that holds `offset` on. Compaction may have left nothing there; then a later
-    segment answers."""
+    batch that holds `offset` on. If compaction has left nothing there, a later segment is
+    used."""
     for index, segment in enumerate(islice(segments, number, None), number):
         found = segment.find(offset)
         if found is None:
@@ -144,7 +144,7 @@ def _first_at(batch: BatchView, timestamp_ms: int, from_offset: int) -> Timestam
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return TimestampOffset(record.timestamp_ms, record.offset, epoch)
     except ValueError:
-        # Records that cannot be read: a reader that starts at the batch misses nothing.
+        # Unreadable records: a reader that starts at the batch misses nothing.
         return TimestampOffset(batch.max_timestamp_ms, max(batch.base_offset, from_offset), epoch)
     return None
 

@@ -1,4 +1,4 @@
-"""`meta.properties`: whose data directory this is."""
+"""`meta.properties`: the cluster, node and id of a data directory."""
 
 import uuid
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ class DirectoryMeta:
     cluster_id: str
     broker_id: int
     directory_id: str
-    # The file's content; None when it is on the disk already.
+    # The file's content; None if it is already on the disk.
     new_content: bytes | None
 
 
 def read_or_make_meta(
     file_system: FileSystem, directory: str, *, cluster_id: str | None, broker_id: int
 ) -> DirectoryMeta:
-    """What the file says, or what it will say. Raises StartError when it is not ours."""
+    """What the file says, or will say. Raises StartError if the directory is not ours."""
     path = f"{directory}/{layout.META_FILE}"
     data = read_file(file_system, path)
     values = _parse(data, path)
@@ -54,7 +54,7 @@ def read_or_make_meta(
 
 
 def stored_node_id(file_system: FileSystem, directory: str) -> int | None:
-    """The node that a directory belongs to; None when it has no owner yet."""
+    """The node that a directory belongs to; None if it has no owner yet."""
     path = f"{directory}/{layout.META_FILE}"
     values = _parse(read_file(file_system, path), path)
     found = values.get("node.id", values.get("broker.id", ""))
@@ -69,14 +69,14 @@ def _parse(data: bytes | None, path: str) -> dict[str, str]:
 
 
 class DirectoryOwner:
-    """Whose data directory this is: known from its claim on, on the disk from `keep` on."""
+    """The identity of a data directory: known once it is claimed, on the disk after `keep`."""
 
     __slots__ = ("_directory", "_file_system", "_meta")
 
     def __init__(
         self, file_system: FileSystem, directory: str, *, cluster_id: str | None, broker_id: int
     ) -> None:
-        """Raises StartError when it is not ours."""
+        """Raises StartError if it is not ours."""
         self._file_system = file_system
         self._directory = directory
         self._meta = read_or_make_meta(
@@ -93,8 +93,8 @@ class DirectoryOwner:
         return self._meta.new_content is not None
 
     def keep(self, cluster_id: str | None = None) -> None:
-        """Write it down, where that is new; of the cluster named, where the directory had no
-        owner. Raises StartError."""
+        """Write it, if it is new; with this cluster, if the directory had no owner. Raises
+        StartError."""
         if self._meta.new_content is None:
             return
         try:
@@ -105,7 +105,7 @@ class DirectoryOwner:
                     cluster_id=cluster_id,
                     broker_id=self._meta.broker_id,
                 )
-            assert self._meta.new_content is not None, "somebody else has written it"
+            assert self._meta.new_content is not None, "another process has written it"
             path = f"{self._directory}/{layout.META_FILE}"
             write_file(self._file_system, path, self._meta.new_content, is_synced=True)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""`.index`: where in the segment's file an offset is, one entry per few kilobytes of log.
+"""`.index`: the position of an offset in the segment's file, an entry per few kilobytes of log.
 
 An entry is (last offset of a batch - base offset, position of that batch), both uint31.
 Entries are a hint: `Segment` verifies the one it uses against the log.

@@ -1,7 +1,7 @@
-"""Is a range of a file in the page cache? Linux 6.5 can tell (`cachestat`).
+"""Is a range of a file in the page cache? Linux 6.5 can say (`cachestat`).
 
-Where it cannot, everything counts as cached: `sendfile` then reads from the disk on the
-event loop, slower for the neighbours but right.
+On other systems everything counts as cached: `sendfile` then reads from the disk on the
+event loop, slower for other clients but correct.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Final
 
-# Asked for, warmed and sent in steps of this size.
+# Checked, warmed and sent in steps of this size.
 WINDOW_BYTES: Final = 4 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CACHESTAT_NR: Final = 451
@@ -53,14 +53,14 @@ def is_cached(fd: int, position: int, length: int) -> bool:
     _range.offset = first * _PAGE
     _range.length = (last - first + 1) * _PAGE
     if _syscall(_CACHESTAT_NR, fd, _range_pointer, _stat_pointer, 0) != 0:
-        # An older kernel, or a file system that keeps no page cache: never ask again.
+        # An older kernel, or a file system that keeps no page cache: do not ask again.
         _syscall = None
         return True
     return bool(_stat.cached >= last - first + 1)
 
 
 def warm(fd: int, position: int, length: int) -> None:
-    """Read a range so that it is cached. Runs in a thread; the GIL is free meanwhile."""
+    """Read a range so that it is cached. Runs in a thread; the GIL is released meanwhile."""
     end = position + length
     while position < end:
         data = os.pread(fd, min(1 << 20, end - position), position)

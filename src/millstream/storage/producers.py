@@ -1,7 +1,7 @@
-"""What a partition knows of each idempotent producer: epoch, sequence numbers, last batches.
+"""The state of each idempotent producer of a partition: epoch, sequence numbers, last batches.
 
 A producer numbers its records per partition. A batch that continues the sequence is new,
-one that equals any of the last five is a retry whose answer got lost, everything else is
+one that equals any of the last five is a retry whose response was lost, everything else is
 out of order. The state is saved in Kafka's `.snapshot` format whenever a segment is rolled
 and at a clean stop, and replayed from the log after that.
 """
@@ -55,9 +55,9 @@ class Producer:
 class ProducerStates:
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        # Where each open transaction began, by producer; in the order of these offsets.
+        # Where each open transaction began, by producer; ordered by these offsets.
         self._open: dict[int, int] = {}
-        # Everything below this offset is in here.
+        # Every batch below this offset is included in the state.
         self.next_offset = 0
 
     def __len__(self) -> int:
@@ -84,16 +84,16 @@ class ProducerStates:
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Raises KafkaError when a newer producer has taken over."""
+        """Raises KafkaError if a newer producer has taken over."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise self._fenced(producer_id, epoch, producer)
 
     def check_marker(self, marker: EndTransactionMarker, producer_id: int, epoch: int) -> bool:
-        """Whether a marker has anything to do here; KafkaError when its writer is outdated.
+        """Whether a marker has an effect here; KafkaError if its writer is outdated.
 
-        A marker is sent again when nobody knows whether it arrived; the second one would
-        end nothing.
+        A marker is sent again when it is unknown whether it arrived; the second one would end
+        nothing.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -115,7 +115,7 @@ class ProducerStates:
         """The earlier append if this is a retry of it; KafkaError if it is out of order."""
         producer = self._producers.get(batch.producer_id)
         if producer is None:
-            # Its state has expired, or its records were deleted: any sequence starts anew.
+            # Its state has expired, or its records were deleted: any sequence may start.
             return None
         if batch.producer_epoch < producer.epoch:
             raise self._fenced(batch.producer_id, batch.producer_epoch, producer)
@@ -149,7 +149,7 @@ class ProducerStates:
         )
 
     def update(self, batch: BatchView) -> AbortedTransaction | None:
-        """Take in a batch that is in the log; the aborted transaction if it ends one."""
+        """Add a batch that is in the log; return the aborted transaction if it ends one."""
         self.next_offset = batch.base_offset + batch.last_offset_delta + 1
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -192,7 +192,7 @@ class ProducerStates:
         )
 
     def first_undecided(self, batch: BatchView) -> int:
-        """The last stable offset once `batch` is in: where the oldest open transaction began."""
+        """The last stable offset with `batch` included: where the oldest open transaction began."""
         first_offset = self.first_open_offset()
         return batch.next_offset if first_offset is None else first_offset
 
@@ -213,7 +213,7 @@ class ProducerStates:
         self.next_offset = next_offset
 
     def encode(self) -> bytes:
-        """The `.snapshot` file: of each producer, its last batch only."""
+        """The `.snapshot` file: only the last batch of each producer."""
         body = bytearray(_COUNT.pack(len(self._producers)))
         for producer_id, producer in self._producers.items():
             last = producer.batches[-1] if producer.batches else None
@@ -231,7 +231,7 @@ class ProducerStates:
 
     @classmethod
     def decode(cls, data: bytes, *, next_offset: int) -> "ProducerStates":
-        """Raises ValueError when the snapshot is damaged or of another version."""
+        """Raises ValueError if the snapshot is damaged or of another version."""
         states = cls()
         states.next_offset = next_offset
         if len(data) < _SNAPSHOT_HEADER.size + _COUNT.size:

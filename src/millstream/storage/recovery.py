@@ -42,7 +42,7 @@ class Circumstances:
     power_was_cut: bool
     recovery_point: int = 0
     log_start_offset: int = 0
-    # Entries that the `.txnindex` files had at the last shutdown; 0 when not known.
+    # Entries that the `.txnindex` files had at the last shutdown; 0 if unknown.
     aborted_count: int = 0
     now_ms: int = 0
 
@@ -56,7 +56,7 @@ class _End:
     # Epochs that begin in the batches that were checked.
     epochs: list[tuple[int, int]]
     was_checked: bool
-    # No batch from this offset on has a producer id; None when not known.
+    # No batch from this offset on has a producer id; None if unknown.
     quiet_from: int | None = None
     # Whether transactions end in what was checked.
     has_markers: bool = False
@@ -94,7 +94,7 @@ def recover_log(
                 segment.aborted.replace([])
     is_rebuilt = lacks_aborted(segments, circumstances.aborted_count)
     if is_rebuilt:
-        report(f"{directory} lacks .txnindex files, or parts of them; making them anew")
+        report(f"{directory} lacks .txnindex files, or parts of them; rebuilding them")
         rebuild_aborted(segments, 0, snapshots)
     log = Log(
         directory,
@@ -118,7 +118,7 @@ def recover_log(
     if log.epochs.entries != (saved_epochs or []):
         log.epochs.save()
     if log.log_start_offset > log.next_offset:
-        # Records were deleted up to a point that a power cut then took away.
+        # Records were deleted up to a point that was then lost in a power cut.
         log.truncate_fully_and_start_at(log.log_start_offset)
     _schedule_leftovers(log, found, cache)
     return log
@@ -127,7 +127,7 @@ def recover_log(
 def _log_start_offset(circumstances: Circumstances, segments: list[Segment], end: _End) -> int:
     start_offset = circumstances.log_start_offset
     if start_offset > end.next_offset and not circumstances.power_was_cut:
-        # Nothing that could have been deleted is missing: this is of an older partition
+        # Nothing that could have been deleted is missing: this belongs to an older partition
         # with the same name.
         start_offset = 0
     return max(start_offset, segments[0].base_offset)
@@ -314,7 +314,7 @@ def _read_topic_id(
         is_empty = all(segment.size_bytes == 0 for segment in segments)
         was_never_synced = circumstances.power_was_cut and circumstances.recovery_point == 0
         if is_empty or was_never_synced:
-            # It was being created when the power went; nothing in it was promised.
+            # It was being created when the power failed; nothing in it was promised.
             return NO_TOPIC_ID
         raise CorruptLog(f"{path}: {error}; restore it, or remove the directory") from error
 
@@ -322,7 +322,7 @@ def _read_topic_id(
 def _read_epochs(
     directory: str, found: dict[str, FileInfo], cache: DescriptorCache
 ) -> list[tuple[int, int]] | None:
-    """What the file says; None when it is gone or damaged."""
+    """What the file says; None if it is missing or damaged."""
     if layout.EPOCHS_FILE not in found:
         return None
     data = read_file(cache.file_system, f"{directory}/{layout.EPOCHS_FILE}")
@@ -335,9 +335,9 @@ def _read_epochs(
 def _true_epochs(
     saved: list[tuple[int, int]] | None, segments: list[Segment], end: _End
 ) -> list[tuple[int, int]]:
-    """The saved ones, as far as the log does not contradict them; else the log's."""
+    """The saved epochs, unless the log contradicts them; then the log's."""
     if all(segment.size_bytes == 0 for segment in segments):
-        # Nothing to hold them against; retention may have taken what they wrote.
+        # Nothing to compare them with; retention may have removed what they wrote.
         return [entry for entry in saved or [] if entry[1] <= end.next_offset]
     if saved is None:
         return _epochs_in_log(segments)
@@ -359,7 +359,7 @@ def _merge_epochs(entries: list[tuple[int, int]], end: _End) -> list[tuple[int, 
         return None
     starts = dict(entries)
     for epoch, start_offset in end.epochs[1:]:
-        # Compaction may have taken an epoch's first batches: the file knows where it began.
+        # Compaction may have removed an epoch's first batches: the file knows where it began.
         known = starts.get(epoch, start_offset)
         merged.append((epoch, known if merged[-1][1] < known < start_offset else start_offset))
     return merged
@@ -385,7 +385,7 @@ def _snapshot_offsets(found: dict[str, FileInfo]) -> list[int]:
 
 
 def _schedule_leftovers(log: Log, found: dict[str, FileInfo], cache: DescriptorCache) -> None:
-    """Files that were on their way out when the broker stopped."""
+    """Files that were being removed when the broker stopped."""
     for name, info in found.items():
         if name.endswith((layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX)):
             path = f"{log.directory}/{name}"

@@ -1,4 +1,4 @@
-"""Which of the oldest records may go: decided from plain values."""
+"""Which of the oldest records may be removed: decided from plain values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ def segment_ages(segments: Sequence[Segment], next_offset: int, now_ms: int) -> 
 
 
 def age_timestamp_ms(*, max_timestamp_ms: int, modified_ms: int, now_ms: int) -> int:
-    """What a segment's age counts from: its newest record, or the file's last change.
+    """The start of a segment's age: its newest record, or the file's last change.
 
-    A producer with a wrong clock must not keep a segment for years: a timestamp that has
-    not come yet says nothing about age.
+    A producer with a wrong clock must not keep a segment for years: a timestamp in the future
+    says nothing about age.
     """
     if max_timestamp_ms < 0 or max_timestamp_ms > now_ms:
         return modified_ms
@@ -49,10 +49,10 @@ def count_expired(
     log_start_offset: int,
     high_watermark: int,
 ) -> int:
-    """How many segments from the oldest on may be removed.
+    """How many segments, from the oldest on, may be removed.
 
-    Never one with records that are not committed, and never an empty last one. All of
-    them means that the caller has to start a new segment first.
+    Never one with uncommitted records, and never an empty last one. If all of them may be
+    removed, the caller has to start a new segment first.
     """
     count = 0
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -77,10 +77,10 @@ def count_expired(
 
 
 def consumed_offset(commits: Iterable[int | None], end_offset: int) -> int | None:
-    """Up to where all of the groups have consumed a partition, from the commit of each.
+    """Up to where all the groups have consumed a partition, from the commit of each.
 
-    One group without a commit keeps everything: it may still want it from the beginning.
-    So does a commit beyond the end: what it was made for is not what is here now.
+    One group without a commit keeps everything: it may still read from the beginning. So
+    does a commit beyond the end: it was made for records that are not here now.
     """
     lowest: int | None = None
     for commit in commits:

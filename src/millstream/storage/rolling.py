@@ -1,4 +1,4 @@
-"""When a segment is full. A decision, taken at every append."""
+"""When a segment is full: a decision at every append."""
 
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -14,11 +14,11 @@ def has_room(
     last_offset: int,
     now_ms: int,
 ) -> bool:
-    """Whether an append of this size, newest timestamp and last offset belongs in here.
+    """Whether an append with this size, newest timestamp and last offset fits the segment.
 
-    As in Kafka the age of a segment is counted in its records' own time, from the first
-    batch; by the clock only where they have none. An empty segment takes anything that
-    its offsets can reach.
+    As in Kafka the age of a segment is counted in the time of its records, from the first
+    batch; by the clock only if they have none. An empty segment accepts anything that its
+    offsets can reach.
     """
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return False

@@ -1,4 +1,4 @@
-"""Checking every byte of a segment, and looking for intact batches in damaged ones."""
+"""Checks every byte of a segment, and looks for intact batches in damaged ones."""
 
 import re
 from typing import Final
@@ -38,7 +38,7 @@ class SegmentScan:
         self.has_markers = False
         self.problem: str | None = None
         self.has_producers = False
-        # What is written from here on is not looked at.
+        # Later writes are not checked.
         self._end = segment.size_bytes
         self._wanted_bytes = HEADER_BYTES
 
@@ -68,7 +68,7 @@ class SegmentScan:
             self.problem = _BAD_CHECKSUM
 
     def _scan_window(self, window: memoryview, end: int) -> int:
-        """Accept the batches that are whole in `window`, which begins at `end_position`.
+        """Accept the batches that are complete in `window`, which begins at `end_position`.
 
         Returns the bytes that the next batch needs. One loop over plain fields: objects and
         calls for each batch took as long as reading the bytes.
@@ -133,10 +133,10 @@ class SegmentScan:
 
 
 def has_intact_batch(segment: Segment, position: int, expected_offset: int) -> bool:
-    """Whether a whole, valid batch with a later offset starts anywhere from `position` on.
+    """Whether a complete, valid batch with a later offset starts anywhere from `position` on.
 
-    Lengths cannot be trusted behind a bad batch, so every byte is a candidate; the fields
-    that a batch of this log must have leave few of them to be checksummed.
+    Lengths cannot be trusted after a bad batch, so every byte is a candidate; the required
+    field values of a batch of this log leave few of them to be checksummed.
     """
     file = segment.file
     # Upper half of an offset in [expected, expected + 2^31], any lower half, any length and

@@ -2,8 +2,8 @@
 
 A segment holds batches with offsets from `base_offset` on, in order. The .log file is the
 only source of truth. The indexes are a cache that may be lost, cut or wrong: an entry is
-used only after the batch it points at has been looked at, and a bad one makes the index be
-built again from the log.
+used only after a check of the batch it points at, and a bad entry causes a rebuild of the
+index from the log.
 
 Knows files and batches. Does not know partitions, replication, or the time.
 """
@@ -25,8 +25,8 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _CHUNK_BYTES: Final = 8192
 # The newest batches are found without any index; most consumers read there.
 _RECENT_MAX: Final = 128
-# A healthy index leaves one interval between entries. Other writers may have had another
-# interval, so only a hole of many makes us doubt.
+# A healthy index leaves one interval between entries. Other writers may have used another
+# interval, so only a gap of many is suspicious.
 _GAP_INTERVALS_MAX: Final = 16
 _COVER_BYTES_MAX: Final = 1 << 20
 
@@ -116,11 +116,11 @@ class Segment:
             self._drop_oldest_recent()
 
     def note_group(self, group: BatchGroup, base_offset: int, position: int) -> None:
-        """As `note_appended`, for batches that were written together; one entry at most."""
+        """As `note_appended`, for batches that were written together; at most one entry."""
         positions, last_offsets = group.positions(position), group.last_offsets(base_offset)
         if self.bytes_since_entry > self.index_interval_bytes:
             self.index.append(last_offset=last_offsets[0], position=position)
-            # Of what lies before the group: the entry tells of nothing behind its offset.
+            # Counts the bytes before the group: the entry covers nothing after its offset.
             self.times.append_if_newer(
                 timestamp_ms=self.max_timestamp_ms, offset=self.max_timestamp_offset
             )
@@ -144,7 +144,7 @@ class Segment:
         del self._recent_last_offsets[:half]
 
     def finish(self) -> None:
-        """Bring the files to the state Kafka leaves a rolled or closed segment in."""
+        """Bring the files to the state in which Kafka leaves a rolled or closed segment."""
         self.read_max_timestamp()
         if self.max_timestamp_ms >= 0:
             self.times.append_if_newer(
@@ -201,7 +201,7 @@ class Segment:
         return CorruptLog(f"{self.file.path}: no intact batch at position {position}")
 
     def read_batch(self, position: int, size_bytes: int) -> BatchView:
-        """A whole batch, records included."""
+        """A whole batch, including its records."""
         data = self.file.read_at(position, size_bytes)
         if len(data) != size_bytes:
             raise self._damaged(position)
@@ -257,13 +257,13 @@ class Segment:
             return True
         # Kafka before 4.0 made one entry for several batches appended together: the last
         # offset of all and the position of the first. Bytes that only look like a header
-        # could pass for that, so here the checksum decides.
+        # could pass for that, so the checksum decides here.
         if batch.base_offset > entry_offset:
             return False
         return self.read_batch(position, batch.size_bytes).crc_is_valid()
 
     def offset_not_before(self, position: int) -> int | None:
-        """The last offset of some batch at or after `position`; None if no entry tells."""
+        """The last offset of some batch at or after `position`; None if no entry has one."""
         entry = self.index.first_from(position)
         return entry[0] if entry is not None and self._entry_fits(*entry) else None
 
@@ -288,7 +288,7 @@ class Segment:
         return 0
 
     def _find_time_entry(self, timestamp_ms: int, offset: int) -> int | None:
-        """The position of the batch that a time entry speaks of, if that batch agrees."""
+        """The position of the batch that a time entry points at, if that batch agrees."""
         if offset < self.base_offset:
             return None
         found = self.find(offset)
@@ -315,8 +315,8 @@ class Segment:
     def _covers(self, entry: tuple[int, int], *, end: int) -> bool:
         """Whether a time entry is right and nothing after it, up to `end`, is newer.
 
-        If entries were lost behind it, the batches that follow are newer as a rule, so a
-        look at the next megabyte is enough.
+        If entries after it were lost, the batches that follow are usually newer, so a check of the
+        next megabyte is enough.
         """
         timestamp_ms, offset = entry
         start = self._find_time_entry(timestamp_ms, offset)
@@ -330,7 +330,7 @@ class Segment:
         return True
 
     def read_first_timestamp(self) -> int:
-        """The timestamp of the first batch; -1 when the segment is empty."""
+        """The timestamp of the first batch; -1 if the segment is empty."""
         if self.first_timestamp_ms is None:
             if self.size_bytes == 0:
                 return -1
@@ -340,9 +340,9 @@ class Segment:
     # Loading and repair
 
     def load_tail(self) -> BatchView | None:
-        """Learn what an appender needs, from the last index entry on; the last batch.
+        """Learn what an appender needs, from the last index entry on; return the last batch.
 
-        Raises CorruptLog when the file does not end with a whole batch.
+        Raises CorruptLog if the file does not end with a whole batch.
         """
         last = self.index.last()
         if last is not None and not (self._entry_fits(*last) and self._rest_is_short(last[1])):
@@ -378,14 +378,14 @@ class Segment:
         return self.size_bytes - position - batch.size_bytes <= self._gap_bytes_max()
 
     def _rebuild_once(self) -> bool:
-        """Build the indexes again, unless that has been done: then they are right."""
+        """Rebuild the indexes, unless that was already done: then they are right."""
         if self._has_rebuilt:
             return False
         self.rebuild_indexes()
         return True
 
     def rebuild_indexes(self) -> BatchView | None:
-        """Read all headers and write both indexes as if appended now; the last batch."""
+        """Read all headers and write both indexes as if appended now; return the last batch."""
         self._has_rebuilt = True
         builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
         batch = None
@@ -445,7 +445,7 @@ class IndexBuilder:
         self.max_timestamp_offset = base_offset
 
     def add(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """The next batch, by the fields that matter: recovery adds a hundred thousand a second."""
+        """The next batch, as the needed fields: recovery adds a hundred thousand a second."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
@@ -460,7 +460,7 @@ class IndexBuilder:
         self.bytes_since_entry += size_bytes
 
     def finished_times(self) -> bytes:
-        """The time index with its last entry: that one is the segment's largest timestamp."""
+        """The time index with its last entry, which has the segment's largest timestamp."""
         if self.max_timestamp_ms <= self._last_timestamp_ms:
             return bytes(self.times)
         newest = self.max_timestamp_offset - self._base_offset

@@ -1,4 +1,4 @@
-"""From names in a partition directory to segments, and back to names that may go."""
+"""From names in a partition directory to segments, and to names that may be removed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ def make_segment(
     found: Mapping[str, FileInfo],
     now_ms: int,
 ) -> Segment:
-    """A segment over the files in `found` (by name); the others come when needed."""
+    """A segment over the files in `found` (by name); other files are created when needed."""
     log_name = layout.offset_file_name(base_offset, layout.LOG_SUFFIX)
     info = found.get(log_name)
 
@@ -59,7 +59,7 @@ def create_segment(
 
 
 def mark_deleted(segment: Segment) -> list[LogFile]:
-    """Take the segment's names away, so that a restart does not see it; the files to remove."""
+    """Rename the segment's files so that a restart does not see it; return them."""
     marked = []
     for file in segment.all_files:
         try:
@@ -71,7 +71,7 @@ def mark_deleted(segment: Segment) -> list[LogFile]:
 
 
 class DeletedFiles:
-    """Files without a name that a reader may still use, and when they go."""
+    """Renamed files that a reader may still use, and when to delete them."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, LogFile]] = []
@@ -89,7 +89,7 @@ class DeletedFiles:
         self._waiting = waiting
 
     def close(self) -> None:
-        """Give back the descriptors of files that go with their directory, or at the next start."""
+        """Close the descriptors of files that go with their directory, or at the next start."""
         for _, file in self._waiting:
             file.is_dirty = False
             file.close()

@@ -1,16 +1,16 @@
-"""Compacted segments in the place of old ones, so that a crash leaves the one or the other.
+"""Puts compacted segments in the place of old ones, so that a crash leaves either version.
 
     NNN.log.cleaned     written and synced: a start removes it
     NNN.log.swap        from here on it counts: a start puts it in place
     NNN.log             in place, the old ones are NNN.log.deleted
 
 `begin_swap`, a sync of the directory, `finish_swap`, a sync of the directory: the renames
-are quick and belong to the owner of the log, the syncs may wait for the disk. The names of
-the log file change last, so that a `.log.swap` never lacks what belongs to it.
+are quick and belong to the owner of the log, the syncs may wait for the disk. The log file is
+renamed last, so that a `.log.swap` never lacks the files that belong to it.
 
-A compacted segment ends with the last batch of those it replaces, if need be without its
-records. So a start knows from the file alone which old segments it stands for, and there is
-no gap between segments.
+A compacted segment ends with the last batch of those it replaces, if necessary without its
+records. So a start can tell from the file alone which old segments it replaces, and there
+is no gap between segments.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from millstream.storage.segment import Segment
 from millstream.storage.segment_files import make_segment
 from millstream.storage.values import CorruptLog
 
-# The log comes last: its name is what counts.
+# The log comes last: its name decides.
 _SUFFIXES: Final = (
     layout.INDEX_SUFFIX,
     layout.TIME_INDEX_SUFFIX,
@@ -36,7 +36,7 @@ _WINDOW_BYTES: Final = 1 << 16
 
 
 def replaced_segments(log: Log, cleaned: CleanedSegment) -> list[Segment] | None:
-    """The segments that `cleaned` was made from; None when the log has changed since."""
+    """The segments that `cleaned` was made from; None if the log has changed since."""
     bases = [segment.base_offset for segment in log.segments[:-1]]
     first = cleaned.replaced_offsets[0]
     if first not in bases:
@@ -51,16 +51,16 @@ def replaced_segments(log: Log, cleaned: CleanedSegment) -> list[Segment] | None
 
 
 def begin_swap(log: Log, cleaned: CleanedSegment) -> None:
-    """Let the new segment count. It needs a sync of the directory before `finish_swap`."""
+    """Make the new segment count. It needs a sync of the directory before `finish_swap`."""
     _rename(
         log.cache.file_system, log.directory, cleaned, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX
     )
 
 
 def finish_swap(log: Log, cleaned: CleanedSegment, old: list[Segment], *, now_ms: int) -> Segment:
-    """Take the old segments' names away, and give them to the new one.
+    """Rename the old segments, and give their names to the new one.
 
-    A reader of an old file goes on reading it: it keeps its bytes until it is unpinned.
+    A reader of an old file can continue: the file keeps its bytes until it is unpinned.
     """
     new = _new_segment(log, cleaned, now_ms)
     new.modified_ms = old[-1].modified_ms
@@ -70,7 +70,7 @@ def finish_swap(log: Log, cleaned: CleanedSegment, old: list[Segment], *, now_ms
 
 
 def discard(file_system: FileSystem, directory: str) -> None:
-    """Remove what a round that came to nothing left; the names that count go first."""
+    """Remove what a failed round left; the names that count go first."""
     names = [info.name for info in file_system.list(directory)]
     for suffix in reversed(_SUFFIXES):
         for end in (layout.SWAP_SUFFIX, layout.CLEANED_SUFFIX):
@@ -110,9 +110,9 @@ def _new_segment(log: Log, cleaned: CleanedSegment, now_ms: int) -> Segment:
 
 
 def finish_swaps(directory: str, found: Iterable[FileInfo], cache: DescriptorCache) -> bool:
-    """Bring what a crash interrupted to its end; whether names have changed.
+    """Complete what a crash interrupted; return whether names have changed.
 
-    Raises CorruptLog, and then has changed nothing.
+    If it raises CorruptLog, it has changed nothing.
     """
     files = {info.name: info for info in found}
     names = [name for name in files if layout.parse_segment_file(name) is not None]
@@ -121,7 +121,7 @@ def finish_swaps(directory: str, found: Iterable[FileInfo], cache: DescriptorCac
     if not cleaned and not swapped:
         return False
     file_system = cache.file_system
-    # Files of Kafka's, which renames the log first: what is not all there does not count.
+    # Kafka renames the log first, so an incomplete set of its files does not count.
     incomplete = min((int(name.partition(".")[0]) for name in cleaned), default=None)
     valid: dict[int, int] = {}
     for name in swapped:
@@ -142,7 +142,7 @@ def finish_swaps(directory: str, found: Iterable[FileInfo], cache: DescriptorCac
 
 
 def _is_replaced(name: str, valid: dict[int, int]) -> bool:
-    """Whether this is a file of a segment that a swapped one stands for."""
+    """Whether this file belongs to a segment that a swapped one replaces."""
     parsed = layout.parse_segment_file(name)
     if parsed is None or parsed.suffix not in _SUFFIXES:
         return False
@@ -164,7 +164,7 @@ def _name_swapped(
 
 
 def _end_offset(file_system: FileSystem, path: str, size_bytes: int, base_offset: int) -> int:
-    """Where the segments end that a swapped one stands for; at least the one of its name."""
+    """Where the segments end that a swapped one replaces; at least the one of its name."""
     end_offset = base_offset + 1
     for batch in _headers(file_system, path, size_bytes):
         end_offset = max(end_offset, batch.next_offset)

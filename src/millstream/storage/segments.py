@@ -1,8 +1,7 @@
-"""The segments of one log, in order: the last one grows, the others stay or go.
+"""The segments of one log, in order: the last one grows, the others stay or are removed.
 
-What happens to whole segments happens here: a new one begins, old ones lose their names and
-later their files, a cut takes the newest away. The offsets that a log answers with are the
-log's own affair.
+Owns what happens to whole segments: a new one begins, old ones are renamed and later
+deleted, a cut removes the newest. The offsets of a log belong to the log itself.
 """
 
 from bisect import bisect_right
@@ -19,7 +18,7 @@ from millstream.storage.values import LogConfig, storage_failure
 
 
 class Segments(Sequence[Segment]):
-    """Never empty. Base offsets grow, and every offset of the log lies in the last segment that
+    """Never empty. Base offsets grow, and every offset of the log is in the last segment that
     begins at or before it."""
 
     __slots__ = ("_cache", "_deleted", "_directory", "_snapshots", "_unsynced", "active", "all")
@@ -34,7 +33,7 @@ class Segments(Sequence[Segment]):
         unsynced: Unsynced,
     ) -> None:
         self.all = segments
-        # The last one: the only one that grows.
+        # The last segment, and the only one that grows: `active is segments[-1]`.
         self.active = segments[-1]
         self._directory = directory
         self._cache = cache
@@ -60,7 +59,7 @@ class Segments(Sequence[Segment]):
         return sum(segment.size_bytes for segment in self.all)
 
     def number_of(self, offset: int) -> int:
-        """Which segment holds `offset`: the last that begins at or before it, or the first."""
+        """The segment that holds `offset`: the last that begins at or before it, or the first."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
         number = bisect_right(self.all, offset, key=lambda segment: segment.base_offset) - 1
@@ -72,7 +71,7 @@ class Segments(Sequence[Segment]):
     # Growing
 
     def begin(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """A new, empty segment behind all others. Raises OSError."""
+        """A new, empty segment after all others. Raises OSError."""
         new = create_segment(self._cache, self._directory, base_offset, config, now_ms=now_ms)
         old = self.active
         if old.size_bytes == 0 and old.base_offset != base_offset:
@@ -90,7 +89,7 @@ class Segments(Sequence[Segment]):
         self._unsynced.directories[self._directory] = None
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """The entry goes to the disk with the marker: nothing shows later that it is missing."""
+        """Write the entry with the marker: nothing would show later that it is missing."""
         index = self.active.aborted
         index.append(aborted)
         try:
@@ -104,7 +103,7 @@ class Segments(Sequence[Segment]):
     # Removing
 
     def remove(self, removed: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
-        """Take the names away now; the files follow after `file.delete.delay.ms`."""
+        """Rename the files now; they are deleted after `file.delete.delay.ms`."""
         for segment in removed:
             self.all.remove(segment)
             self._unsynced.files.pop(segment.file, None)
@@ -122,7 +121,7 @@ class Segments(Sequence[Segment]):
         self._unsynced.directories[self._directory] = None
 
     def cut_at(self, offset: int, config: LogConfig) -> int:
-        """Drop what lies from `offset` on, with the batch that it is in; where the log ends."""
+        """Drop everything from `offset` on, with the batch that contains it; return the log end."""
         number = self.number_of(offset)
         self._unsynced.truncations += 1
         self.remove(self.all[number + 1 :], config, 0)
@@ -144,7 +143,7 @@ class Segments(Sequence[Segment]):
         self._snapshots.remove_all()
 
     def schedule_removal(self, file: LogFile) -> None:
-        """A file that no segment has goes with the next sweep."""
+        """A file that belongs to no segment is deleted by the next sweep."""
         self._deleted.add([file], due_ms=0)
 
     def sweep(self, now_ms: int) -> None:
@@ -154,7 +153,7 @@ class Segments(Sequence[Segment]):
     # Durability
 
     def mark_dirty_from(self, offset: int) -> None:
-        """After a crash: what lies from `offset` on may be in the page cache only."""
+        """After a crash: everything from `offset` on may be in the page cache only."""
         self._unsynced.synced_offset = min(offset, self._unsynced.synced_offset)
         for segment in self.all[self.number_of(offset) :]:
             segment.file.is_dirty = True
@@ -174,5 +173,5 @@ def _finish(segment: Segment) -> None:
     try:
         segment.finish()
     except OSError:
-        # The index entries stay in memory, and the next start builds what is missing.
+        # The index entries stay in memory, and the next start rebuilds what is missing.
         return

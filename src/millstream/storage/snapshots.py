@@ -1,7 +1,7 @@
 """The `.snapshot` files of one partition, and producer state rebuilt from them and the log.
 
 A lost or damaged snapshot only means a longer replay: an older one and the batches after
-it give the same state, down to the start of the log.
+it give the same state, and so does the whole log.
 """
 
 from bisect import bisect_right
@@ -79,7 +79,7 @@ class Snapshots:
 
 
 def _replay(states: ProducerStates, segments: Sequence[Segment], upto_offset: int) -> None:
-    """Take in the batches from `states.next_offset` to `upto_offset`."""
+    """Add the batches from `states.next_offset` to `upto_offset`."""
     start_offset = states.next_offset
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -92,7 +92,7 @@ def _replay(states: ProducerStates, segments: Sequence[Segment], upto_offset: in
 def replay_segment(
     states: ProducerStates, segment: Segment, start_offset: int
 ) -> list[AbortedTransaction]:
-    """Take in one segment's batches from `start_offset` on; the transactions aborted there."""
+    """Add one segment's batches from `start_offset` on; return its aborted transactions."""
     aborted: list[AbortedTransaction] = []
     found = segment.find(start_offset)
     if found is None:

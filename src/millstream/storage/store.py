@@ -1,8 +1,8 @@
 """All logs of one data directory, and the directory itself.
 
 Opening takes the lock, checks who owns the directory, finds out how it was shut down and
-loads every partition. What cannot be opened is `offline` with a reason and harms nobody
-else. Until the lock is held and the directory is known to be ours, nothing is changed.
+loads every partition. A log that cannot be opened is `offline` with a reason and does not
+affect others. Until the lock is held and the directory is known to be ours, nothing changes.
 """
 
 import uuid
@@ -26,7 +26,7 @@ from millstream.storage.strays import Strays, note_stray
 from millstream.storage.values import LogConfig, storage_failure
 
 DESCRIPTOR_LIMIT = 8192
-# Partition directories wait this long before their files go, like deleted segments.
+# Partition directories wait this long before their files are deleted, like segments.
 _DIRECTORY_DELETE_DELAY_MS = 60_000
 
 
@@ -70,7 +70,7 @@ class LogStore:
         report: Callable[[str], None],
         descriptor_limit: int = DESCRIPTOR_LIMIT,
     ) -> "LogStore":
-        """Claim a directory and load what is in it; after a crash all of it is synced, too."""
+        """Claim a directory and load what is in it; after a crash, also sync all of it."""
         store = cls.claim(
             directory,
             file_system=file_system,
@@ -104,14 +104,14 @@ class LogStore:
         report: Callable[[str], None],
         descriptor_limit: int = DESCRIPTOR_LIMIT,
     ) -> "LogStore":
-        """A directory that is ours from here on, its logs not loaded yet.
+        """A directory that belongs to us from here on, its logs not loaded yet.
 
-        Raises StartError, with nothing changed on disk, when it is not ours to have.
+        Raises StartError, with nothing changed on disk, if it belongs to another.
         """
         path = str(directory)
         try:
             make_with_parents(file_system, path)
-            # Looked at before the lock file is made, too: a foreign directory stays as it is.
+            # Checked before the lock file is created, too: a foreign directory stays untouched.
             DirectoryOwner(file_system, path, cluster_id=cluster_id, broker_id=broker_id)
             lock = _take_lock(file_system, path)
         except OSError as error:
@@ -138,7 +138,7 @@ class LogStore:
     def load(self, configs: Callable[[str], LogConfig]) -> None:
         """Open every log, recovering what the last shutdown left. Raises StartError.
 
-        After a crash `confirmation` is to follow.
+        After a crash, `confirmation` must follow.
         """
         try:
             found = self._file_system.list(self.directory)
@@ -163,7 +163,7 @@ class LogStore:
     def _load(self, names: list[str], configs: Callable[[str], LogConfig]) -> None:
         recovery_points = self.checkpoints.read(layout.RECOVERY_POINTS_FILE)
         log_starts = self.checkpoints.read(layout.LOG_STARTS_FILE)
-        # After a crash they may be of another time.
+        # After a crash they may be outdated.
         is_counted = self.last_shutdown.was_clean
         aborted = self.checkpoints.read(layout.ABORTED_COUNTS_FILE) if is_counted else {}
         self.checkpoints.found(recovery_points, log_starts)
@@ -202,7 +202,7 @@ class LogStore:
                 report=self._report,
             )
         except (KafkaError, LogDirFailed, OSError) as error:
-            # Damage, or a file that cannot be read: this partition's trouble alone.
+            # Damage, or a file that cannot be read: it concerns only this partition.
             self.offline[partition] = str(error)
             self._report(f"{partition} is offline: {error}")
 
@@ -219,7 +219,7 @@ class LogStore:
         return self.last_shutdown.was_clean or not self.logs
 
     def confirmation(self) -> Confirmation | None:
-        """What recovery found and only the page cache is sure to have; None if there is none."""
+        """What recovery found and may only be in the page cache; None if there is none."""
         if self._is_on_disk:
             return None
         return Confirmation(self._file_system, self._lock, self.logs.values())
@@ -234,7 +234,7 @@ class LogStore:
         *,
         sibling: Log | None = None,
     ) -> Log:
-        """A new, empty log. Its directory is on the disk with the log's first sync.
+        """A new, empty log. Its directory is on the disk after the log's first sync.
 
         `sibling` is a log of the same topic that was created before.
         """
@@ -278,21 +278,21 @@ class LogStore:
         return created
 
     def delete(self, partition: TopicPartition) -> None:
-        """Take the partition's name away; `sweep` removes the files later."""
+        """Rename the partition's directory; `sweep` deletes the files later."""
         name = layout.deleted_directory_name(partition, uuid.uuid4())
         if self._take_away(partition, name):
             due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
             self._directories.remove_later(self._path(name), due_ms=due_ms)
 
     def put_aside(self, partition: TopicPartition) -> None:
-        """A partition that nobody knows keeps its files, under a name that is not loaded."""
+        """Keep the files of an unknown partition, under a name that is not loaded."""
         name = layout.stray_directory_name(partition, uuid.uuid4())
         if self._take_away(partition, name):
             note_stray(self._file_system, self._path(name), now_ms=self._clock_now_ms())
             self._report(f"{partition} belongs to no topic; its files are in {self._path(name)}")
 
     def _take_away(self, partition: TopicPartition, name: str) -> bool:
-        """Close the log and rename its directory; False when there is none."""
+        """Close the log and rename its directory; False if there is none."""
         log = self.logs.pop(partition, None)
         if log is not None:
             log.close()
@@ -307,7 +307,7 @@ class LogStore:
         return True
 
     def sweep(self, now_ms: int) -> None:
-        """Remove the files and directories that were deleted long enough ago."""
+        """Delete the files and directories that were renamed long enough ago."""
         for log in self.logs.values():
             log.segments.sweep(now_ms)
         self._directories.sweep(now_ms)
@@ -315,7 +315,7 @@ class LogStore:
     # Checkpoints and stopping
 
     def close(self, *, clean: bool) -> None:
-        """Give the directory back; `clean` also leaves it so that the next start trusts it."""
+        """Release the directory; `clean` also makes the next start trust it."""
         try:
             if clean:
                 self._finish()

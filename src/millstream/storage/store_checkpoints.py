@@ -1,8 +1,8 @@
-"""What a data directory writes down of its logs: recovery points, high watermarks, log starts.
+"""The checkpoints of a data directory: recovery points, high watermarks, log starts.
 
-The files are Kafka's. A recovery point says up to where a log is on the disk for sure, so
-it must never say more than the log has: a start would take a log that was cut for a damaged
-one. Callers that are about to cut ask `may_cut` first.
+The files are Kafka's. A recovery point says up to where a log is certainly on the disk, so
+it must never exceed the end of the log: a start would take a truncated log for a damaged
+one. Callers that are about to truncate call `may_cut` first.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,13 +28,13 @@ class StoreCheckpoints:
         self._directory = directory
         self._logs = logs
         self._offline = offline
-        # Recovery points as the file on the disk has them, and limits for the next ones. None
-        # is ever beyond the end of its log.
+        # Recovery points as the file on the disk has them, and limits for the next ones. None of
+        # them is ever beyond the end of its log.
         self._recovery_points: dict[TopicPartition, int] = {}
         self._recovery_limits: dict[TopicPartition, int] = {}
-        # Partitions that the files on the disk speak of.
+        # Partitions in the files on the disk.
         self._named: set[TopicPartition] = set()
-        # How often a state was taken; a later one is never replaced by an older.
+        # Counts the captured states; an older one never replaces a later one.
         self._taken = 0
 
     def read(self, name: str) -> dict[TopicPartition, int]:
@@ -50,17 +50,17 @@ class StoreCheckpoints:
         self._named = set(recovery_points) | set(log_starts)
 
     def forget(self, partition: TopicPartition) -> None:
-        """A new log gets this name. What the files say of an older one must not be taken for
-        what they say of it. Raises LogDirFailed or NoSpace."""
+        """A new log gets this name. The files must not apply the entries of an older log to it.
+        Raises LogDirFailed or NoSpace."""
         if partition in self._named:
             self.write()
             self._named.discard(partition)
 
     def may_cut(self, partition: TopicPartition, offset: int) -> bool:
-        """Does no file on the disk say that the log goes beyond `offset`?
+        """Is no checkpoint on the disk beyond `offset`?
 
-        If one does, the next files say less, and after that the log may be cut; `was_cut` is
-        to follow.
+        If one is, the next files are limited, and after that the log may be cut; call `was_cut`
+        afterwards.
         """
         if self._recovery_points.get(partition, 0) <= offset:
             return True
@@ -71,7 +71,7 @@ class StoreCheckpoints:
         self._recovery_limits.pop(partition, None)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """As they were last written down: hints, they may be older than the logs."""
+        """As last written: hints, they may be older than the logs."""
         return self.read(layout.HIGH_WATERMARKS_FILE)
 
     def write(self) -> None:
@@ -79,10 +79,10 @@ class StoreCheckpoints:
         self.take()()
 
     def take(self) -> Callable[[], None]:
-        """The state of this moment, and what writes it: that may run in a thread.
+        """The state of this moment, and a function that writes it, which may run in a thread.
 
-        Files that a later call has written meanwhile are not replaced by older ones. Raises
-        LogDirFailed or NoSpace when it writes.
+        Never replaces files that a later call has written. The function raises LogDirFailed or
+        NoSpace.
         """
         self._taken += 1
         number = self._taken
@@ -128,7 +128,7 @@ class StoreCheckpoints:
         write_offsets(self._file_system, self._path(layout.ABORTED_COUNTS_FILE), some)
 
     def _keep_offline(self, offsets: dict[TopicPartition, int], name: str) -> None:
-        """What is known of partitions that could not be opened must not be forgotten."""
+        """Keep the entries of partitions that could not be opened."""
         if self._offline:
             old = self.read(name)
             offsets |= {where: old[where] for where in self._offline if where in old}

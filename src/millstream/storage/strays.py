@@ -1,7 +1,7 @@
 """Directories that belong to no topic: set aside under another name, with the time.
 
-The name says that they are not to be loaded; a small file inside says when that was, for
-nothing else on a disk does reliably. Nothing here decides that one is to go.
+The name says that they must not be loaded; a small file inside has the time, because nothing
+else on a disk records it reliably. Nothing here decides that one is deleted.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _SINCE_FILE: Final = "millstream-stray"
 @dataclass(frozen=True, slots=True)
 class Stray:
     path: str
-    # NO_TOPIC_ID where the directory does not tell.
+    # NO_TOPIC_ID if the directory does not have it.
     topic_id: TopicId
     since_ms: int
 
@@ -30,7 +30,7 @@ def note_stray(file_system: FileSystem, path: str, *, now_ms: int) -> None:
 
 
 def find_strays(file_system: FileSystem, directory: str, *, now_ms: int) -> list[Stray]:
-    """All of a data directory. One that does not say since when is one since now."""
+    """All of a data directory. One without a time counts from now."""
     paths = [
         f"{directory}/{info.name}"
         for info in file_system.list(directory)

@@ -1,8 +1,7 @@
-"""Bringing bytes to the disk: what a log has to sync, and doing it for many logs at once.
+"""Brings bytes to the disk: what a log has to sync, and a sync of many logs at once.
 
-`sync` is the only function of this package that runs in a thread. It touches nothing but
-descriptors and paths that the tickets hold, and the logs learn of the result afterwards,
-on the loop.
+`sync` is the only function of this package that runs in a thread. It touches only the
+descriptors and paths in the tickets, and the logs get the result afterwards, on the loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +24,13 @@ UnsyncedState = tuple[int, tuple[tuple[LogFile, int], ...], tuple[str, ...], tup
 class PinnedFile:
     file: LogFile
     descriptor: int
-    # The file's count of writes when the ticket was made.
+    # The file's write count when the ticket was created.
     changes: int
 
 
 @dataclass(slots=True)
 class SyncTicket:
-    """What was dirty in one log at one moment. `end_sync` takes it back."""
+    """What was dirty in one log at one moment. Must be returned to `end_sync`."""
 
     file_system: FileSystem
     device: int
@@ -41,12 +40,12 @@ class SyncTicket:
     # Small files that were replaced, and directories with new names in them.
     paths: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
-    # The log was closed, and its directory perhaps renamed: nobody waits for this any more.
+    # The log was closed, and its directory possibly renamed: nothing waits for this any more.
     is_abandoned: bool = False
 
 
 class Unsynced:
-    """What one log has written and not synced yet. Callers that promise durability run
+    """What one log has written and not synced yet. Callers that promise durability must call
     `begin_sync`, `sync` and `end_sync`."""
 
     __slots__ = (
@@ -67,28 +66,28 @@ class Unsynced:
         self._file_system = file_system
         self._device = device
         self._next_offset = next_offset
-        # Records below it are on the disk for sure. At most the end of the log.
+        # Records below it are certainly on the disk. Never beyond the end of the log.
         self.synced_offset = next_offset()
-        # Those that are not settled yet.
+        # Tickets that were not returned yet.
         self._tickets: list[SyncTicket] = []
         self.files: dict[LogFile, None] = {}
         self.paths: dict[str, None] = {}
         self.directories: dict[str, None] = {}
-        # A sync that was under way while the log was cut says nothing about what came after.
+        # A sync that ran while the log was cut says nothing about later writes.
         self.truncations = 0
 
     def __bool__(self) -> bool:
         return bool(self.files or self.paths or self.directories)
 
     def note_created(self, directory: str, parent: str, file: LogFile) -> None:
-        """The partition's directory is new: so are its name and what is in it."""
+        """The partition's directory is new: so are its name and its files."""
         self.files[file] = None
         self.paths[f"{directory}/{layout.PARTITION_METADATA_FILE}"] = None
         self.directories[directory] = None
         self.directories[parent] = None
 
     def write_small(self, directory: str, name: str, data: bytes) -> None:
-        """Replace a small file of the partition; the next sync takes it along."""
+        """Replace a small file of the partition; the next sync includes it."""
         path = f"{directory}/{name}"
         try:
             write_file(self._file_system, path, data, is_synced=False)
@@ -98,7 +97,7 @@ class Unsynced:
         self.directories[directory] = None
 
     def state(self) -> UnsyncedState | None:
-        """What a sync of the whole file system, begun now, would bring to the disk; None when
+        """What a sync of the whole file system, started now, would bring to the disk; None if
         nothing. Equal to an earlier one if nothing was written since."""
         if not self:
             return None
@@ -106,7 +105,7 @@ class Unsynced:
         return self.truncations, changes, tuple(self.paths), tuple(self.directories)
 
     def begin_sync(self) -> SyncTicket | None:
-        """What is not on the disk yet, pinned; None when nothing is."""
+        """What is not on the disk yet, pinned; None if nothing."""
         next_offset = self._next_offset()
         if not self:
             self.synced_offset = next_offset
@@ -122,7 +121,7 @@ class Unsynced:
         return ticket
 
     def end_sync(self, ticket: SyncTicket) -> None:
-        """The ticket's bytes are on the disk; what was written since stays unsynced."""
+        """The ticket's bytes are on the disk; later writes stay unsynced."""
         self._tickets = [other for other in self._tickets if other is not ticket]
         for pinned in ticket.files:
             file = pinned.file
@@ -134,11 +133,11 @@ class Unsynced:
             self.synced_offset = max(self.synced_offset, ticket.next_offset)
 
     def cut(self, next_offset: int) -> None:
-        """The log ends at `next_offset` now, earlier than before."""
+        """The log now ends at `next_offset`, earlier than before."""
         self.synced_offset = min(self.synced_offset, next_offset)
 
     def forget(self) -> None:
-        """Everything was synced by other means: the whole file system was."""
+        """Everything was synced with the whole file system."""
         self._clear()
         self.synced_offset = self._next_offset()
 
@@ -150,7 +149,7 @@ class Unsynced:
         self.directories.clear()
 
     def abandon(self) -> None:
-        """The log closes. A sync of it that runs in a thread may find its names gone."""
+        """The log closes. A sync of it in a thread may find its names gone."""
         for ticket in self._tickets:
             ticket.is_abandoned = True
         self._tickets.clear()
@@ -181,7 +180,7 @@ def _sync_small(ticket: SyncTicket) -> None:
     file_system = ticket.file_system
     for path in ticket.paths:
         _sync_path(file_system, path)
-    # Names last: a name must not come to the disk before what it names.
+    # Names last: a name must not reach the disk before what it names.
     for directory in ticket.directories:
         _sync_names(file_system, directory, ticket)
 
@@ -190,8 +189,8 @@ def _sync_names(file_system: FileSystem, directory: str, ticket: SyncTicket) -> 
     try:
         file_system.sync_directory(directory)
     except FileNotFoundError:
-        # Fine when the partition was deleted meanwhile. If it was not, somebody else took
-        # away a directory with records that are about to be acknowledged.
+        # Correct if the partition was deleted in the meantime. If not, something else removed a
+        # directory with records that are about to be acknowledged.
         if not ticket.is_abandoned:
             raise
 
@@ -200,7 +199,7 @@ def _sync_path(file_system: FileSystem, path: str) -> None:
     try:
         descriptor = file_system.open(path, create=False)
     except FileNotFoundError:
-        # The partition was deleted meanwhile.
+        # The partition was deleted in the meantime.
         return
     try:
         file_system.sync(descriptor)

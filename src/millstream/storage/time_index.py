@@ -1,8 +1,8 @@
-"""`.timeindex`: which offset carries the largest timestamp so far.
+"""`.timeindex`: the offset of the largest timestamp so far.
 
-An entry (timestamp, offset - base offset) says: up to the moment it was written, no record
-of the segment was newer than `timestamp`, and the batch that ends at `offset` has it.
-Timestamps of entries grow strictly, whatever producers send.
+An entry (timestamp, offset - base offset) says: when it was written, no record of the
+segment was newer than `timestamp`, and the batch that ends at `offset` has it. The timestamps
+of entries grow strictly, whatever producers send.
 """
 
 import struct
@@ -41,8 +41,8 @@ class TimeIndex:
     def lookup_before(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the last entry that is older than `timestamp_ms`.
 
-        Strictly older: then nothing at or before that offset can be the answer, even where
-        several batches share one timestamp.
+        Strictly older: then nothing at or before that offset can be the answer, even if several
+        batches share one timestamp.
         """
         low, high = 0, self.entries.count
         while low < high:

@@ -11,13 +11,13 @@ from millstream.storage.files import LogFile
 
 INT64_MAX = 2**63 - 1
 
-# What passes: someone deletes files, or closes some. Everything else is a broken disk.
+# Temporary errors: files can be deleted or closed. Everything else is a broken disk.
 _PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The topic's settings that concern its files. Defaults are in the table of options."""
+    """The topic's settings for its files. The table of options has the defaults."""
 
     segment_bytes: int
     segment_ms: int
@@ -30,7 +30,7 @@ class LogConfig:
     timestamp_type: TimestampType
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    # None keeps what the producer chose.
+    # None keeps the producer's choice.
     compression_type: Codec | None
     is_compacted: bool
     is_deleted: bool
@@ -48,7 +48,7 @@ class LogConfig:
 class Appended:
     base_offset: int
     next_offset: int
-    # -1 where the records keep the producer's timestamps.
+    # -1 if the records keep the producer's timestamps.
     append_time_ms: int
     log_start_offset: int
     is_duplicate: bool
@@ -57,7 +57,7 @@ class Appended:
 class BatchGroup(WellFormedGroup, Protocol):
     """Batches of several producers, to be written with one write.
 
-    Of producers without an id, outside of transactions, at most some kilobytes together.
+    From producers without an id, outside of transactions, at most some kilobytes together.
     """
 
     def __len__(self) -> int: ...
@@ -65,12 +65,12 @@ class BatchGroup(WellFormedGroup, Protocol):
     def size_bytes(self) -> int: ...
     @property
     def last_offset_delta(self) -> int:
-        """The last record, counted from the first of the group."""
+        """The index of the last record, counted from the first of the group."""
         ...
 
     @property
     def max_timestamp_delta(self) -> int:
-        """The last record of the first batch that has the largest timestamp, counted so, too."""
+        """The index of the last record of the first batch with the largest timestamp."""
         ...
 
     def stamped(self, base_offset: int, leader_epoch: int) -> memoryview:
@@ -78,11 +78,11 @@ class BatchGroup(WellFormedGroup, Protocol):
         ...
 
     def positions(self, first: int) -> list[int]:
-        """Where each batch begins, when the first does at `first`."""
+        """The position of each batch, if the first begins at `first`."""
         ...
 
     def last_offsets(self, base_offset: int) -> list[int]:
-        """The last offset of each batch, when the first begins with `base_offset`."""
+        """The last offset of each batch, if the first begins with `base_offset`."""
         ...
 
 
@@ -113,7 +113,7 @@ class CorruptLog(KafkaError):
 
 
 def storage_failure(error: OSError, path: str) -> NoSpace | LogDirFailed:
-    """What a failed write to `path` means for the one who asked."""
+    """What a failed write to `path` means for the caller."""
     if error.errno in _PASSING_ERRORS:
         return NoSpace(f"{path}: {error.strerror}")
     return LogDirFailed(f"{path}: {error.strerror}")
