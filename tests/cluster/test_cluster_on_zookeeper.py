@@ -41,6 +41,7 @@ class Node:
             clock=SystemClock(),
             new_token=lambda: f"node{broker_id}-{id(self)}-{next(tokens)}",
             new_cluster_id=lambda: "cluster",
+            new_secret=lambda: b"secret",
             policy=policy_of(lambda: CONFIG),
         )
         self.membership.subscribe(self)

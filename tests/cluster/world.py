@@ -43,6 +43,7 @@ class Node:
             clock=world.clock,
             new_token=world.token,
             new_cluster_id=lambda: "cluster",
+            new_secret=lambda: b"secret",
             policy=Policy(lambda topic: world.min_isr, lambda: world.is_balanced),
         )
         self.membership.subscribe(self)

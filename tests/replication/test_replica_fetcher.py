@@ -5,6 +5,7 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
+from millstream.client.aio import Connection
 from millstream.clock import Clock, SystemClock
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
@@ -28,6 +29,10 @@ from tests.replication.test_replicated import leading, produce, replica, role
 from tests.storage.logs import batch
 
 Answer = Callable[[FetchRequest], list[FetchResult] | None]
+
+
+async def believed(connection: Connection) -> None:
+    """The other end knows this node without a proof."""
 
 
 class Leader:
@@ -106,6 +111,7 @@ async def following_of(
             broker_id=2,
             broker_epoch=lambda: 41,
             address=lambda node: address,
+            prove=believed,
             checkpoint=checkpoint,
             is_held_back=lambda partition: partition in held_back,
             took=lambda partition, size_bytes: None,

@@ -66,6 +66,14 @@ async def enter_cluster(
     return found
 
 
+async def cluster_secret(store: Session, new_secret: Callable[[], bytes]) -> bytes:
+    """What nodes prove themselves with to each other; the first node makes it."""
+    if not await store.exists(znodes.CLUSTER_SECRET):
+        with contextlib.suppress(NodeExists):
+            await store.commit([Create(znodes.CLUSTER_SECRET, new_secret().hex().encode())])
+    return bytes.fromhex((await store.get(znodes.CLUSTER_SECRET)).data.decode())
+
+
 async def check_not_older(
     store: Session, broker_id: int, *, epoch: int, controller_epoch: int
 ) -> None:

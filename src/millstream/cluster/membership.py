@@ -75,6 +75,7 @@ class Membership:
         clock: Clock,
         new_token: Callable[[], str],
         new_cluster_id: Callable[[], str],
+        new_secret: Callable[[], bytes],
         policy: Policy,
         cluster_id: str | None = None,
     ) -> None:
@@ -88,6 +89,9 @@ class Membership:
         self._clock = clock
         self._new_token = new_token
         self._new_cluster_id = new_cluster_id
+        self._new_secret = new_secret
+        # What nodes prove themselves with to each other. Known after `join`.
+        self.secret = b""
         self._policy = policy
         self._cluster_id = cluster_id
         self._listeners: list[Listener] = []
@@ -173,6 +177,7 @@ class Membership:
                 self._store, self._cluster_id, self._new_cluster_id
             )
             self.image.cluster_id = self._cluster_id
+            self.secret = await joining.cluster_secret(self._store, self._new_secret)
             await joining.wait_for_predecessor(self._store, self._broker_id)
             self._epoch = await joining.raise_epoch(
                 self._store, self._broker_id, self._session_token, is_suspect=is_suspect

@@ -6,6 +6,8 @@ is.
 
 /cluster/id                               the cluster's id
                                             <- joining: the first node
+/cluster/secret                           what nodes prove themselves with
+                                            <- joining: the first node
 /controller                               ephemeral: the controller's node
                                             <- controller: the node that wins
 /controller_epoch                         counts the controllers
@@ -61,6 +63,7 @@ from millstream.cluster.stores.store import Create, Delete, Node, Operation
 from millstream.model import TopicPartition
 
 CLUSTER_ID: Final = "/cluster/id"
+CLUSTER_SECRET: Final = "/cluster/secret"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 PRODUCER_IDS: Final = "/latest_producer_id_block"

@@ -51,6 +51,8 @@ class FetcherNode:
     broker_epoch: Callable[[], int]
     # Where the leader's node listens; None while that is not known.
     address: Callable[[int], tuple[str, int] | None]
+    # Have the other end of a new connection know this node.
+    prove: Callable[[Connection], Awaitable[None]]
     checkpoint: Callable[[], Awaitable[None]]
     # Is a partition held back at this moment; and what was taken of it.
     is_held_back: Callable[[ReplicatedPartition], bool]
@@ -167,6 +169,8 @@ class FetchConnection:
                 client_id=f"replica-{self._node.broker_id}",
                 timeout_seconds=_CONNECT_SECONDS_MAX,
             )
+            # A failure closes the connection, as that of any request does.
+            await self._node.prove(self._connection)
         return self._connection
 
     def _hang_up(self) -> None:

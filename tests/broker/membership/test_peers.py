@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from millstream.broker.membership.peers import Peers
-from millstream.client.aio import NoAnswer
+from millstream.client.aio import Connection, NoAnswer
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from millstream.wire.codec import response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, read_request_header, response_header
 
 PEER = 2
+
+
+async def believed(connection: Connection) -> None:
+    """The other end knows this node without a proof."""
 
 
 class Node:
@@ -83,7 +87,7 @@ async def served(node: Node) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def peers_of(node: Node) -> AsyncIterator[Peers]:
     async with served(node):
-        peers = Peers(1, lambda broker_id: node.address if broker_id == PEER else None)
+        peers = Peers(1, lambda broker_id: node.address if broker_id == PEER else None, believed)
         try:
             yield peers
         finally:
@@ -164,7 +168,7 @@ def test_a_node_that_is_nowhere_and_one_that_refuses_are_failures() -> None:
             with pytest.raises(NoAnswer, match="node 3 is not known"):
                 await ask(peers, broker_id=3)
         with pytest.raises(NoAnswer, match="cannot reach"):
-            await ask(Peers(1, lambda broker_id: node.address))
+            await ask(Peers(1, lambda broker_id: node.address, believed))
 
     asyncio.run(scenario())
 

@@ -178,7 +178,7 @@ def _read(
         admission = parts.admissions.of(request.principal, partition)
         if body.replica_id >= 0:
             budget = budget if budget > 0 or is_first else NO_ROOM
-            read_for_replica(parts.node, body, admission, fetch, result, budget)
+            read_for_replica(parts.node, request, body, admission, fetch, result, budget)
             return result
         # A consumer that declares its rack may read from a nearby follower (KIP-392).
         is_near_enough = partition.is_replicated and body.rack_id

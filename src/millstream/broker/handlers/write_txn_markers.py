@@ -35,7 +35,7 @@ async def handle(
                 WrittenTxnMarkerTopic(
                     name=topic.name,
                     partitions=[
-                        _write(node, transactions, one, topic.name, index, waits)
+                        _write(node, transactions, request, one, topic.name, index, waits)
                         for index in topic.partition_indexes
                     ],
                 )
@@ -55,6 +55,7 @@ async def handle(
 def _write(
     node: NodeState,
     transactions: TransactionCoordinator,
+    request: Request,
     one: WritableTxnMarker,
     topic: str,
     index: int,
@@ -63,6 +64,9 @@ def _write(
     result = WrittenTxnMarkerPartition(partition_index=index, error_code=KafkaCode.NONE)
     kind = ControlType.COMMIT if one.transaction_result else ControlType.ABORT
     try:
+        if kind is ControlType.COMMIT and request.connection.proved_node_id < 0:
+            # Only a coordinator decides that. Administrators may abort what hangs.
+            raise KafkaError(KafkaCode.CLUSTER_AUTHORIZATION_FAILED)
         node.partitions.get(topic, index)
         wait = transactions.write_marker(
             topic,

@@ -7,6 +7,7 @@ open.
 """
 
 import asyncio
+import hmac
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -24,6 +25,8 @@ from millstream.broker.node.data_directory import DataDirectory
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.upkeep.scrubbing import Scrubbing
+from millstream.client.aio import Connection
+from millstream.client.node_proof import node_proof, prove
 from millstream.clock import Clock
 from millstream.cluster.controller import policy_of
 from millstream.cluster.elections import Elections
@@ -53,6 +56,8 @@ OpenSession = Callable[[], Awaitable[Session]]
 
 _TOKEN_BYTES: Final = 12
 _HAND_OVER_SECONDS_MAX: Final = 30.0
+_PROOF_SECONDS_MAX: Final = 5.0
+_SECRET_BYTES: Final = 32
 
 
 def new_membership(
@@ -71,6 +76,7 @@ def new_membership(
         clock=clock,
         new_token=lambda: os.urandom(_TOKEN_BYTES).hex(),
         new_cluster_id=lambda: store.owner.cluster_id,
+        new_secret=lambda: os.urandom(_SECRET_BYTES),
         policy=policy_of(lambda: metadata.effective_config),
         cluster_id=None if store.owner.is_new else store.owner.cluster_id,
     )
@@ -105,7 +111,7 @@ class Member:
         self._durability = durability
         nodes = Nodes(lambda: node.image, lambda: addresses.inter_broker_listener)
         self.elections = Elections(membership)
-        self.peers = Peers(node.node_id, nodes.address)
+        self.peers = Peers(node.node_id, nodes.address, self._prove)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)
         self.followers = ThrottledFollowers(self.throttles, self.in_sync)
@@ -145,6 +151,7 @@ class Member:
             broker_id=self._node.node_id,
             broker_epoch=lambda: self.membership.broker_epoch,
             address=nodes.address,
+            prove=self._prove,
             checkpoint=self._node.disk.checkpoint,
             is_held_back=self.throttles.holds_back_receiving,
             took=self.throttles.received,
@@ -210,6 +217,19 @@ class Member:
     def name_of(self, topic_id: TopicId) -> str | None:
         topic = self._node.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def is_proof(self, node_id: int, challenge: bytes, proof: bytes) -> bool:
+        wanted = node_proof(self.membership.secret, challenge, node_id)
+        return hmac.compare_digest(wanted, proof)
+
+    async def _prove(self, connection: Connection) -> None:
+        """Have another node know this one. Raises NoAnswer."""
+        await prove(
+            connection,
+            self._node.node_id,
+            self.membership.secret,
+            timeout_seconds=_PROOF_SECONDS_MAX,
+        )
 
     def hosts(self, state: PartitionState) -> bool:
         return self._node.node_id in state.replicas

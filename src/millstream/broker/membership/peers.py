@@ -1,7 +1,7 @@
 """Requests to other nodes of the cluster, on connections that are kept for reuse."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from millstream.client.aio import AnswerTimedOut, Connection, NoAnswer
@@ -14,11 +14,16 @@ _IDLE_MAX: Final = 2
 _CONNECT_SECONDS_MAX: Final = 5.0
 
 Address = tuple[str, int]
+Prove = Callable[[Connection], Awaitable[None]]
 M = TypeVar("M", bound=Message)
 
 
 class Peers:
-    def __init__(self, broker_id: int, address: Callable[[int], Address | None]) -> None:
+    def __init__(
+        self, broker_id: int, address: Callable[[int], Address | None], prove: Prove
+    ) -> None:
+        """`prove` has the other end of a new connection know this node."""
+        self._prove = prove
         self._client_id = f"node-{broker_id}"
         self._address = address
         self._idle: dict[int, list[Connection]] = {}
@@ -51,6 +56,11 @@ class Peers:
         connection = await Connection.open(
             host, port, client_id=self._client_id, timeout_seconds=_CONNECT_SECONDS_MAX
         )
+        try:
+            await self._prove(connection)
+        except BaseException:
+            connection.close()
+            raise
         return await self._ask(connection, broker_id, request, version, timeout_seconds)
 
     async def _ask(

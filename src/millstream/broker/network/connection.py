@@ -78,6 +78,7 @@ class Connection:
         "_registration",
         "_replies",
         "_sender",
+        "challenge",
         "client_id",
         "client_software",
         "is_closed",
@@ -85,6 +86,7 @@ class Connection:
         "last_request",
         "listener",
         "peer",
+        "proved_node_id",
         "received_at",
         "sent_at",
         "shortcut",
@@ -102,6 +104,10 @@ class Connection:
         self.peer = peer
         self.client_id: str | None = None
         self.client_software: str | None = None
+        # The node of the cluster that is known to be at the other end; -1 for everybody else.
+        self.proved_node_id = -1
+        # What a node has to answer to be known; None where nothing was asked.
+        self.challenge: bytes | None = None
         # A handler that expects more of the same request leaves a fast way to answer it here, and
         # what the last request was about, to recognise a repetition.
         self.shortcut: Shortcut | None = None

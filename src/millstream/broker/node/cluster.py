@@ -96,6 +96,10 @@ class Cluster(Protocol):
         """How many replicas an internal topic gets."""
         ...
 
+    def is_proof(self, node_id: int, challenge: bytes, proof: bytes) -> bool:
+        """Does the answer to a challenge come from this node of the cluster?"""
+        ...
+
     def hosts(self, state: PartitionState) -> bool:
         """Does this node have a replica?"""
         ...

@@ -96,6 +96,9 @@ class Standalone:
     def internal_replicas(self, wanted: int) -> int:
         return 1
 
+    def is_proof(self, node_id: int, challenge: bytes, proof: bytes) -> bool:
+        return False
+
     def hosts(self, state: PartitionState) -> bool:
         return True
 

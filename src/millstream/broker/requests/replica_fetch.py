@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admission
+from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
@@ -22,6 +23,7 @@ NO_ROOM: Final = -1
 
 def read_for_replica(
     node: NodeState,
+    request: Request,
     body: FetchRequest,
     admission: Admission,
     fetch: FetchPartition,
@@ -33,10 +35,12 @@ def read_for_replica(
     if not isinstance(partition, ReplicatedPartition):
         # No other node has a replica of it, whatever the request says.
         raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+    if request.connection.proved_node_id != body.replica_id:
+        # What it claims to have would count as replicated.
+        raise KafkaError(KafkaCode.TOPIC_AUTHORIZATION_FAILED)
     follower = node.image.brokers.get(body.replica_id)
     if follower is None or follower.epoch != body.replica_epoch:
-        # Another incarnation, or a client that pretends to be a node: its position would
-        # count.
+        # Of an older incarnation, whose log may have lost what it had.
         raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
     followers = node.cluster.followers
     if followers.is_held_back(partition, body.replica_id):
