@@ -254,7 +254,7 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper_of_spark: str
         produce(node.bootstrap, "kept", [b"four"])
     alone = run_millstream("broker", "--data-dir", str(data), "--listen", "127.0.0.1:0")
     assert alone.exit_code == 1
-    assert "of a node of a cluster" in alone.errors
+    assert "belongs to a cluster node" in alone.errors
 
 
 def test_a_zookeeper_that_is_not_there_is_waited_for_and_then_told(tmp_path: Path) -> None:

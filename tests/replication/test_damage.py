@@ -198,7 +198,7 @@ def test_what_could_not_be_healed_is_tried_again(
             flip_a_byte(first_segment(tmp_path, leader.node_id), 16)
             assert (await fetch(leader)).error_code == KafkaCode.KAFKA_STORAGE_ERROR
             clustering = leader.member
-            await until(lambda: bool(clustering._healing._told), "a person is told")
+            await until(lambda: bool(clustering._healing._logged), "a person is told")
             for node_id in others:
                 await cluster.start(node_id)
             await cluster.led(besides=leader.node_id)
@@ -218,7 +218,7 @@ def test_the_only_replica_is_kept_however_damaged(tmp_path: Path) -> None:
             flip_a_byte(path)
             before, partition = path.read_bytes(), cluster.replica(leader.node_id)
             clustering = leader.member
-            told = clustering._healing._told
+            told = clustering._healing._logged
             await until(lambda: bool(told), "a person is told")
             assert cluster.replica(leader.node_id) is partition
             assert path.read_bytes() == before
