@@ -1,11 +1,11 @@
 """What a replica serves in its present state, and when that was last decided.
 
 Whether a request may be served depends on a topic's options, on the replica's role, on its
-disk and on permissions. All of it is decided once, by `broker.requests.admission`, and kept
-until the node's generation changes. Whatever an admission depends on bumps the generation in
-the same step in which it changes, so "is it current?" is a comparison of two integers.
+disk and on permissions. `broker.requests.admission` decides all of it once, and the decision
+holds until the node's generation changes. Everything that an admission depends on bumps the
+generation in the same step in which it changes, so "is it current?" compares two integers.
 
-Here is the partition's part: `Standing`, and the terms under which it takes a write.
+This module has the partition's part: `Standing`, and the terms under which it accepts a write.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ class Generation:
         self.number = 0
 
     def bump(self) -> None:
-        """Nothing that was decided before may be relied on."""
+        """Make all earlier decisions invalid."""
         self.number += 1
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something is not served. An error made of it is raised, and so is another each time."""
+    """Why something is not served. Each use raises a new error made from it."""
 
     code: KafkaCode
     message: str | None = None
@@ -41,25 +41,25 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a replica serves in its present role and with its disk; None where nothing is
-    against it.
+    """What a replica serves in its present role and with its disk; None means that it is
+    served.
 
-    `write` is for acks 0 and 1, `committed_write` for acks all. `read` is for those who need
-    the leader, `near_read` for those who may read from any replica (KIP-392).
+    `write` is for acks 0 and 1, `committed_write` for acks all. `read` is for requests that
+    need the leader, `near_read` for those that may read from any replica (KIP-392).
     """
 
     write: Refusal | None = None
     committed_write: Refusal | None = None
     read: Refusal | None = None
     near_read: Refusal | None = None
-    # Asked at every write that is not committed: time alone ends a lease. None where no other
+    # Checked at every write that is not committed: time alone ends a lease. None if no other
     # node could lead.
     has_lease: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTerms:
-    """Under what terms a partition takes batches; good for one generation."""
+    """The terms under which a partition accepts batches; valid for one generation."""
 
     generation: int
     refusal: Refusal | None

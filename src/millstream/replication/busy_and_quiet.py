@@ -1,13 +1,12 @@
-"""Which partitions of one leader are asked for together: those where something happens, and
-those where nothing does.
+"""Divides the partitions of one leader into two requests: the busy ones, and the quiet ones.
 
-Every request names all its partitions, so a record in one of them costs as much as there are
-partitions in its request. With thousands of them that would be most of the work. Those that
-were quiet for a while go into a request of their own, which nearly always waits; the first
-record there brings a partition back among the busy ones.
+Every request names all its partitions, so the cost of a record grows with the number of
+partitions in its request. With thousands of them that would be most of the work. Partitions
+that were quiet for a while go into a separate request, which nearly always waits; the first
+record there moves a partition back to the busy ones.
 
-Pure: the time is passed in. A partition is in one of the two, and while it changes over it
-may be fetched twice: the position of an answer shows that it came late.
+Pure: the time is passed in. A partition is in one of the two, and while it moves it may be
+fetched twice: the position of a response shows that it is late.
 """
 
 from collections.abc import Hashable
@@ -19,16 +18,16 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class QuietRule:
-    # So long without a record, or a failure, and a partition is quiet.
+    # After this long without a record or a failure, a partition is quiet.
     after_seconds: float = 2.0
-    # Fewer than these are no burden to the others, and answered sooner among them.
+    # Fewer than these are no burden to the others, and are answered sooner among them.
     count_min: int = 100
 
 
 class BusyAndQuiet(Generic[K]):
     def __init__(self, rule: QuietRule) -> None:
         self._rule = rule
-        # In the order in which they are asked for, and since when nothing happened there.
+        # In the order of the request, and since when nothing happened there.
         self._busy: dict[K, float] = {}
         self._quiet: dict[K, None] = {}
 
@@ -55,15 +54,15 @@ class BusyAndQuiet(Generic[K]):
         self._quiet.pop(partition, None)
 
     def happened(self, partition: K, *, now: float) -> bool:
-        """Something happened there: it is asked for after all the others from now on, because
-        an answer has a limit. True when it was quiet until now."""
+        """Something happened there: from now on it goes last in the request, because a response
+        has a size limit. True if it was quiet until now."""
         was_quiet = partition in self._quiet
         self.remove(partition)
         self._busy[partition] = now
         return was_quiet
 
     def settle(self, *, now: float) -> None:
-        """Move those over where nothing happens, if they are enough to be worth it."""
+        """Move the idle ones to the quiet ones, if they are enough to be worth it."""
         rule = self._rule
         still = [each for each, at in self._busy.items() if now - at >= rule.after_seconds]
         if len(still) + len(self._quiet) < rule.count_min:

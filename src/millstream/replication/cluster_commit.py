@@ -1,8 +1,8 @@
-"""When records of replicated partitions are safe: committed, and synced where nobody else
+"""When records of replicated partitions are safe: committed, and synced if no other replica
 has them.
 
-Group commit goes on underneath: it brings everything to the disk, and tells partitions that
-count only what is there.
+Group commit still runs underneath: it brings everything to the disk, and notifies
+partitions that count only synced records.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from millstream.replication.waiting import fail
 
 
 class ClusterCommit(GroupCommit):
-    """`dev` takes the page cache for safe: a killed process loses nothing."""
+    """`dev` considers the page cache safe: a killed process loses nothing."""
 
     def __init__(self, on_failure: Callable[[str], None], *, dev: bool) -> None:
         super().__init__(on_failure)
@@ -40,7 +40,7 @@ class ClusterCommit(GroupCommit):
         return partition.leader.wait_committed(next_offset)
 
     def wait_counted(self, partition: ReplicatedPartition) -> "asyncio.Future[None] | None":
-        """What a follower does before it asks on, where each replica syncs first."""
+        """What a follower waits for before its next fetch, if each replica syncs first."""
         if partition.counted_offset >= partition.log.next_offset:
             return None
         return self.wait_synced(partition, partition.log.next_offset)
@@ -48,7 +48,7 @@ class ClusterCommit(GroupCommit):
     def wait_if_alone(
         self, partition: Partition, next_offset: int
     ) -> "asyncio.Future[None] | None":
-        """For those whose leader is the only one in sync."""
+        """For partitions whose leader is the only in-sync replica."""
         if self._is_dev or partition.log.synced_offset >= next_offset:
             return None
         return self.wait_synced(partition, next_offset)

@@ -1,7 +1,7 @@
 """One connection to a leader's node, over which partitions are fetched, one request at a time.
 
-The replica fetcher says which partitions, and what becomes of the answers. What is added does
-not wait for a long poll to end: the connection is closed and the next request has it.
+The replica fetcher chooses the partitions and handles the responses. An added partition does
+not wait for a long poll to end: the connection is closed, and the next request includes it.
 """
 
 import asyncio
@@ -45,19 +45,19 @@ class FetcherSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetcherNode:
-    """What a fetcher asks of its node, new at every request."""
+    """What a fetcher needs from its node, for every request."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
-    # Where the leader's node listens; None while that is not known.
+    # The address of the leader's node; None while it is unknown.
     address: Callable[[int], tuple[str, int] | None]
     # Have the other end of a new connection know this node.
     prove: Callable[[Connection], Awaitable[None]]
     checkpoint: Callable[[], Awaitable[None]]
-    # Is a partition held back at this moment; and what was taken of it.
+    # Is a partition throttled at this moment; and report the bytes fetched for it.
     is_held_back: Callable[[ReplicatedPartition], bool]
     took: Callable[[ReplicatedPartition, int], None]
-    # Before a position counts, where every replica syncs first.
+    # To wait for before a position counts, if every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
     settings: Callable[[], FetcherSettings]
@@ -66,13 +66,13 @@ class FetcherNode:
 
 @dataclass(frozen=True, slots=True)
 class FetchTask:
-    """What one connection is for."""
+    """The partitions of one connection."""
 
-    # What to ask for now, and in how many seconds that is another question.
+    # What to fetch now, and after how many seconds that changes.
     wanted: Callable[[], Asked]
     due_seconds: Callable[[], float | None]
     take: Callable[[Asked, list[Fetched]], Awaitable[None]]
-    # Why it does not work; nothing when it does again.
+    # Called with a problem; with None when it works again.
     tell: Callable[[str], None]
 
 
@@ -87,7 +87,7 @@ class FetchConnection:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def fetch_again(self) -> None:
-        """There is more to ask for than when the last request was made."""
+        """There is more to fetch than in the last request."""
         self._changed.set()
 
     async def stop(self) -> None:
@@ -122,7 +122,7 @@ class FetchConnection:
             await self._fetches.take(asked, answers)
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Until something changes, at most that long."""
+        """Wait until something changes, at most this long."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -130,7 +130,7 @@ class FetchConnection:
             return
 
     async def _exchange(self, asked: Asked) -> list[Fetched] | None:
-        """The answers; None when other partitions came meanwhile and all is asked anew."""
+        """The responses; None if partitions were added and all is requested again."""
         settings = self._node.settings()
         connection = await self._connected()
         due = self._fetches.due_seconds()

@@ -1,4 +1,4 @@
-"""What a leader's answer does to a follower's log."""
+"""Applies a leader's response to a follower's log."""
 
 import logging
 
@@ -47,13 +47,13 @@ def _cut_back(partition_log: Log, offset: int) -> None:
         offset,
     )
     partition_log.truncate_to(offset)
-    # Even when the log did not get shorter: an epoch of ours may have written nothing.
+    # Even if the log did not get shorter: an epoch of ours may have written nothing.
     partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))
     partition_log.epochs.save_if_changed()
 
 
 def whole_batches(records: memoryview) -> memoryview:
-    """The answer without the batch that its size limit cut in two."""
+    """The response without the batch that its size limit cut in two."""
     position = 0
     while len(records) - position >= HEADER_BYTES:
         size_bytes = BatchView(records[position:]).size_bytes

@@ -1,11 +1,11 @@
-"""A follower's side of one partition: what to ask the leader next, and what an answer means.
+"""A follower's side of one partition: its next fetch, and what a response means.
 
 A follower's log must be a prefix of its leader's before it counts for anything. Every fetch
-says which epoch the follower's last record is of; the leader answers with data only if its
-own log has that record, and else with the end of the last epoch that both may share. The
-follower cuts there and asks again. The high watermark is never a reason to cut.
+carries the epoch of the follower's last record. The leader returns data only if its own log
+has that record, and otherwise the end of the last epoch that both may share. The follower
+truncates its log there and fetches again. The high watermark is never a reason to truncate.
 
-Pure: decides on numbers and the log's epochs. The driver fetches, appends and cuts.
+Pure: decides on numbers and the log's epochs. The driver fetches, appends and truncates.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from millstream.storage.epochs import EpochCache
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """What was asked. An answer counts only as long as this is what would be asked again."""
+    """What was requested. A response counts only while the same would be requested again."""
 
     leader_id: int
     leader_epoch: int
@@ -27,7 +27,7 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What the leader said about one partition, without the records."""
+    """What the leader returned for one partition, without the records."""
 
     code: KafkaCode
     high_watermark: int
@@ -38,12 +38,12 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """It answers a question that nobody has any more."""
+    """The response belongs to an outdated request."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeRecords:
-    """Append the records, if any; then the leader's marks hold here, as far as the log goes."""
+    """Append the records, if any; then the leader's offsets hold here, as far as the log goes."""
 
     high_watermark: int
     log_start_offset: int
@@ -51,29 +51,29 @@ class TakeRecords:
 
 @dataclass(frozen=True, slots=True)
 class CutBack:
-    """Drop the log, and what the epochs say, from here on; then ask again."""
+    """Truncate the log and the epochs from here on; then fetch again."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """The leader has deleted what is missing here: begin where its log begins."""
+    """The leader has deleted what is missing here: start where its log starts."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Ask again after a pause, or when the leadership changes."""
+    """Fetch again after a pause, or when the leadership changes."""
 
     code: KafkaCode
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFirst:
-    """The disk says that the log goes further than where it is to be cut: that has to be
-    taken back first, or the next start would take the log for damaged. Then ask again."""
+    """A checkpoint on the disk is beyond the truncation: it has to be rewritten first, or the
+    next start would take the log for damaged. Then fetch again."""
 
 
 Step = Ignore | TakeRecords | CutBack | StartOver | BackOff | CheckpointFirst
@@ -86,21 +86,21 @@ def next_fetch(
 
 
 def begin_following(epochs: EpochCache, next_offset: int) -> None:
-    """Forget epochs that wrote nothing here, such as a leadership of our own that is over.
+    """Forget epochs that wrote nothing here, such as an own leadership that is over.
 
-    Else we would claim to have followed a log up to an epoch of which we have no record."""
+    Otherwise we would claim to have followed an epoch of which we have no record."""
     epochs.truncate_end(next_offset)
 
 
 def take_answer(
     asked: FetchPosition, would_ask: FetchPosition | None, answer: FetchAnswer, epochs: EpochCache
 ) -> Step:
-    """What to do about an answer; `would_ask` is None when nobody is followed any more."""
+    """What to do about a response; `would_ask` is None if no leader is followed any more."""
     if asked != would_ask:
         return Ignore()
     if answer.code == KafkaCode.OFFSET_OUT_OF_RANGE:
-        # Behind the leader's first record, or a log without epochs that nothing can be
-        # compared with. What the leader's log holds is what counts.
+        # Before the leader's first record, or a log without epochs that cannot be compared
+        # with anything. The leader's log decides.
         if answer.log_start_offset < 0:
             return BackOff(answer.code)
         return StartOver(answer.log_start_offset)
@@ -108,17 +108,17 @@ def take_answer(
         return BackOff(answer.code)
     if answer.diverging is not None:
         if answer.diverging.epoch < 0:
-            # A leader that cannot say is no reason to drop anything.
+            # A leader that does not know is no reason to drop anything.
             return BackOff(KafkaCode.UNKNOWN_LEADER_EPOCH)
         return CutBack(cut_offset(epochs, asked.offset, answer.diverging))
     return TakeRecords(answer.high_watermark, answer.log_start_offset)
 
 
 def cut_offset(epochs: EpochCache, next_offset: int, diverging: Divergence) -> int:
-    """Up to where our log may equal the leader's, as far as its answer goes.
+    """Up to where our log may equal the leader's, by its response.
 
-    Not beyond the end that the leader gave, nor beyond our own end of the largest epoch
-    that is not above the leader's: what we have of later ones it does not have.
+    Not beyond the end that the leader returned, nor beyond our own end of the largest epoch
+    that is not above the leader's: it does not have what we have of later ones.
     """
     own_epoch, own_end = epochs.end_offset_for(diverging.epoch)
     if own_epoch < 0 or own_end < 0:

@@ -1,11 +1,11 @@
 """Group commit: many produces over many partitions share one sync of the disk.
 
-A round takes everything that is dirty when it begins and syncs it in a thread. What is
-appended meanwhile waits for the next round, which starts at once: the thread finds it there
-and does not wait for the loop. So the more clients wait, the more each round carries.
+A round takes everything that is dirty when it begins and syncs it in a thread. Later appends
+wait for the next round, which starts at once: the thread finds it there and does not wait
+for the loop. So the more clients wait, the more each round carries.
 
-A sync that fails is never repeated: the kernel may have dropped the dirty pages and would
-report success the second time. The directory is then finished, and so is every waiter.
+A failed sync is never repeated: the kernel may have dropped the dirty pages and would
+report success the second time. The directory then goes offline, and every waiter fails.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class GroupCommit:
         self._waiting: dict[Partition, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._dirty: set[Partition] = set()
         self._is_turn_ending = False
-        # Put in by the loop, taken out by the thread.
+        # Filled by the loop, emptied by the thread.
         self._tickets: deque[tuple[Partition, SyncTicket]] = deque()
         self._rounds_ahead = 0
         self._idle = asyncio.Event()
@@ -44,7 +44,7 @@ class GroupCommit:
     def wait_if_needed(
         self, partition: Partition, next_offset: int, *, is_acks_all: bool
     ) -> "asyncio.Future[None] | None":
-        """What an answer has to wait for; None when it may leave at once."""
+        """What a response has to wait for; None if it may be sent at once."""
         partition_log = partition.log
         unsynced = next_offset - partition_log.synced_offset
         if unsynced <= 0 and self._failure is None:
@@ -74,7 +74,7 @@ class GroupCommit:
         self._take_tickets_soon()
 
     def forget(self, partition: Partition) -> None:
-        """The partition is deleted; nobody gets an answer about it any more."""
+        """The partition is deleted; requests for it get no answer any more."""
         self._dirty.discard(partition)
         for _, future in self._waiting.pop(partition, ()):
             _fail(future, KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -83,7 +83,7 @@ class GroupCommit:
         if not self._is_turn_ending:
             self._is_turn_ending = True
             self._idle.clear()
-            # At the end of this turn: everything this turn appends joins the round.
+            # At the end of this iteration: everything it appends joins the round.
             asyncio.get_running_loop().call_soon(self._take_tickets)
 
     def _take_tickets(self) -> None:
@@ -111,9 +111,9 @@ class GroupCommit:
             self._idle.set()
 
     def _sync_waiting(self) -> list[tuple[Partition, SyncTicket]]:
-        """One round, in the thread; what it brought to the disk."""
+        """One round, in the thread; returns what it brought to the disk."""
         if self._has_sync_failed:
-            # It was said already, and must not be tried again.
+            # It has already failed, and must not be tried again.
             return []
         taken = []
         while self._tickets:
@@ -138,7 +138,7 @@ class GroupCommit:
             for partition in dict.fromkeys(partition for partition, _ in taken):
                 self._release(partition)
             if self._rounds_ahead == 0 and not self._tickets and self._waiting:
-                # A log was cut while it was synced: those who wait still need another sync.
+                # A log was cut while it was synced: waiting requests still need another sync.
                 self._dirty.update(self._waiting)
                 self._take_tickets_soon()
         self._go_on()
@@ -161,7 +161,7 @@ class GroupCommit:
             del self._waiting[partition]
 
     def fail(self, reason: str) -> None:
-        """The disk is gone: nothing is acknowledged from here on."""
+        """The disk has failed: nothing is acknowledged from here on."""
         if self._failure is not None:
             return
         self._failure = reason
@@ -175,7 +175,7 @@ class GroupCommit:
         self._on_failure(reason)
 
     async def stop(self) -> None:
-        """Let the round that runs end."""
+        """Let the current round finish."""
         await self._idle.wait()
         self._thread.shutdown(wait=True)
 
@@ -187,7 +187,7 @@ def _storage_error(reason: str) -> KafkaError:
 def _fail(future: "asyncio.Future[None]", error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        # The client may have gone; then nobody asks, and that is no news.
+        # If the client is gone, an unread exception is no news.
         future.exception()
 
 
@@ -204,8 +204,8 @@ class Durability(Protocol):
 
 
 class PageCacheDurability(GroupCommit):
-    """`--dev`: the page cache is safe enough, a killed process loses nothing. Syncs happen
-    in the background all the same."""
+    """`--dev`: the page cache counts as safe, a killed process loses nothing. Syncs still
+    happen in the background."""
 
     def wait_if_needed(
         self, partition: Partition, next_offset: int, *, is_acks_all: bool

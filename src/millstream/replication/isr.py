@@ -1,11 +1,11 @@
-"""Who is in sync: the rules by which a replica leaves the ISR, and joins it.
+"""The rules by which a replica leaves the ISR, and joins it.
 
-- It leaves when it is behind the leader's end and was not caught up with it for
+- It leaves when it is behind the leader's end and has not caught up with it for
   `replica.lag.time.max.ms`, or when it is no longer assigned (`is_behind`).
-- It joins when it has everything up to the high watermark and up to where this leadership
-  began, and the broker that fetched is the one that is registered now (`may_join`).
+- It joins when it has everything up to the high watermark and up to the start of this
+  leadership, and the broker that fetched is the registered incarnation (`may_join`).
 
-Pure: `leadership` knows who follows and how far, `isr_proposer` writes what is wanted here.
+Pure: `leadership` knows the followers and their positions, `isr_proposer` writes the changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ class IsrChange:
 
 
 def is_behind(follower: Follower | None, *, end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
-    """Must a replica leave the ISR? None is one that is no longer assigned: the controller has
-    not taken it out yet."""
+    """Must a replica leave the ISR? None means that it is no longer assigned, and the
+    controller has not removed it yet."""
     if follower is None:
         return True
     if follower.next_offset >= end_offset:
@@ -60,7 +60,7 @@ def wanted_change(
     lag_ms_max: int,
     now_ms: int,
 ) -> IsrChange | None:
-    """What the leader `broker_id` should write next; None while nothing is to change.
+    """What the leader `broker_id` should write next; None if nothing should change.
 
     `alive` are the brokers that may hold replicas in sync, by their broker epochs.
     """

@@ -1,7 +1,7 @@
-"""Writing the in-sync replicas of what this node leads, as the rules in `isr` want them.
+"""Writes the in-sync replicas of this node's leaderships, by the rules in `isr`.
 
-A follower that has caught up is proposed at once, one that stays behind when it is looked
-at next. One proposal per partition at a time; what becomes of it is the store's answer.
+A follower that has caught up is proposed at once, one that falls behind at the next check.
+One proposal per partition at a time; the store's answer decides.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 
 class NotWritten(Exception):
-    """The store refused the change: somebody was faster. Nothing was written."""
+    """The store refused the change: another writer was faster. Nothing was written."""
 
 
 class IsrProposer:
-    """`write` gives the state as it is then, or raises NotWritten, or CoordinationFailed where
-    nothing is known."""
+    """`write` returns the state after it, or raises NotWritten, or CoordinationFailed if the
+    outcome is unknown."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class IsrProposer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def look_at(self, partition: ReplicatedPartition) -> None:
-        """Propose what the leader wants to change, if anything, and if it may."""
+        """Propose the change that the leader wants, if there is one and it may."""
         leadership = partition.leadership
         if leadership is None or leadership.pending is not None or not self._has_lease():
             return

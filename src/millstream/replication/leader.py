@@ -1,8 +1,8 @@
-"""One leadership of this node over a partition, from its first moment to its last.
+"""One leadership of this node over a partition, from beginning to end.
 
-Drives `leadership` over the real log: answers followers, moves the high watermark, and lets
-those go who wait for it. What waits here belongs to this leadership alone: when it ends, all
-of it fails, and a new one begins with nothing.
+Drives `leadership` over the real log: answers followers, moves the high watermark, and
+releases the requests that wait for it. They belong to this leadership alone: when it ends,
+all of them fail, and a new leadership begins with none.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Leader:
         self._waits = CommitWaits()
         # Ends and sizes of batches that are written and not committed, in order.
         self._uncommitted: deque[tuple[int, int]] = deque()
-        # Deletions that not every follower has heard of.
+        # Deletions that not every follower has applied.
         self._deletions = OffsetWaits()
         self._has_ended = False
 
@@ -64,7 +64,7 @@ class Leader:
         self._release_deletions()
 
     def end(self, error: KafkaError) -> None:
-        """Nothing that waits here will come true."""
+        """Fail everything that waits here."""
         self._has_ended = True
         self.fail(error)
 
@@ -72,14 +72,14 @@ class Leader:
         self._waits.fail(error)
         self._deletions.fail(error)
 
-    # -- appends and who waits for them -----------------------------------------------
+    # -- appends and their waiters ----------------------------------------------------
 
     def note_appended(self, next_offset: int, size_bytes: int) -> None:
         self._uncommitted.append((next_offset, size_bytes))
         self.advance()
 
     def advance(self) -> None:
-        """Move the high watermark as far as it may, and let go who waited for it."""
+        """Move the high watermark as far as possible, and release its waiters."""
         leadership, log = self.leadership, self._log
         before = log.high_watermark
         after = leadership.high_watermark(before, self._partition.counted_offset)
@@ -107,9 +107,9 @@ class Leader:
             waits.committed(max(size_bytes, 1), is_undecided=is_undecided)
 
     def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
-        """Done when everything below `next_offset` is committed; None when it is already.
+        """Done when everything below `next_offset` is committed; None if it already is.
 
-        Fails when the leadership ends, or too few are left in sync to get there."""
+        Fails if the leadership ends, or too few replicas are left in sync."""
         if self._log.high_watermark < next_offset:
             return self._waits.add(next_offset)
         synced = self._wait_synced(next_offset)
@@ -120,13 +120,13 @@ class Leader:
         return future
 
     def _wait_synced(self, next_offset: int) -> "asyncio.Future[None] | None":
-        """What else makes a committed record safe: the disk, where no other replica has it."""
+        """What else makes a committed record safe: the disk, if no other replica has it."""
         if not self.leadership.is_alone:
             return None
         return self._node.wait_synced(self._partition, next_offset)
 
     def _pass_on(self, future: "asyncio.Future[None]", synced: "asyncio.Future[None]") -> None:
-        """The disk has it; unless the log was cut meanwhile, and has something else there."""
+        """The disk has it, unless the log was cut in the meantime and has other records there."""
         if future.done():
             return
         error = None if synced.cancelled() else synced.exception()
@@ -138,10 +138,10 @@ class Leader:
             fail(future, error)
 
     def wait_deleted(self, offset: int) -> "asyncio.Future[None] | None":
-        """Done when no replica in sync has anything below `offset`; None when it is so."""
+        """Done when no in-sync replica has anything below `offset`; None if that is so already."""
         if self.leadership.low_watermark(self._log.log_start_offset) >= offset:
             return None
-        # The answer tells the follower; its next fetch tells that it has done it.
+        # The response carries the offset to the follower; its next fetch confirms it.
         self._partition.fetch_waits.wake_replicas()
         return self._deletions.add(offset)
 
@@ -161,9 +161,9 @@ class Leader:
         max_bytes: int,
         now_ms: int,
     ) -> None:
-        """Fill in what a follower gets, and note how far it is. Raises KafkaError.
+        """Fill in what a follower gets, and record its position. Raises KafkaError.
 
-        A negative `max_bytes` says that the answer is full: nothing, not even one batch."""
+        A negative `max_bytes` means that the response is full: nothing, not even one batch."""
         leadership, log = self.leadership, self._log
         self._check_follower(replica_id, broker_epoch, fetch.current_leader_epoch)
         result.log_start_offset = log.log_start_offset
@@ -205,7 +205,7 @@ class Leader:
             raise KafkaError(KafkaCode.STALE_BROKER_EPOCH)
 
     def _read(self, offset: int, *, max_bytes: int) -> FileRange | None:
-        """None when there is no room left in the answer, or nothing to read."""
+        """None if there is no room left in the response, or nothing to read."""
         try:
             found = self._partition.read_for_replica(offset, max_bytes=max(max_bytes, 0))
         except KafkaError as error:

@@ -6,9 +6,9 @@ who may join is in `isr`. Three rules carry the safety:
 - The high watermark is the smallest end over the *maximal* in-sync set: what the store has
   and what was proposed to it. A proposal counts before it is known to be written, and the
   old set counts until it is known to be replaced.
-- Only fetches of this leader epoch count, so a follower that never asked holds it back.
-- Below `min_isr` in-sync replicas it stands still, so that a replica that left is never
-  behind what is committed as long as it may be elected.
+- Only fetches of this leader epoch count, so a follower that never fetched holds it back.
+- Below `min_isr` in-sync replicas it does not move, so that a replica that left is never
+  behind what is committed while it may be elected.
 
 Pure: times are milliseconds of a clock that never jumps, passed in; the log is passed in as
 its end. `leader` drives this and writes the log's high watermark; `isr_proposer` writes the store.
@@ -58,8 +58,8 @@ class Leadership:
     ) -> None:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
-        # Where this leadership began: until the high watermark is here, it may be less than
-        # what the leader before has shown to clients (KIP-207).
+        # Where this leadership began: below this offset, the high watermark may be less than what
+        # the previous leader has shown to clients (KIP-207).
         self.start_offset = start_offset
         self.replicas = replicas
         self.isr = isr
@@ -67,7 +67,7 @@ class Leadership:
         self.version = version
         self.pending: IsrChange | None = None
         self._followers = {
-            # An in-sync follower has its whole time to show itself to the new leader.
+            # An in-sync follower gets its full time to fetch from the new leader.
             replica: Follower(now_ms if replica in isr else NEVER_MS)
             for replica in replicas
             if replica != broker_id
@@ -94,13 +94,13 @@ class Leadership:
         now_ms: int,
         is_sent_records: bool = False,
     ) -> None:
-        """A follower asks for `offset` in this epoch: it has everything below.
+        """A follower fetches at `offset` in this epoch: it has everything below.
 
-        Not to be called for a fetch that diverges or is out of range (KAFKA-13141).
+        Must not be called for a fetch that diverges or is out of range (KAFKA-13141).
         """
         follower = self._followers[replica]
         if broker_epoch != follower.broker_epoch and follower.has_fetched:
-            # Restarted: what the incarnation before had says nothing about this one.
+            # Restarted: the position of the previous incarnation says nothing about this one.
             follower = self._followers[replica] = Follower(follower.caught_up_ms)
         follower.fetched(
             broker_epoch=broker_epoch,
@@ -133,7 +133,7 @@ class Leadership:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everyone who is in sync, or will be if the proposal is written."""
+        """Every replica that is in sync, or will be if the proposal is written."""
         proposed = () if self.pending is None else self.pending.isr
         return frozenset(self.isr).union(proposed)
 
@@ -143,11 +143,11 @@ class Leadership:
 
     @property
     def is_alone(self) -> bool:
-        """Nobody else holds what is committed: only the disk makes it safe."""
+        """No other replica holds what is committed: only the disk makes it safe."""
         return self.isr == (self.broker_id,)
 
     def high_watermark(self, current: int, own_offset: int) -> int:
-        """The high watermark that now holds; `own_offset` is as far as the leader counts."""
+        """The resulting high watermark; `own_offset` is as far as the leader counts."""
         if not self.has_enough_in_sync:
             return current
         return max(current, min(self._ends(own_offset)))
@@ -161,13 +161,13 @@ class Leadership:
                 yield UNKNOWN_OFFSET if follower is None else follower.next_offset
 
     def low_watermark(self, own_start_offset: int) -> int:
-        """Where the log starts on every replica that is in sync: below it nothing comes back."""
+        """The log start on every in-sync replica: nothing below it can come back."""
         followers = [self._followers.get(each) for each in self.maximal_isr - {self.broker_id}]
         starts = [UNKNOWN_OFFSET if each is None else each.log_start_offset for each in followers]
         return min([own_start_offset, *starts])
 
     def is_settled(self, high_watermark: int) -> bool:
-        """May clients rely on a high watermark that never goes back?"""
+        """May clients rely on a high watermark that never decreases?"""
         return high_watermark >= self.start_offset
 
     # -- who is in sync ---------------------------------------------------------------
@@ -181,7 +181,7 @@ class Leadership:
         lag_ms_max: int,
         now_ms: int,
     ) -> IsrChange | None:
-        """What to write next, None while nothing is to change or a write is under way."""
+        """What to write next; None if nothing should change or a write is in flight."""
         if self.pending is not None:
             return None
         return wanted_change(
@@ -199,7 +199,7 @@ class Leadership:
         )
 
     def propose(self, change: IsrChange) -> None:
-        """The change is being written. Until it is known what became of it, it counts."""
+        """The change is being written. Until its outcome is known, it counts."""
         assert self.pending is None, "one change at a time"
         assert change.version == self.version, "decided on an older state"
         self.pending = change
@@ -212,7 +212,7 @@ class Leadership:
     def adopt(
         self, *, replicas: tuple[int, ...], isr: tuple[int, ...], min_isr: int, version: int
     ) -> bool:
-        """The store's state in this leader epoch; False when it is not news."""
+        """Apply the store's state in this leader epoch; False if it is not newer."""
         if version <= self.version:
             return False
         self.isr = isr
@@ -220,7 +220,7 @@ class Leadership:
         self.version = version
         if replicas != self.replicas:
             self._followers = {
-                # One that was taken away and given back begins anew.
+                # A replica that was removed and assigned again starts over.
                 replica: self._followers.get(replica, Follower(NEVER_MS))
                 for replica in replicas
                 if replica != self.broker_id
@@ -233,7 +233,7 @@ class Leadership:
 
 
 def find_divergence(epochs: EpochCache, *, last_epoch: int, offset: int) -> Divergence | None:
-    """Has a reader whose last record is of `last_epoch`, and who asks for `offset`, read
+    """Has a reader whose last record is of `last_epoch`, and who fetches at `offset`, read
     something that is not in this log? (KIP-595)"""
     if last_epoch == NO_LEADER_EPOCH:
         return None

@@ -1,4 +1,4 @@
-"""What a partition asks of the node that it is on."""
+"""What a partition needs from its node."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from millstream.replication.partition import Partition
 class Node:
     broker_id: int
     generation: Generation
-    # May this node still believe that it leads what it leads?
+    # Does this node still hold its leaderships for certain?
     has_lease: Callable[[], bool]
-    # What an answer waits for, when nobody else has the records; None where it need not.
+    # What a response waits for, if no other replica has the records; None if it need not.
     wait_synced: "Callable[[Partition, int], asyncio.Future[None] | None]"
     on_disk_failure: Callable[[str], None]
-    # May a log be cut at an offset, for all that the disk says; and that it was.
+    # May a log be cut at an offset, as far as the checkpoints on disk allow; and that it was.
     may_cut: Callable[[TopicPartition, int], bool]
     was_cut: Callable[[TopicPartition], None]
-    # Somebody could not use, or this node not read, what the log has at an offset.
+    # Report that a reader could not use, or this node not read, the log at an offset.
     on_doubt: Callable[[TopicPartition, int], None]

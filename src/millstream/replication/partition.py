@@ -1,7 +1,8 @@
-"""A partition as its leader: the log, the leader epoch, and who waits for it.
+"""A partition as its leader: the log, the leader epoch, and the waiting requests.
 
-One node leads all its partitions and is their only replica, so the high watermark is the
-end of the log. What is safe on the disk is another matter: see `group_commit`.
+A standalone node leads all its partitions and is their only replica, so the high watermark
+is the end of the log. When records are safe on the disk is another question: see
+`group_commit`.
 """
 
 import logging
@@ -30,11 +31,11 @@ from millstream.storage.values import TimestampOffset
 
 log = logging.getLogger(__name__)
 
-# The default of flush.ms: the kernel writes back when it likes.
+# The default of flush.ms: the kernel decides when to write back.
 FLUSH_NEVER_MS: Final = 2**63 - 1
 # Each replica syncs before its position counts: the setting for replicas that share power.
 _SYNC_EACH_BATCH: Final = 1
-# Damage found while reading, and a disk that does not give back what it has.
+# Damage found while reading, and read errors of the disk.
 _UNREADABLE: Final = (CorruptLog, LogDirFailed, OSError)
 
 
@@ -74,10 +75,10 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline_reason: str | None = None
         self.fetch_waits = FetchWaits()
-        # Bumped with every change that `standing` or the options show.
+        # Bumped with every change of `standing` or the options.
         self._generation = generation
         self._on_disk_failure = on_disk_failure
-        # What the log file was last told about records that cannot be read.
+        # The last logged problem with unreadable records.
         self._read_failure: str | None = None
         self._unsynced_since_ms: int | None = None
 
@@ -93,7 +94,7 @@ class Partition:
             raise self._read_failed(error) from error
 
     def standing(self) -> Standing:
-        """What is served here now: the one place that knows."""
+        """What is served here now: the one place that decides it."""
         offline = self._offline()
         return Standing(offline, offline, offline, offline)
 
@@ -137,7 +138,7 @@ class Partition:
 
     @property
     def is_settled(self) -> bool:
-        """Is the high watermark one that never goes back?"""
+        """Is the high watermark one that never decreases?"""
         return True
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
@@ -150,10 +151,10 @@ class Partition:
             raise KafkaError(KafkaCode.UNKNOWN_LEADER_EPOCH)
 
     def append(self, batches: Batches, terms: WriteTerms, *, now_ms: int) -> Appended:
-        """Write what producers sent, restamped in place: the only way in for it.
+        """Write what producers sent, restamped in place: the only way in for produced batches.
 
-        Raises KafkaError. Of a group nothing is written then: each of its batches is to be
-        appended by itself, to get its own answer.
+        Raises KafkaError. Then nothing of a group is written: each of its batches must be
+        appended separately, to get its own answer.
         """
         assert terms.generation == self._generation.number, "the terms are outdated"
         if terms.has_lease is not None and not terms.has_lease():
@@ -168,14 +169,14 @@ class Partition:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except OSError as error:
-            # Writing tells its errors as above: this is producer state that had to be read.
+            # Writes report their errors as above: this is producer state that had to be read.
             raise self._read_failed(error) from error
         if (self.is_replicated or self.fetch_waits.waiting) and not appended.is_duplicate:
             self._note_appended(appended, batches.size_bytes)
         return appended
 
     def append_as_coordinator(self, data: memoryview, *, now_ms: int) -> Appended:
-        """Write a batch that this node made itself, and may: see `require_committed_writes`.
+        """Write a batch of this node itself; check `require_committed_writes` before.
         `data` is restamped in place."""
         try:
             appended = self.log.append_unchecked(
@@ -190,7 +191,7 @@ class Partition:
     def append_marker(
         self, marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, now_ms: int
     ) -> Appended | None:
-        """End a transaction here; None when that was done before."""
+        """End a transaction here; None if that was already done."""
         self.require_online()
         try:
             appended = self.log.append_marker(
@@ -203,14 +204,14 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        # Readers of committed records may go on, by more than the marker itself.
+        # read_committed consumers may read on, by more than the marker itself.
         self.fetch_waits.wake()
         if appended is not None:
             self._note_appended(appended, HEADER_BYTES)
         return appended
 
     def _note_appended(self, appended: Appended, size_bytes: int) -> None:
-        """Let those go who wait for it. With one replica, written is committed."""
+        """Release the waiting requests. With one replica, written is committed."""
         if self.fetch_waits.waiting:
             is_undecided = self.last_stable_offset < self.high_watermark
             self.fetch_waits.committed(size_bytes, is_undecided=is_undecided)
@@ -276,8 +277,7 @@ class Partition:
     def _read_failed(self, error: Exception) -> KafkaError:
         """The error to answer with; it is logged once.
 
-        Other records may be readable, and writing goes on: whether the disk is dead shows
-        when something is written.
+        Other records may be readable, and writes continue: a dead disk shows at the next write.
         """
         reason = str(error)
         if reason != self._read_failure:
@@ -286,7 +286,7 @@ class Partition:
         return KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, reason)
 
     def is_flush_due(self, now_ms: int) -> bool:
-        """Have records been unsynced for `flush.ms`? As exactly as this is asked."""
+        """Have records been unsynced for `flush.ms`? As exact as the interval of the calls."""
         if self.log.config.flush_ms >= FLUSH_NEVER_MS or self.offline_reason is not None:
             return False
         if self.log.synced_offset >= self.log.next_offset:
@@ -297,7 +297,7 @@ class Partition:
         return now_ms - self._unsynced_since_ms >= self.log.config.flush_ms
 
     def wait_deleted(self, offset: int) -> Future[None] | None:
-        """Done when no replica in sync has anything below `offset`; None when it is so."""
+        """Done when no in-sync replica has anything below `offset`; None if that is so already."""
         return None
 
     def go_offline(self, reason: str) -> None:
@@ -308,7 +308,7 @@ class Partition:
         self.fetch_waits.wake()
 
     def go_away(self) -> None:
-        """The topic is deleted: those who still hold this partition get an error."""
+        """The topic is deleted: requests that still hold this partition get an error."""
         self.offline_reason = "the topic is deleted"
         self._generation.bump()
         self.fetch_waits.wake()

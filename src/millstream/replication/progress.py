@@ -1,4 +1,4 @@
-"""How far one follower is, as its fetches show it to the leader."""
+"""How far one follower is, as its fetches show."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 # Long before any clock began: never caught up.
 NEVER_MS: Final = -(2**63)
-# A lost connection makes a follower ask twice; more often than this, it is the records.
+# A lost connection makes a follower fetch twice; more often than this, it is the records.
 _REPEATS_MAX: Final = 3
 
 
@@ -15,7 +15,7 @@ _REPEATS_MAX: Final = 3
 class Follower:
     """What one follower has shown by its fetches in this leader epoch."""
 
-    # When it last had everything that the leader had. Never goes back.
+    # When it last had everything that the leader had. Never decreases.
     caught_up_ms: int
     # It has everything below. UNKNOWN_OFFSET before its first fetch.
     next_offset: int = UNKNOWN_OFFSET
@@ -25,7 +25,7 @@ class Follower:
     # follower was caught up back then.
     fetched_ms: int = NEVER_MS
     fetched_end_offset: int = UNKNOWN_OFFSET
-    # Was it sent records then; and how often has it asked for the same ones again?
+    # Was it sent records then; and how often has it fetched the same ones again?
     was_sent_records: bool = False
     repeats: int = 0
 
@@ -48,7 +48,7 @@ class Follower:
         now_ms: int,
         is_sent_records: bool,
     ) -> None:
-        """It asks for `offset`: it has everything below. The leader's log ends at `end_offset`."""
+        """It fetches at `offset`: it has all below. The leader's log ends at `end_offset`."""
         if offset >= end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif self.has_fetched and offset >= self.fetched_end_offset:

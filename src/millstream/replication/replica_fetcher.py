@@ -1,8 +1,7 @@
-"""Following one other node: everything that this node follows there.
+"""Follows one other node: all partitions that this node follows there.
 
-One request has all the partitions where something happens. Those where nothing does have
-another, on a connection of their own (`busy_and_quiet`). A partition that fails is left out
-for a while and the others go on.
+One request has all the busy partitions. The quiet ones have another, on a second connection
+(`busy_and_quiet`). A partition that fails is skipped for a while and does not affect others.
 """
 
 import asyncio
@@ -34,9 +33,9 @@ from millstream.replication.replicated import ReplicatedPartition
 
 log = logging.getLogger(__name__)
 
-# Taken in one turn of the loop; then others get their turn.
+# Applied in one iteration of the loop; then other work gets its turn.
 BYTES_PER_TURN: Final = 256 << 10
-# A partition that is throttled is looked at again after this.
+# A throttled partition is checked again after this.
 _HELD_BACK_SECONDS: Final = 0.1
 
 
@@ -45,25 +44,25 @@ class ReplicaFetcher:
         self.leader_id = leader_id
         self._node = node
         self._partitions: BusyAndQuiet[ReplicatedPartition] = BusyAndQuiet(node.quiet_rule)
-        # When each that failed may be asked for again, and how long the last pause was. They
-        # are never among the quiet ones.
+        # When each failed partition may be fetched again, and its last pause. They are never among
+        # the quiet ones.
         self._paused: dict[ReplicatedPartition, tuple[float, float]] = {}
-        # Those whose records have to reach the disk before they are asked for again.
+        # Partitions whose records have to reach the disk before the next fetch.
         self._syncing: set[ReplicatedPartition] = set()
         self._problem = ""
-        # What a person was told of each that cannot be followed.
+        # The last logged problem of each partition that cannot be followed.
         self._problems: dict[ReplicatedPartition, str] = {}
-        task = FetchTask(self._ask_busy, self._next_due_seconds, self._take, self._tell)
+        task = FetchTask(self._ask_busy, self._next_due_seconds, self._take, self._log_once)
         self._busy = FetchConnection(leader_id, node, task)
         self._quiet: FetchConnection | None = None
 
     def follow(self, partition: ReplicatedPartition) -> None:
-        """Take part from the next request on; again, where it is known but has a new epoch."""
+        """Include it from the next request on; again, if it is known but has a new epoch."""
         self._partitions.add(partition, now=self._node.clock.monotonic())
         self._paused.pop(partition, None)
         self._busy.fetch_again()
         if self._quiet is None and len(self._partitions) >= self._node.quiet_rule.count_min:
-            # What is wrong with the leader's node, the busy ones tell.
+            # The busy connection reports problems of the leader's node.
             task = FetchTask(
                 self._ask_quiet, self._next_look_seconds, self._take, lambda text: None
             )
@@ -79,12 +78,12 @@ class ReplicaFetcher:
         if self._quiet is not None:
             await self._quiet.stop()
 
-    def _tell(self, problem: str) -> None:
-        """Log a problem once, however often it is met."""
+    def _log_once(self, problem: str) -> None:
+        """Log a problem once, however often it occurs."""
         if problem and problem != self._problem:
             log.warning("cannot fetch from node %d: %s", self.leader_id, problem)
         elif self._problem and not problem:
-            log.info("fetches from node %d again", self.leader_id)
+            log.info("fetching from node %d again", self.leader_id)
         self._problem = problem
 
     # -- what to fetch ---------------------------------------------------------------
@@ -119,8 +118,8 @@ class ReplicaFetcher:
         return asked
 
     def _counts(self, partition: ReplicatedPartition) -> bool:
-        """May the leader hear a position? Where every replica syncs first, not yet: the
-        records came on the other connection, or from another leader."""
+        """May a position be sent to the leader? If every replica syncs first, not yet: the
+        records arrived on the other connection, or from another leader."""
         if partition in self._syncing:
             return False
         counted = self._node.wait_counted(partition)
@@ -133,7 +132,7 @@ class ReplicaFetcher:
     def _synced(self, partition: ReplicatedPartition, done: "asyncio.Future[None]") -> None:
         self._syncing.discard(partition)
         if done.cancelled() or done.exception() is not None:
-            # The disk failed, which the partition knows by itself, or this node stops.
+            # The disk failed, which the partition already knows, or this node stops.
             return
         self._note(partition)
         self._busy.fetch_again()
@@ -172,8 +171,8 @@ class ReplicaFetcher:
                 await asyncio.sleep(0)
 
     def _note(self, partition: ReplicatedPartition) -> None:
-        """Something happened: what was quiet is asked for with the busy ones, at once, because
-        the leader waits to hear that the records have arrived."""
+        """Something happened: a quiet partition is fetched with the busy ones, at once, because
+        the leader waits for the confirmation of the records."""
         if partition not in self._partitions:
             return
         if self._partitions.happened(partition, now=self._node.clock.monotonic()):

@@ -2,7 +2,7 @@
 
 Roles come from the cluster's state, one version after the other. While this node leads, a
 `Leader` has everything that belongs to that leadership; while it follows, `following` decides
-and `follower_log` does what the leader's answers ask for. In between, requests get
+and `follower_log` applies the leader's responses. In between, requests get
 NOT_LEADER_OR_FOLLOWER.
 
 What a replica serves, by its state (`Standing`):
@@ -14,7 +14,7 @@ What a replica serves, by its state (`Standing`):
 | follows                     | NOT_LEADER | NOT_LEADER          | NOT_LEADER | yes        |
 | has no leader, or is fenced | NOT_LEADER | NOT_LEADER          | NOT_LEADER | NOT_LEADER |
 
-Every answer from a leader is checked against what would be asked now: after any wait the
+Every response from a leader is compared with what would be requested now: after any wait the
 role, the epoch or the log may be another.
 """
 
@@ -75,21 +75,21 @@ class ReplicatedPartition(Partition):
             on_disk_failure=node.on_disk_failure,
         )
         self._node = node
-        # The newest that was applied; its version only grows until the node is fenced.
+        # The newest role that was applied; its version only grows until the node is fenced.
         self.role: Role = Role.none()
         # Not None exactly while this node leads.
         self.leader: Leader | None = None
-        # On its way out: nobody is to hear from it how far its log goes.
+        # Being given up: no leader may learn the end of its log.
         self.is_damaged = False
         partition_log.is_sole_replica = False
-        # A hint from before the start; nothing is ever cut by it.
+        # A hint from before the start; nothing is ever truncated by it.
         hinted = max(high_watermark, partition_log.log_start_offset)
         partition_log.high_watermark = min(hinted, partition_log.next_offset)
 
     # -- roles ------------------------------------------------------------------------
 
     def apply(self, role: Role, *, now_ms: int) -> None:
-        """Take the role that the cluster's state gives; older states are no news."""
+        """Take the role in the cluster's state; older states are ignored."""
         if role.version <= self.role.version:
             return
         self._generation.bump()
@@ -102,7 +102,7 @@ class ReplicatedPartition(Partition):
         self.role = role
 
     def stand_by(self) -> None:
-        """The node is fenced: it leads nothing and follows nobody until it gets a new role."""
+        """The node is fenced: it leads and follows nothing until it gets a new role."""
         self._stop(Role.none())
         self.role = Role.none()
 
@@ -153,13 +153,13 @@ class ReplicatedPartition(Partition):
 
     @property
     def is_settled(self) -> bool:
-        """Is the high watermark one that never goes back, for those who saw an older leader's?"""
+        """Is the high watermark not below one that an older leader has shown to clients?"""
         leadership = self.leadership
         return leadership is not None and leadership.is_settled(self.log.high_watermark)
 
     def standing(self) -> Standing:
         """The table at the head of this module. A disk that is offline is KAFKA_STORAGE_ERROR:
-        to readers in any case, to writers unless something else is against them already."""
+        for readers always, for writers unless they are already refused for another reason."""
         offline, leadership = self._offline(), self.leadership
         if leadership is None:
             near_read = _NOT_LEADER if self.leader_id < 0 else None
@@ -169,8 +169,8 @@ class ReplicatedPartition(Partition):
             committed_write=offline if leadership.has_enough_in_sync else _NOT_ENOUGH_REPLICAS,
             read=offline,
             near_read=offline,
-            # Without the lease another node may lead already: what only this one has would be
-            # lost. What is committed needs the others' word anyway.
+            # Without the lease another node may already lead, and records that only this node has
+            # would be lost. Committed records need the other replicas anyway.
             has_lease=self._node.has_lease,
         )
 
@@ -203,7 +203,7 @@ class ReplicatedPartition(Partition):
             raise self._doubted(error, offset) from error
 
     def _doubted(self, error: KafkaError, offset: int) -> KafkaError:
-        """The same error, after the log was called in question where it may be the reason."""
+        """The same error, after reporting a log that may be the reason."""
         if error.code is KafkaCode.KAFKA_STORAGE_ERROR:
             self._node.on_doubt(self.topic_partition, offset)
         return error
@@ -236,7 +236,7 @@ class ReplicatedPartition(Partition):
     # -- following --------------------------------------------------------------------
 
     def next_fetch(self) -> FetchPosition | None:
-        """What to ask the leader; None when nobody is followed."""
+        """What to fetch from the leader; None if no leader is followed."""
         if self.leader is not None or self.leader_id < 0 or self.offline_reason is not None:
             return None
         if self.is_damaged:
@@ -244,7 +244,7 @@ class ReplicatedPartition(Partition):
         return next_fetch(self.leader_id, self.leader_epoch, self.log.epochs, self.log.next_offset)
 
     def take_fetched(self, asked: FetchPosition, answer: FetchAnswer, records: memoryview) -> Step:
-        """Do what an answer asks for; what was done. Raises KafkaError when the disk fails."""
+        """Apply a response; return what was done. Raises KafkaError if the disk fails."""
         step = take_answer(asked, self.next_fetch(), answer, self.log.epochs)
         if isinstance(step, CutBack | StartOver):
             if not self._node.may_cut(self.topic_partition, step.offset):

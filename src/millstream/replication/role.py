@@ -1,4 +1,4 @@
-"""What the cluster's state says about one partition, as far as a replica of it cares."""
+"""What the cluster's state says about one partition, as far as a replica needs it."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ from millstream.replication.partition import Partition
 
 
 class Elsewhere(Protocol):
-    """What the cluster has and this node does not."""
+    """Partitions that the cluster has and this node does not."""
 
     def has_partition(self, name: str, index: int) -> bool: ...
     def name_of(self, topic_id: TopicId) -> str | None: ...
@@ -32,7 +32,7 @@ class PartitionTable:
             self._names[partition.topic_id] = where.topic
 
     def remove(self, partition: Partition) -> None:
-        """One partition goes to other nodes; the topic stays known while it has others here."""
+        """One partition moves to other nodes; the topic stays known while it has others here."""
         where = partition.topic_partition
         left = self._topics.get(where.topic, {})
         if left.get(where.partition) is partition:

@@ -1,6 +1,6 @@
-"""Holding replication back: bytes a second for replicas that are to catch up.
+"""Throttles replication: bytes a second for replicas that have to catch up.
 
-Replicas in sync are never held back: producers wait for them. Pure: the time is passed in.
+In-sync replicas are never throttled: producers wait for them. Pure: the time is passed in.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ ALL: Final = "*"
 
 
 class Throttle:
-    """What may pass is saved up for a second; the last answer may overdraw it."""
+    """Unused rate accumulates for a second; the last response may exceed it."""
 
     __slots__ = ("_saved_bytes", "_seen_at")
 

@@ -17,7 +17,7 @@ class FetchWait:
         self.missing_bytes = missing_bytes
         # A follower's: it reads what is written, not only what is committed.
         self.is_replica = is_replica
-        # Then what arrives behind an open transaction is nothing to read yet.
+        # If set, records after an open transaction do not count yet.
         self.reads_committed = reads_committed
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -27,13 +27,13 @@ class FetchWait:
             self.wake()
 
     def wake(self) -> None:
-        """Look again now: enough has come, or something else changed."""
+        """Check again now: enough has arrived, or something else changed."""
         if not self.future.done():
             self.future.set_result(None)
 
 
 class FetchWaits:
-    """The fetches that wait at one partition. Most partitions have none, ever."""
+    """The fetches that wait at one partition. Most partitions never have any."""
 
     __slots__ = ("waiting",)
 
@@ -59,13 +59,13 @@ class FetchWaits:
                 wait.wake()
 
     def written(self, size_bytes: int) -> None:
-        """Followers may have it. Consumers wait until it is committed."""
+        """Records that followers may read. Consumers wait until they are committed."""
         for wait in tuple(self.waiting or ()):
             if wait.is_replica:
                 wait.arrived(size_bytes)
 
     def committed(self, size_bytes: int, *, is_undecided: bool) -> None:
-        """Consumers may have it; `is_undecided` says that a transaction before it is open."""
+        """Records that consumers may read; `is_undecided`: a transaction before them is open."""
         for wait in tuple(self.waiting or ()):
             if not wait.is_replica and not (is_undecided and wait.reads_committed):
                 wait.arrived(size_bytes)
@@ -120,7 +120,7 @@ class CommitWaits:
         return future
 
     def reached(self, high_watermark: int) -> Iterator[tuple[int, "asyncio.Future[None]"]]:
-        """Those that have waited for this, and wait here no longer."""
+        """Remove and return the requests that have waited for this."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
             yield self._waiting.popleft()
 
@@ -133,5 +133,5 @@ class CommitWaits:
 def fail(future: "asyncio.Future[None]", error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-        # The client may have gone; then nobody asks, and that is no news.
+        # If the client is gone, an unread exception is no news.
         future.exception()

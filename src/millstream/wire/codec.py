@@ -1,9 +1,9 @@
 """Reading and writing declared messages, in any version.
 
-A reader or writer is built from a declaration when a version is first asked for: a list of
+A reader or writer is built from a declaration when a version is first used: a list of
 steps, where neighbouring numbers are one step. Readers are bounded: they never read past the
-frame, check every count against the bytes that are left before they allocate, and skip tags
-they do not know (see `cursor`). Anything wrong raises ProtocolError.
+frame, check every count against the remaining bytes before they allocate, and skip unknown
+tags (see `cursor`). Anything wrong raises ProtocolError.
 
 Produce, Fetch and OffsetCommit have hand-written codecs beside this one.
 """
@@ -48,7 +48,7 @@ def response_writer(request: type[Request[M]], version: int) -> Callable[[bytear
     return cast("Callable[[bytearray, M], None]", _response_writer(request.api, version))
 
 
-# What is cached has no types of its own, hence the four functions above.
+# The caches are untyped, hence the four functions above.
 @cache
 def _request_reader(api: Api, version: int) -> Read:
     return _reader(api.request, version, flexible=api.is_flexible(version))
@@ -173,7 +173,7 @@ def _runs(fields: Iterable[Field]) -> list[list[Field]]:
 
 
 def _read_step(run: list[Field], version: int, *, flexible: bool) -> tuple[str | None, Read]:
-    """What to read, and the name it goes by; without a name it is several, as pairs."""
+    """What to read, and its name; without a name it returns several, as pairs."""
     if len(run) == 1:
         return run[0].name, _value_reader(run[0], version, flexible=flexible)
     layout = struct.Struct(">" + "".join(field.kind for field in run))

@@ -1,8 +1,8 @@
 """Reading untrusted bytes: a position in a frame that never runs past the end.
 
-Every count is checked against the bytes that are left before anything is allocated, and
-each request has a budget of decoded elements, because one byte on the wire can become a
-hundred bytes of Python objects. Anything wrong raises ProtocolError.
+Every count is checked against the remaining bytes before anything is allocated, and each
+request has a budget of decoded elements, because one byte on the wire can become a hundred
+bytes of Python objects. Anything wrong raises ProtocolError.
 """
 
 import struct
@@ -114,7 +114,7 @@ class Cursor:
         raise ProtocolError("varint is longer than 32 bits")
 
     def text(self, size: int) -> str:
-        """A string of so many bytes."""
+        """A string of this many bytes."""
         start = self.position
         if not 0 <= size <= self.end - start:
             raise ProtocolError(f"{size} bytes wanted, {self.end - start} left")
@@ -161,7 +161,7 @@ class Cursor:
 
     def compact_array_count(self) -> int:
         count = self.unsigned_varint() - 1
-        # One element in a frame that goes on needs no further look.
+        # One element, with bytes left in the frame, needs no further check.
         if count == 1 and self.position < self.end and self.elements_left > 0:
             self.elements_left -= 1
             return 1

@@ -1,4 +1,4 @@
-"""Fetch, by hand: the answer is written around the records, which stay in their files.
+"""Fetch, by hand: the response is written around the records, which stay in their files.
 
 Versions 4 to 18. 7 brought sessions, 9 the leader epoch, 11 the rack, 12 flexible
 encoding and the last fetched epoch, 13 topic ids, 15 moved the replica id into a tag.
@@ -158,8 +158,8 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class FetchResult:
-    """What one partition answers; the records themselves follow as `records`, of whatever
-    kind the caller sends (a range of a file), `records_bytes` long."""
+    """The result of one partition; the records themselves follow as `records`, in whatever
+    form the caller sends (a range of a file), `records_bytes` long."""
 
     index: int
     code: int = KafkaCode.NONE
@@ -192,7 +192,7 @@ def write_fetch_response(
     session_id: int,
     topics: list[FetchTopicResult],
 ) -> list[object]:
-    """The answer as pieces in sending order: bytes, records, bytes, ... `out` is the first."""
+    """The response as pieces in sending order: bytes, records, bytes, ... `out` is the first."""
     pieces: list[object] = [out]
     flexible = version >= FLEXIBLE_FROM
     write_count = output.compact_array_count if flexible else output.array_count

@@ -25,7 +25,7 @@ class RequestHeader:
 
 
 def read_request_header(cursor: Cursor) -> RequestHeader:
-    """The header of a request; for an API or version we do not know, only its fixed part."""
+    """The header of a request; for an unknown API or version, only its fixed part."""
     api_key, version, correlation_id = cursor.unpack(_REQUEST)
     api = APIS.get(api_key) or declared_api(api_key)
     if api is None or version > api.max_version or version < 0:
@@ -45,7 +45,7 @@ def write_request_header(out: bytearray, header: RequestHeader) -> None:
 
 
 def response_header(header: RequestHeader) -> bytearray:
-    """A response begun: four bytes kept for the size, then the header."""
+    """The start of a response: four bytes for the size, then the header."""
     if header.version >= APIS[header.api_key].response_tags_from:
         return bytearray(_RESPONSE_FLEXIBLE.pack(0, header.correlation_id, 0))
     return bytearray(_RESPONSE.pack(0, header.correlation_id))

@@ -42,10 +42,10 @@ Int32 = Annotated[int, "i"]
 Int64 = Annotated[int, "q"]
 UInt16 = Annotated[int, "H"]
 Float64 = Annotated[float, "d"]
-# A view of the frame where it is read.
+# When read, a view of the frame.
 Bytes = Annotated[bytes | memoryview, "bytes"]
 
-# Which operations a client may do: not asked for, or not known.
+# Which operations a client may do: not requested, or unknown.
 NO_OPERATIONS: Final = -(1 << 31)
 _LATER: Final = 32767
 NEVER_FLEXIBLE: Final = _LATER
@@ -102,7 +102,7 @@ def since(
     """A field of the versions from `version` to `until`.
 
     A `default` makes it optional in the constructor. A field with a `tag` is on the wire only
-    where its value differs from the default. A type with `| None` is nullable from version
+    if its value differs from the default. A type with `| None` is nullable from version
     `nullable_since` on.
     """
     return Versions(version, default, until=until, nullable_since=nullable_since, tag=tag)
@@ -154,7 +154,7 @@ R_co = TypeVar("R_co", bound=Message, covariant=True)
 
 
 class Api:
-    """One request and its answer: its key, and the versions that are read and those listed."""
+    """One request and its response: its key, and the versions that are read and those listed."""
 
     __slots__ = (
         "flexible_from",
@@ -179,11 +179,11 @@ class Api:
     ) -> None:
         self.request = request
         self.key = key
-        # That of the module which declares it, and of the handler.
+        # The name of its module, and of the handler.
         self.name = request.__module__.rpartition(".")[2]
         self.min_version, self.max_version = versions
         self.flexible_from = flexible_from
-        # From this version on tags follow the correlation id of an answer.
+        # From this version on, tags follow the correlation id of a response.
         self.response_tags_from = response_tags_from
         self.min_listed, self.max_listed = listed
 
@@ -206,7 +206,7 @@ APIS: Final[dict[int, Api]] = {}
 
 
 class Request(Message, Generic[R_co]):
-    """What is sent; `R_co` is what is answered. It stands in the same module, as `XResponse`
+    """A request; `R_co` is its response, which is declared in the same module, as `XResponse`
     for an `XRequest`."""
 
     api: ClassVar[Api]
@@ -220,13 +220,13 @@ class Request(Message, Generic[R_co]):
         listed: tuple[int, int] | None = None,
         response_tags_from: int | None = None,
     ) -> None:
-        """`listed` are the versions that ApiVersions names where those are not `versions`,
-        `response_tags_from` where the answer's header is not as flexible as its body."""
+        """`listed` are the versions in ApiVersions, if they differ from `versions`;
+        `response_tags_from` is for a response whose header is not as flexible as its body."""
         super().__init_subclass__()
         tags_from = flexible_from if response_tags_from is None else response_tags_from
         cls.api = Api(cls, key, versions, flexible_from, listed or versions, tags_from)
         APIS[key] = cls.api
 
     def __class_getitem__(cls, response: object) -> type[Request[Any]]:
-        # Only type checkers want to know; building an alias takes longer than the class.
+        # Only type checkers need it; building an alias takes longer than the class.
         return cls

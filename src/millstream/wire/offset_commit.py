@@ -32,7 +32,7 @@ class OffsetToCommit:
     offset: int
     leader_epoch: int
     metadata: str
-    # Decided before the group is asked: a topic that does not exist, say.
+    # Decided before the group is consulted: a topic that does not exist, for example.
     code: KafkaCode = KafkaCode.NONE
 
 
@@ -52,7 +52,7 @@ class OffsetCommitRequest:
     instance_id: str | None
     retention_ms: int
     topics: list[OffsetCommitTopic]
-    # Where each partition's offset stands in the frame; flexible versions only.
+    # The position of each partition's offset in the frame; flexible versions only.
     offsets_at: list[int] = field(default_factory=list)
 
 

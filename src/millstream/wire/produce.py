@@ -81,7 +81,7 @@ def _read_flexible(cursor: Cursor, version: int) -> ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResult:
-    """What one partition answers."""
+    """The result of one partition."""
 
     index: int
     code: int = KafkaCode.NONE
@@ -90,7 +90,7 @@ class ProduceResult:
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str]] = ()
     message: str | None = None
-    # Where to go instead, with NOT_LEADER_OR_FOLLOWER (KIP-951).
+    # The node to use instead, with NOT_LEADER_OR_FOLLOWER (KIP-951).
     leader_id: int = -1
     leader_epoch: int = -1
 

@@ -1,9 +1,9 @@
-"""The Produce that a client repeats, by comparison instead of decoding.
+"""Recognises a Produce that a client repeats, by comparison instead of decoding.
 
-Requests of one producer to one partition are the same bytes up to the records, but for the
-correlation id. What stands there is decoded once, by `wire.produce`, and kept; a frame that
+Requests of one producer to one partition have the same bytes up to the records, except for
+the correlation id. These bytes are decoded once, by `wire.produce`, and kept; a frame that
 begins with the same bytes means the same. A frame that differs anywhere is no repetition,
-whatever is wrong with it, and is decoded as any other.
+whatever is wrong with it, and is decoded like any other.
 """
 
 import struct
@@ -22,7 +22,7 @@ from millstream.wire.produce import (
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_AT: Final = 4
 _AFTER_CORRELATION: Final = 8
-# Behind the records: no tags of the partition, the topic and the request.
+# After the records: no tags of the partition, the topic and the request.
 _END: Final = b"\0\0\0"
 _END_BYTES: Final = len(_END)
 # No record errors, no message, no tags of partition and topic, no throttling, no tags.
@@ -76,7 +76,7 @@ class RepeatedProduce:
         """The records, if the frame is this request once more."""
         at = self._length_at
         end = len(frame) - _END_BYTES
-        # Five bytes are the longest length there is.
+        # A length takes at most five bytes.
         if at + 5 > end or frame[end] or frame[end + 1] or frame[end + 2]:
             return None
         # One copy of some dozen bytes: views are compared byte by byte.
@@ -108,13 +108,13 @@ class RepeatedProduce:
 
     @property
     def answer_offsets_at(self) -> int:
-        """Where base offset, append time and log start begin in an answer."""
+        """The position of base offset, append time and log start in a response."""
         return SIZE_BYTES + _AFTER_CORRELATION - _CORRELATION_AT + len(self._answer_begin) + 6
 
     def answer(
         self, correlation_id: int, base_offset: int, append_time_ms: int, log_start_offset: int
     ) -> bytes:
-        """The whole frame that says where the records are."""
+        """The complete response with the offset of the records."""
         return self._answer.pack(
             self._answer_bytes,
             correlation_id,
@@ -131,10 +131,10 @@ class RepeatedProduce:
 def repeated_produce(
     frame: memoryview, header: RequestHeader, body: ProduceRequest
 ) -> RepeatedProduce | None:
-    """To know this request again; None if it is not of the simple kind.
+    """What recognises this request; None if it is not of the simple kind.
 
-    Simple is: one batch to one partition, with an answer, outside of transactions, in a
-    flexible version, without tagged fields behind the records.
+    Simple means: one batch to one partition, with a response, outside of transactions, in a
+    flexible version, without tagged fields after the records.
     """
     if header.version < FLEXIBLE_FROM or body.transactional_id is not None or body.acks == 0:
         return None

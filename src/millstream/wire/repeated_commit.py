@@ -1,8 +1,8 @@
-"""The OffsetCommit that a consumer repeats, by comparison instead of decoding.
+"""Recognises an OffsetCommit that a consumer repeats, by comparison instead of decoding.
 
-A consumer commits the same partitions time after time: all bytes but the correlation id, the
-offsets and the leader epochs stay. A frame of the same length with the same bytes elsewhere
-means the same; one that differs is decoded as any other.
+A consumer commits the same partitions again and again: only the correlation id, the offsets
+and the leader epochs change. A frame of the same length with the same bytes elsewhere means
+the same; one that differs is decoded like any other.
 """
 
 import struct
@@ -28,7 +28,7 @@ class RepeatedCommit:
 
     def __init__(self, header: RequestHeader, body: OffsetCommitRequest, frame: bytes) -> None:
         self.header = header
-        # What is answered when nothing is wrong.
+        # The response if nothing is wrong.
         self.all_good = [[KafkaCode.NONE] * len(topic.partitions) for topic in body.topics]
         out = response_header(header)
         write_offset_commit_response(out, header.version, body.topics, self.all_good)
@@ -36,14 +36,14 @@ class RepeatedCommit:
         self._answer = answer[:SIZE_BYTES], answer[SIZE_BYTES + _INT32.size :]
         self.body = body
         self._frame_bytes = len(frame)
-        # Where the bytes that stay begin, and what they are.
+        # The positions of the bytes that do not change, and these bytes.
         starts = [_AFTER_CORRELATION, *(at + _OFFSET_AND_EPOCH.size for at in body.offsets_at)]
         ends = [*body.offsets_at, len(frame)]
         self._parts = [(0, frame[:_CORRELATION_AT])]
         self._parts += [(at, frame[at:end]) for at, end in zip(starts, ends, strict=True)]
 
     def topics_of(self, frame: memoryview) -> list[OffsetCommitTopic] | None:
-        """What is to be committed, if the frame is this request with other offsets."""
+        """What to commit, if the frame is this request with other offsets."""
         if len(frame) != self._frame_bytes:
             return None
         data = frame.tobytes()
@@ -71,7 +71,7 @@ class RepeatedCommit:
         return correlation_id
 
     def answer(self, correlation_id: int) -> bytes:
-        """The whole frame that says that all is well."""
+        """The complete response without errors."""
         before, after = self._answer
         return before + _INT32.pack(correlation_id) + after
 
@@ -79,5 +79,5 @@ class RepeatedCommit:
 def repeated_commit(
     frame: memoryview, header: RequestHeader, body: OffsetCommitRequest
 ) -> RepeatedCommit | None:
-    """To know this request again; None for the old versions, which are not flexible."""
+    """What recognises this request; None for the old versions, which are not flexible."""
     return RepeatedCommit(header, body, bytes(frame)) if body.offsets_at else None

@@ -1,7 +1,7 @@
 """Requests that are ours and not Kafka's: their own key range, from 20000 up.
 
-They are listed in ApiVersions only to clients that call themselves `millstream`, so that
-nobody else's client meets keys it does not know. `docs/protocol.md` has the table.
+ApiVersions lists them only to clients that call themselves `millstream`, so that no other
+client sees unknown keys. `docs/protocol.md` has the table.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): a group's offsets are going to be part of a transaction."""
+"""AddOffsetsToTxn (25): add a group's offsets to a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24): 0-3 by clients, 4-5 by nodes, for many or to verify."""
+"""AddPartitionsToTxn (24): 0-3 for clients; 4-5 for nodes, in bulk or to verify."""
 
 from __future__ import annotations
 

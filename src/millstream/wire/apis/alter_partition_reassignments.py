@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): move partitions to other nodes, or stop that."""
+"""AlterPartitionReassignments (45): move partitions to other nodes, or cancel that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions (18): what a node answers. The first request of most clients."""
+"""ApiVersions (18): what a node supports. Most clients send it first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from millstream.wire.message import (
 )
 
 
-# Answered with the old header always: a client that does not know our versions yet must be able
-# to read it (KIP-511).
+# Always answered with the old header: a client that does not know our versions yet must be
+# able to read it (KIP-511).
 class ApiVersionsRequest(
     Request["ApiVersionsResponse"],
     key=18,

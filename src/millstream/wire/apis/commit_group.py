@@ -10,7 +10,7 @@ class CommitGroupRequest(
 ):
     """Commit the transactions of these members, abort those of the others, as batch `batch`.
 
-    `run` is who asks, or empty: from the first request of a new run on, older ones are refused.
+    `run` identifies the caller, or is empty: the first request of a new run fences older ones.
     """
 
     group: str

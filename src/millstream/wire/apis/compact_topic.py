@@ -1,4 +1,4 @@
-"""CompactTopic (20002, ours): compact a topic now, or show how that is going."""
+"""CompactTopic (20002, ours): compact a topic now, or report the progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.wire.message import Float64, Int8, Int16, Int32, Int64, Message,
 class CompactTopicRequest(
     Request["CompactTopicResponse"], key=20_002, versions=(0, 0), flexible_from=0
 ):
-    """Compact a topic now; where `is_started` is false, only show how that is going."""
+    """Compact a topic now; if `is_started` is false, only report the progress."""
 
     topic: str
     is_started: bool

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (68): the whole of the consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat (68): the entire consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 

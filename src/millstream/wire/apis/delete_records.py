@@ -1,4 +1,4 @@
-"""DeleteRecords (21): move the start of a log."""
+"""DeleteRecords (21): move the log start offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what takes how much room on disk."""
+"""DescribeLogDirs (35): the size of each partition on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): who writes to a partition, and where transactions began."""
+"""DescribeProducers (61): the producers of a partition, with open transactions."""
 
 from __future__ import annotations
 

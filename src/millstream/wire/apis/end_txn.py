@@ -1,4 +1,4 @@
-"""EndTxn (26): commit or abort. From 5 on the answer brings a new epoch."""
+"""EndTxn (26): commit or abort. From 5 on, the response has a new epoch."""
 
 from __future__ import annotations
 

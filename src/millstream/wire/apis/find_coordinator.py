@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which node looks after a group or a transactional id."""
+"""FindCoordinator (10): which node coordinates a group or a transactional id."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from millstream.wire.message import Int16, Int64, Message, Request
 
 
 class LastBatchRequest(Request["LastBatchResponse"], key=20_001, versions=(0, 0), flexible_from=0):
-    """`run` as in CommitGroup; a new one takes the group over."""
+    """`run` as in CommitGroup; a new one takes over the group."""
 
     group: str
     run: str

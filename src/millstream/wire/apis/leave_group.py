@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members go, from 3 on several at once."""
+"""LeaveGroup (13): members leave; from 3, several at once."""
 
 from __future__ import annotations
 

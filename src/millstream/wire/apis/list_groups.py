@@ -1,4 +1,4 @@
-"""ListGroups (16): the groups that a node looks after."""
+"""ListGroups (16): the groups that a node coordinates."""
 
 from __future__ import annotations
 

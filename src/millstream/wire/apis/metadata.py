@@ -1,4 +1,4 @@
-"""Metadata (3): the nodes, the topics, and who leads their partitions."""
+"""Metadata (3): the nodes, the topics, and the leaders of their partitions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MetadataPartition(Message):
     offline_replicas: list[Int32] = since(5)
 
 
-# Where to go instead, in answers to Produce and Fetch (KIP-951).
+# The node to use instead, in responses to Produce and Fetch (KIP-951).
 class LeaderIdAndEpoch(Message):
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1

@@ -1,4 +1,4 @@
-"""OffsetCommit (8): how far a group has read."""
+"""OffsetCommit (8): commit the offsets of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget what a group has committed of topics."""
+"""OffsetDelete (47): delete a group's committed offsets of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): what groups have committed; from 8 on of several groups at once."""
+"""OffsetFetch (9): the committed offsets of groups; from 8, several groups at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader's epoch ended."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch."""
 
 from __future__ import annotations
 

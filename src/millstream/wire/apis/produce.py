@@ -10,7 +10,7 @@ from millstream.wire.message import Bytes, Int16, Int32, Int64, Message, Request
 
 
 # Listed from 0 on: librdkafka before 2.11.1 turns compression off unless it is, although
-# nobody sends it.
+# no client sends it.
 class ProduceRequest(
     Request["ProduceResponse"], key=0, versions=(3, 13), flexible_from=9, listed=(0, 13)
 ):
