@@ -52,12 +52,10 @@ def test_one_that_ends_is_named_with_its_log_and_comes_back(said: Said) -> None:
     process, watch = Process(), Watch(restarts=True, pause_seconds=0.0)
     watch.over(process)
     process.endings.put(-9)
-    assert said.next() == (
-        "node 2 ended (SIGKILL), its log is node-2.log; it is started again in 0 s"
-    )
+    assert said.next() == ("node 2 exited (SIGKILL), its log is node-2.log; restarting it in 0 s")
     assert said.next() == "node 2 is back at 127.0.0.1:9092"
     process.endings.put(1)
-    assert "ended (exit code 1)" in said.next()
+    assert "exited (exit code 1)" in said.next()
     watch.stop()
 
 
@@ -66,7 +64,7 @@ def test_one_that_does_not_come_up_is_tried_again(said: Said) -> None:
     watch.over(process)
     for _ in range(3):
         process.endings.put(1)
-        assert "ended" in said.next()
+        assert "exited" in said.next()
         assert process.started.get(timeout=20)
     watch.stop()
 
@@ -75,7 +73,7 @@ def test_without_restarts_it_is_only_named(said: Said) -> None:
     process, watch = Process(), Watch(restarts=False)
     watch.over(process)
     process.endings.put(0)
-    assert said.next() == "node 2 ended (exit code 0), its log is node-2.log"
+    assert said.next() == "node 2 exited (exit code 0), its log is node-2.log"
     join(watch)
     assert process.started.empty()
 

@@ -57,7 +57,7 @@ def test_topics_of_a_running_cluster_are_judged(bootstrap: str) -> None:
     ("arguments", "problem"),
     [
         ((), "give --mb-per-second, or --bootstrap"),
-        (("--mb-per-second", "1", "--retention", "soon"), "'soon' is no time"),
+        (("--mb-per-second", "1", "--retention", "soon"), "'soon' is not a duration"),
         (("--mb-per-second", "0"), "0.0 is not in the range"),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_topic_is_described_for_people(bootstrap: str, topic: str) -> None:
 
 def test_creating_a_topic_twice_fails_unless_that_is_allowed(bootstrap: str, topic: str) -> None:
     ran = run_millstream("topic", "create", topic, bootstrap=bootstrap)
-    assert ran == Ran(1, "", f"millstream: topic {topic} exists already\n")
+    assert ran == Ran(1, "", f"millstream: topic {topic} already exists\n")
     ran = run_millstream("topic", "create", topic, "--if-not-exists", bootstrap=bootstrap)
     assert ran == Ran(0, "", "")
 

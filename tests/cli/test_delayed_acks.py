@@ -11,7 +11,7 @@ def test_too_few_in_sync_are_named_with_who_is_missing_and_the_remedy() -> None:
     told = reason([partition(1, (1,))], 2)
     assert told is not None
     assert told.startswith("partition 4 has 1 replica in sync and min.insync.replicas is 2")
-    assert "nodes 2, 3 are away or behind" in told
+    assert "nodes 2, 3 are down or behind" in told
     assert "Start them" in told
 
 

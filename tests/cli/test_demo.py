@@ -32,7 +32,7 @@ def query(name: str, *, batch: int, rows: int) -> QueryStatus:
     [
         ([], "not started"),
         ([query("live", batch=-1, rows=0)], "not finished the first batch"),
-        ([query("live", batch=4, rows=0)], "no line came in 5 batches"),
+        ([query("live", batch=4, rows=0)], "no line arrived in 5 batches"),
         ([query("live", batch=4, rows=70)], "70 lines were read (70 late), and none counted"),
     ],
 )

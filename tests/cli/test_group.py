@@ -147,7 +147,7 @@ def test_a_group_that_is_not_there_yet_is_given_a_place_to_begin(
 ) -> None:
     missing = run(broker, "reset", "not-yet", "--to", "end")
     assert missing.exit_code == 1
-    assert "there is no group not-yet" in missing.errors
+    assert "group not-yet does not exist" in missing.errors
     made = run(broker, "reset", "not-yet", "--to", "end", "-t", f"{topic}:0")
     assert made.exit_code == 0
     told = json.loads(run(broker, "describe", "not-yet", "--json").output)
@@ -161,9 +161,9 @@ def test_a_group_that_is_not_there_yet_is_given_a_place_to_begin(
         (["reset", "g", "--to", "end", "-t", "no-topic"], 1, "topic no-topic does not exist"),
         (["reset", "g", "--to", "end", "-t", "TOPIC:9"], 1, "there is no partition 9"),
         (["reset", "g", "--to", "end", "-t", "TOPIC:x"], 2, "is not TOPIC or TOPIC:PARTITION"),
-        (["describe", "nobody"], 1, "there is no group nobody"),
-        (["delete", "nobody", "-y"], 1, "there is no group nobody"),
-        (["lag", "nobody"], 1, "there is no group nobody"),
+        (["describe", "nobody"], 1, "group nobody does not exist"),
+        (["delete", "nobody", "-y"], 1, "group nobody does not exist"),
+        (["lag", "nobody"], 1, "group nobody does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_words(

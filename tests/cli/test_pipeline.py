@@ -144,7 +144,7 @@ def test_rebuild_tells_what_it_did_and_takes_the_session_of_spark_submit(
     monkeypatch.setattr(command, "check_reachable", lambda bootstrap: None)
     monkeypatch.setattr(rebuilding, "rebuild", done)
     since = ("rebuild", "windows", str(file), "--from", "2026-09-21")
-    text = "windows since 2026-09-21: wrote 12 rows again, and removed 3 that are no more\n"
+    text = "windows since 2026-09-21: rewrote 12 rows, and removed 3 obsolete ones\n"
     assert call(*since).stderr == text
     assert call(*since, "--master", "submitted").stderr == text
     assert masters == ["local[*]", None]
@@ -160,7 +160,8 @@ def test_a_failure_of_spark_is_told_in_a_line_and_not_in_pages(file: Path) -> No
     with pytest.raises(CommandFailed) as failed, in_plain_words(Path("spark.log")):
         raise PySparkException(trace)
     assert (
-        str(failed.value) == "[MILLSTREAM_UNKNOWN_TOPIC] There is no topic t. More is in spark.log"
+        str(failed.value)
+        == "[MILLSTREAM_UNKNOWN_TOPIC] There is no topic t. For details see spark.log"
     )
 
 
@@ -175,7 +176,7 @@ def test_java_that_is_gone_cannot_be_asked_what_was_wrong() -> None:
     for failure in (OfJava(), Py4JNetworkError("empty"), ConnectionRefusedError()):
         with pytest.raises(CommandFailed) as failed, in_plain_words(Path("spark.log")):
             raise failure
-        assert str(failed.value) == "Spark's Java process is gone. More is in spark.log"
+        assert str(failed.value) == "Spark's Java process is gone. For details see spark.log"
 
 
 def test_the_first_signal_asks_and_the_second_interrupts() -> None:

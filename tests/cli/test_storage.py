@@ -103,7 +103,7 @@ def test_a_directory_without_partitions_is_told_from_one_without_faults(
 ) -> None:
     ran = run_millstream("storage", command, str(tmp_path))
     assert (ran.exit_code, ran.output) == (1, "")
-    assert ran.errors == f"millstream: {tmp_path} holds no partition and is no data directory\n"
+    assert ran.errors == f"millstream: {tmp_path} has no partitions and is not a data directory\n"
     (tmp_path / "meta.properties").touch()
     assert run_millstream("storage", command, str(tmp_path)).exit_code == 0
 
@@ -112,4 +112,4 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     ran = run_millstream("storage", "dump", str(tmp_path / "notes.txt"))
     assert ran.exit_code == 2
-    assert "is no .log file" in ran.errors
+    assert "is not a .log file" in ran.errors

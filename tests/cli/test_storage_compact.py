@@ -138,7 +138,7 @@ def test_the_directory_of_a_running_node_is_left_to_it(data_dir: Path) -> None:
 def test_a_foreign_directory_is_not_touched(tmp_path: Path) -> None:
     ran = run_millstream("storage", "compact", str(tmp_path))
     assert ran.exit_code == 1
-    assert "no data directory" in ran.errors
+    assert "not a data directory" in ran.errors
     assert list(tmp_path.iterdir()) == []
 
 

@@ -45,7 +45,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     table = run_millstream("txn", "describe", name, bootstrap=broker.bootstrap)
     assert f"{producer.topic}-0" in table.output
     ran = run_millstream("txn", "abort", name, bootstrap=broker.bootstrap)
-    assert (ran.exit_code, ran.errors) == (0, f"aborted what {name} had open\n")
+    assert (ran.exit_code, ran.errors) == (0, f"aborted the open transaction of {name}\n")
     assert fetch(producer.client, producer.topic).last_stable_offset == 2
     assert producer.end() is KafkaCode.PRODUCER_FENCED
     state = run_millstream("txn", "list", "--state", "Ongoing", bootstrap=broker.bootstrap)
@@ -79,7 +79,7 @@ def test_an_id_that_nobody_used_is_said_to_be_unknown(broker: Broker) -> None:
     for command in ("describe", "abort"):
         ran = run_millstream("txn", command, "nobody", bootstrap=broker.bootstrap)
         assert ran.exit_code == 1
-        assert "nobody has used" in ran.errors
+        assert "was never used" in ran.errors
 
 
 def test_abort_wants_to_know_what(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""Talking to a broker from a command: options, connection, and errors in plain words.
+"""Talks to a broker for a command: options, connection, and errors in plain words.
 
 confluent-kafka is imported inside the functions, because it costs more time than all of
 `millstream --help` may take.
@@ -36,7 +36,7 @@ def bootstrap_option(command: F) -> F:
         envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
-        help="The broker to ask first; also from KAFKA_BOOTSTRAP_SERVERS.",
+        help="The broker to connect to first; also from KAFKA_BOOTSTRAP_SERVERS.",
     )(command)
 
 
@@ -46,19 +46,19 @@ def json_option(command: F) -> F:
 
 
 def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
-    """Settings every client of a command shares, after a check that someone listens."""
+    """Settings for all clients of a command, after a check that a broker listens."""
     check_reachable(bootstrap)
     return {
         "bootstrap.servers": bootstrap,
         "client.id": f"millstream/{__version__}",
-        # librdkafka writes to stderr on its own; failures are reported in our words.
+        # librdkafka writes to stderr on its own; we report failures instead.
         "log_level": 0,
     }
 
 
 def check_reachable(bootstrap: str) -> tuple[str, int]:
-    """The first address where someone listens; fails at once, and with the reason, where a
-    client would retry in silence."""
+    """The first address where a broker listens. Fails at once with the reason, where a client
+    would retry silently."""
     problems = []
     for address in bootstrap.split(","):
         host, port = parse_address(address.strip())
@@ -125,11 +125,11 @@ def explain(error: "KafkaError", subject: str) -> CommandFailed:
     code = error.code()
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART or code == KafkaError._UNKNOWN_TOPIC:
         return CommandFailed(
-            f"{subject} does not exist. `millstream topic list` shows what does; "
-            "`millstream topic create NAME` makes one"
+            f"{subject} does not exist. `millstream topic list` shows the existing ones; "
+            "`millstream topic create NAME` creates one"
         )
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
-        return CommandFailed(f"{subject} exists already")
+        return CommandFailed(f"{subject} already exists")
     if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
         return CommandFailed(
             f"{subject}: no answer in time. Too few replicas may be in sync (`millstream topic "

@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(), help="Where the data is (log.dirs).")
-@click.option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks one.")
+@click.option("--data-dir", type=click.Path(), help="The data directory (log.dirs).")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free one."
+)
 @click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML, or Kafka's server.properties.",
+    help="A config file: TOML, or Kafka's server.properties.",
 )
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
-@click.option("--adopt", is_flag=True, help="Take over a data directory of Apache Kafka.")
+@click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 def broker(
     data_dir: str | None,
     listen: str | None,
@@ -39,13 +41,13 @@ def broker(
     dev: bool,
     adopt: bool,
 ) -> None:
-    """Run a node. Flags go before --set, --set before the file, the file before defaults.
+    """Run a node. Precedence: flags, then --set, then the config file, then defaults.
 
     Prints `listening on HOST:PORT` when clients can connect.
     """
     flags: dict[str, str] = {}
     if data_dir == "":
-        # An unset variable of a script: the current directory is not what was meant.
+        # Probably an unset variable in a script: the current directory is not what was meant.
         raise click.UsageError("--data-dir is empty")
     if data_dir is not None:
         flags["log.dirs"] = str(Path(data_dir))
@@ -64,7 +66,7 @@ def broker(
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is installed: round trips over many connections cost a fifth less."""
+    """Uses uvloop if it is installed: round trips over many connections cost a fifth less."""
     try:
         import uvloop
     except ImportError:
@@ -74,7 +76,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Up to what the system allows: every connection and every open segment is one."""
+    """Raise the limit of open files: every connection and every open segment needs one."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -88,8 +90,8 @@ _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 def _stop_on_signals(stop: asyncio.Event) -> None:
     """SIGTERM and Ctrl-C set `stop`.
 
-    Not by the loop's own handlers, which end with the loop: a second signal would then kill
-    a node that has stopped cleanly and is on its way out.
+    Not with the loop's own handlers, which end with the loop: a second signal would then kill
+    a node that has stopped cleanly and is about to exit.
     """
     loop = asyncio.get_running_loop()
 
@@ -102,7 +104,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def _start(node: "Broker", stop: asyncio.Event) -> bool:
-    """False when it was told to stop first: in a cluster a start may have to wait for others."""
+    """False if it was stopped first: in a cluster a start may have to wait for other nodes."""
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +125,7 @@ async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     _stop_on_signals(stop)
     if not await _start(node, stop):
         return
-    # What the start made lives until the end: collections need not look at it again.
+    # What the start created lives until the end: the collector need not scan it again.
     gc.freeze()
     for endpoint in node.endpoints:
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
@@ -131,5 +133,5 @@ async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     await stop.wait()
     await node.stop()
     for number in _STOPPING:
-        # Python's own exit leaves this in place, but no handler of ours.
+        # Python's own exit keeps this handler, but not ours.
         signal.signal(number, signal.SIG_IGN)

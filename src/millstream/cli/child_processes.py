@@ -1,4 +1,4 @@
-"""Processes that are to run until this one stops: who ends before is named, and started again."""
+"""Watches processes that should run until this one stops: reports and restarts those that exit."""
 
 import signal
 import threading
@@ -22,18 +22,18 @@ class Watched(Protocol):
 
     def start(self) -> None: ...
     def wait_serving(self) -> str:
-        """The address, once it serves. Raises CommandFailed where it does not."""
+        """The address, once it serves. Raises CommandFailed if it does not."""
         ...
 
 
 class Watch:
-    """One thread for each process: it waits for its end, and for nothing else."""
+    """One thread for each process: it only waits for its end."""
 
     def __init__(self, *, restarts: bool, pause_seconds: float = _PAUSE_SECONDS_MIN) -> None:
         self._restarts = restarts
         self._pause_seconds = pause_seconds
         self._stopping = threading.Event()
-        # Held while one is started, so that none is that nobody stops.
+        # Held while a process is started, so that none is left running.
         self._starting = threading.Lock()
         self._threads: list[threading.Thread] = []
 
@@ -43,7 +43,7 @@ class Watch:
         thread.start()
 
     def stop(self) -> None:
-        """Nobody is started or named from here on. What runs is to be stopped after this."""
+        """Start and report nothing from here on. The caller stops the processes after this."""
         with self._starting:
             self._stopping.set()
 
@@ -53,18 +53,18 @@ class Watch:
             code = process.wait_ended()
             if self._stopping.is_set():
                 return
-            what = f"{process.name} ended ({ending(code)}), its log is {process.log_path}"
+            what = f"{process.name} exited ({ending(code)}), its log is {process.log_path}"
             if not self._restarts:
                 _say(what)
                 return
-            _say(f"{what}; it is started again in {pause_seconds:.0f} s")
+            _say(f"{what}; restarting it in {pause_seconds:.0f} s")
             if self._stopping.wait(pause_seconds) or not self._start(process):
                 return
             try:
                 _say(f"{process.name} is back at {process.wait_serving()}")
                 pause_seconds = self._pause_seconds
             except CommandFailed:
-                # It ended again, which the next turn tells.
+                # It exited again; the next iteration reports that.
                 pause_seconds = min(pause_seconds * 2, _PAUSE_SECONDS_MAX)
 
     def _start(self, process: Watched) -> bool:

@@ -1,4 +1,4 @@
-"""`millstream cluster`: several nodes as one, on this machine."""
+"""`millstream cluster`: start a cluster on this machine, describe it, size it."""
 
 import signal
 import threading
@@ -22,7 +22,7 @@ _MIN_ISR_MAX: Final = 2
 
 @click.group()
 def cluster() -> None:
-    """Start, look at and size a cluster of several nodes."""
+    """Start, describe and size a cluster of several nodes."""
 
 
 cluster.add_command(adopt)
@@ -33,12 +33,14 @@ cluster.add_command(describe_cluster)
 @cluster.command()
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 20))
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), required=True, help="A folder for each node."
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="Holds a folder per node."
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper instead of a new one.")
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option of all.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option on all nodes."
+)
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
-@click.option("--no-restart", is_flag=True, help="Leave away what ends by itself or is killed.")
+@click.option("--no-restart", is_flag=True, help="Do not restart processes that exit.")
 def start(
     nodes: int,
     data_dir: Path,
@@ -47,11 +49,11 @@ def start(
     dev: bool,
     no_restart: bool,
 ) -> None:
-    """Run ZooKeeper and some nodes on free ports of this machine, until SIGTERM or Ctrl-C.
+    """Run ZooKeeper and several nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
-    Prints `bootstrap HOST:PORT,...` when clients can connect. One that ends is named on stderr,
-    with its exit code and its log, and started again after five seconds. New topics get three
-    replicas, or one for each node where there are fewer; so do those of groups and
+    Prints `bootstrap HOST:PORT,...` when clients can connect. If a process exits, the command
+    prints its exit code and its log to stderr and restarts it after five seconds. New topics get
+    three replicas, or one per node if there are fewer; so do the topics of groups and
     transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
     Debian's package zookeeper.
     """
@@ -103,7 +105,7 @@ def _replica_options(nodes: int) -> list[str]:
 
 
 class _ZooKeeper:
-    """The server as one of the processes that are watched."""
+    """The server as one of the watched processes."""
 
     name = "ZooKeeper"
 

@@ -1,4 +1,4 @@
-"""`millstream cluster adopt`: a single node's topics, options and ids go to ZooKeeper."""
+"""`millstream cluster adopt`: moves a standalone node's topics, options and ids to ZooKeeper."""
 
 import asyncio
 import os
@@ -20,23 +20,23 @@ from millstream.storage.files import OsFileSystem
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
 
-# The store as it was, kept for a way back.
+# The old store, kept for a way back.
 _MOVED_SUFFIX: Final = ".moved"
-_NOTHING_CHANGED: Final = "Nothing was changed. Give --apply to move this to ZooKeeper."
+_NOTHING_CHANGED: Final = "Nothing was changed. Use --apply to move this to ZooKeeper."
 
 
 @click.command()
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), required=True, help="The node's directory."
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="The node's data directory."
 )
 @click.option(
-    "--zookeeper", metavar="HOST:PORT/PATH", required=True, help="An empty place in ZooKeeper."
+    "--zookeeper", metavar="HOST:PORT/PATH", required=True, help="An empty path in ZooKeeper."
 )
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="The node's options."
+    "--config", "config_file", type=click.Path(path_type=Path), help="The node's config file."
 )
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
-@click.option("--apply", "is_applied", is_flag=True, help="Do it; without, only say what.")
+@click.option("--apply", "is_applied", is_flag=True, help="Make the change; default: only show it.")
 def adopt(
     data_dir: Path,
     zookeeper: str,
@@ -44,16 +44,16 @@ def adopt(
     sets: tuple[str, ...],
     is_applied: bool,
 ) -> None:
-    """Make a single node's directory the first node of a cluster.
+    """Turn a standalone node's directory into the first node of a cluster.
 
-    The node must be stopped. Without --apply nothing is changed. Afterwards the node is
-    started with zookeeper.connect, and others may join it.
+    The node must be stopped. Without --apply nothing is changed. Afterwards, start the node
+    with zookeeper.connect; others may then join it.
     """
     config = load_config(file=config_file, sets=sets, flags={"zookeeper.connect": zookeeper})
     ensemble = ensemble_of(config)
     assert ensemble is not None
     if not (data_dir / FILE_NAME).exists():
-        raise CommandFailed(f"{data_dir} is no directory of a node that was alone")
+        raise CommandFailed(f"{data_dir} is not the directory of a standalone node")
     file_system = OsFileSystem()
     store = LogStore.claim(
         data_dir,
@@ -74,7 +74,7 @@ def adopt(
 async def _adopt(
     data_dir: Path, ensemble: Ensemble, config: BrokerConfig, *, is_applied: bool
 ) -> None:
-    # Imports kazoo, which need not be there.
+    # Imports kazoo, which may not be installed.
     from millstream.cluster.stores.zookeeper import open_zookeeper
 
     what = await _read(data_dir)
@@ -87,7 +87,7 @@ async def _adopt(
     try:
         problem = await target_problem(target, what.image.cluster_id)
         if problem is not None:
-            raise CommandFailed(f"nothing is moved to {ensemble.hosts}{ensemble.root}: {problem}")
+            raise CommandFailed(f"cannot move to {ensemble.hosts}{ensemble.root}: {problem}")
         if not is_applied:
             echo(_NOTHING_CHANGED)
             return
@@ -100,7 +100,7 @@ async def _adopt(
 
 
 async def _is_made(ensemble: Ensemble) -> bool:
-    """Is the path there? To open a session in it makes it."""
+    """Does the path exist? Opening a session in it would create it."""
     from millstream.cluster.stores.zookeeper import open_zookeeper
 
     top = await open_zookeeper(replace(ensemble, root=""))

@@ -38,16 +38,20 @@ Sizes = Mapping[TopicPartition, int]
 
 
 @click.command(name="advise")
-@click.option("--mb-per-second", type=click.FloatRange(0, min_open=True), help="What will come in.")
-@click.option("--retention", default="7d", show_default=True, help="How long it is kept.")
+@click.option("--mb-per-second", type=click.FloatRange(0, min_open=True), help="The incoming load.")
+@click.option("--retention", default="7d", show_default=True, help="How long records are kept.")
 @click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 20))
 @click.option(
-    "--groups", default=1, show_default=True, type=click.IntRange(0), help="That read it all."
+    "--groups",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Groups that read it all.",
 )
 @click.option(
     "--consumer-mb-per-second",
     type=click.FloatRange(0, min_open=True),
-    help="What one of your consumers gets done. Default: what one does that only reads.",
+    help="What one of your consumers can process. Default: a consumer that only reads.",
 )
 @click.option(
     "-b",
@@ -84,18 +88,18 @@ def advise_command(
     measure_seconds: float,
     as_json: bool,
 ) -> None:
-    """Say how many partitions, consumers and nodes a load needs, and how much disk.
+    """Compute how many partitions, consumers and nodes a load needs, and how much disk.
 
     With --mb-per-second: for that load. Without: for each topic of a running cluster, whether
-    it has too few or too many partitions for the load that it has now.
+    it has too few or too many partitions for its present load.
 
-    The figures come from what this machine does. The first time that is measured, which takes a
-    minute and two gigabytes of disk; then the result is kept.
+    The figures are based on the rates of this machine. The first run measures them, which
+    takes a minute and two gigabytes of disk, and keeps the result.
 
     Example: millstream cluster advise --mb-per-second 50 --retention 7d --replicas 3
     """
     if mb_per_second is None and bootstrap is None:
-        raise click.UsageError("give --mb-per-second, or --bootstrap of a cluster that runs")
+        raise click.UsageError("give --mb-per-second, or --bootstrap of a running cluster")
     retention_seconds = parse_duration(retention)
     rates = _rates(measure_in, seconds=measure_seconds, is_new=is_new, is_told=not as_json)
     if consumer_mb_per_second is not None:
@@ -115,7 +119,7 @@ def parse_duration(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if found is None:
         raise click.BadParameter(
-            f"{text!r} is no time; one looks like 7d, 12h or 30m", param_hint="--retention"
+            f"{text!r} is not a duration; examples: 7d, 12h, 30m", param_hint="--retention"
         )
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
@@ -166,11 +170,11 @@ def _show_advice(advice: Advice, *, as_json: bool) -> None:
             echo(f"{'':12}  {line}")
 
 
-# -- a cluster that runs ---------------------------------------------------------------
+# -- a running cluster -----------------------------------------------------------------
 
 
 def watch(cluster: Cluster, rates: Rates, *, seconds: float) -> list[TopicVerdict]:
-    """Look at the sizes of all partitions twice."""
+    """Read the sizes of all partitions twice."""
     before, began = cluster.partition_sizes(), time.perf_counter()
     time.sleep(seconds)
     after, taken = cluster.partition_sizes(), time.perf_counter() - began
@@ -187,9 +191,9 @@ def watch(cluster: Cluster, rates: Rates, *, seconds: float) -> list[TopicVerdic
 
 
 def topic_rates(before: Sizes, after: Sizes, seconds: float) -> Iterable[tuple[str, int, float]]:
-    """Each topic, its partitions and the bytes a second that it grew by.
+    """Each topic, its partitions and its growth in bytes a second.
 
-    A partition that lost old records in between may seem to have shrunk; it counts as still.
+    A partition that lost old records in between may seem to shrink; it counts as not growing.
     """
     for topic in sorted({where.topic for where in after} - INTERNAL_TOPICS):
         own = [where for where in after if where.topic == topic]

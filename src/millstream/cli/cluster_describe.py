@@ -1,4 +1,4 @@
-"""`millstream cluster describe`: which nodes there are, and what is not as it should be."""
+"""`millstream cluster describe`: the nodes, and the partitions that have a problem."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,16 +33,16 @@ class PlacedPartition:
         if len(self.in_sync) < len(self.replicas):
             return "under-replicated"
         if self.leader != self.replicas[0]:
-            return "not led by its first replica"
+            return "not led by its preferred replica"
         return None
 
 
 @click.command(name="describe")
-@click.option("--all", "with_internal", is_flag=True, help="List those of internal topics, too.")
+@click.option("--all", "with_internal", is_flag=True, help="Also list those of internal topics.")
 @json_option
 @bootstrap_option
 def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None:
-    """Show the nodes of a cluster, and the partitions that are not as they should be."""
+    """Show the nodes of a cluster, and the partitions that have a problem."""
     with Cluster(bootstrap) as cluster:
         metadata, nodes = cluster.metadata(), cluster.live_nodes()
     partitions = list(placed_partitions(metadata))
@@ -52,7 +52,7 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
     echo(f"cluster     {metadata.cluster_id}\ncontroller  {metadata.controller_id}\n")
     print_table(["NODE", "ADDRESS", "RACK", "LEADS", "REPLICAS"], _node_rows(nodes, partitions))
     wrong = [one for one in partitions if one.problem is not None]
-    echo(f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are as they should be")
+    echo(f"\n{len(partitions) - len(wrong)} of {len(partitions)} partitions are healthy")
     listed = [one for one in wrong if with_internal or not one.is_internal]
     if listed:
         echo()
@@ -77,7 +77,7 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
 
 
 def summed_up(wrong: Iterable[PlacedPartition]) -> Iterable[str]:
-    """One line for each internal topic and problem: there are fifty partitions to a topic."""
+    """One line for each internal topic and problem: a topic has fifty partitions."""
     counts = Counter((one.topic, one.problem) for one in wrong if one.is_internal)
     for (topic, problem), count in sorted(counts.items()):
         yield f"{topic}: {counted(count, 'partition')} {problem} (--all lists them)"

@@ -1,4 +1,4 @@
-"""Asking a person before something is gone for good."""
+"""Asks a person for confirmation before something is deleted."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from millstream.cli.failure import CommandFailed
 
 
 def ask_before_deleting(kind: str, names: Sequence[str], contents: str) -> None:
-    """Returns when the answer is yes; ends the command otherwise."""
+    """Returns if the answer is yes; ends the command otherwise."""
     if not sys.stdin.isatty():
-        raise CommandFailed(f"deleting {kind} needs -y where nobody can be asked")
+        raise CommandFailed(f"deleting {kind} requires -y when stdin is not a terminal")
     click.confirm(f"Delete {', '.join(names)} with {contents}?", abort=True, err=True)

@@ -1,6 +1,6 @@
 """`millstream consume`: print the records of a topic.
 
-It assigns partitions to itself and commits nothing, so that looking at a topic never
+It assigns partitions to itself and commits nothing, so that reading a topic never
 disturbs a consumer group.
 """
 
@@ -77,7 +77,7 @@ def consume(
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    """Print the records of TOPIC, and go on as new ones arrive.
+    """Print the records of TOPIC, and keep printing as new ones arrive.
 
     Example: millstream consume orders -o -10 -e -f '%o %k %v\\n'
     """
@@ -97,7 +97,7 @@ def consume(
         consumer.assign([TopicPartition(topic, p, each.start) for p, each in bounds.items()])
         reading = _Reading(topic, consumer, bootstrap)
         if exit_at_end:
-            # The end as it is now: a busy topic would never be at its end.
+            # The end at this moment: a busy topic would never be at its end.
             reading.ends = {p: each.end for p, each in bounds.items() if each.start < each.end}
         reading.print_records(printer, sys.stdout.buffer, count=count)
     finally:
@@ -113,10 +113,10 @@ class _Bounds:
 
 
 class _Reading:
-    """The loop: take what arrived, print it, notice the end."""
+    """The loop: receive, print, notice the end."""
 
     def __init__(self, topic: str, consumer: "Consumer", bootstrap: str) -> None:
-        # Partitions still to be read to this offset; None to read for ever.
+        # Partitions still to be read to this offset; None to read forever.
         self.ends: dict[int, int] | None = None
         self._topic = topic
         self._consumer = consumer
@@ -155,12 +155,12 @@ class _Reading:
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._PARTITION_EOF:
-            # The last offsets may hold no record: a marker, or one that was compacted away.
+            # The last offsets may hold no record: a marker, or a record that was compacted away.
             partition = message.partition()
             if self.ends is not None and partition is not None:
                 self.ends.pop(partition, None)
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
-            # Also said when one idle connection closes: believe it if nobody listens.
+            # Also reported when one idle connection closes: believe it if no broker listens.
             check_reachable(self._bootstrap)
         elif not error.retriable():
             raise explain(error, f"topic {self._topic}")
@@ -217,7 +217,7 @@ def _connect(bootstrap: str) -> "Consumer":
     return Consumer(
         {
             **client_settings(bootstrap),
-            # The library insists on a name; nothing joins or commits to the group.
+            # The library requires a name; nothing joins or commits to the group.
             "group.id": "millstream-consume",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

@@ -1,7 +1,7 @@
-"""Why records are not acknowledged: said while one waits, and when one gave up.
+"""Explains why records are not acknowledged: while a command waits, and when it gives up.
 
-A client retries in silence what a broker refuses for now. The cluster knows the reason: a
-partition without a leader, or with fewer replicas in sync than acks=all needs.
+A client silently retries what a broker refuses temporarily. The cluster knows the reason: a
+partition without a leader, or with fewer in-sync replicas than acks=all needs.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Hindered:
 
 
 class Patience:
-    """When to look for a reason, and when to say it: at once if it is new, else rarely."""
+    """When to look for a reason, and when to print it: at once if it is new, otherwise rarely."""
 
     def __init__(self, *, now: float) -> None:
         self._count = -1
@@ -49,7 +49,7 @@ class Patience:
         self._told: tuple[str, float] | None = None
 
     def is_over(self, seen: Acknowledged, *, now: float) -> bool:
-        """Was nothing acknowledged for a while, though something waits?"""
+        """Was nothing acknowledged for a while, although something waits?"""
         if seen.count != self._count or seen.waiting_count == 0:
             self._count, self._since, self._told = seen.count, now, None
         return now - self._since >= _TELL_AFTER_SECONDS
@@ -70,7 +70,7 @@ class Delay:
 
     @contextlib.contextmanager
     def told(self, acknowledged: Callable[[], Acknowledged]) -> Iterator[None]:
-        """Meanwhile a person learns what is waited for."""
+        """Print what the command waits for."""
         done = threading.Event()
         thread = threading.Thread(target=self._tell, args=(acknowledged, done), daemon=True)
         thread.start()
@@ -81,9 +81,9 @@ class Delay:
             thread.join(_LOOK_SECONDS)
 
     def failure(self, what: str) -> CommandFailed:
-        reason = self._reason() or "the cluster shows no reason; its nodes' logs may"
+        reason = self._reason() or "the cluster shows no reason; check the logs of its nodes"
         if not self._is_acks_all:
-            reason += ". Nodes that cannot reach ZooKeeper take records with acks=all only"
+            reason += ". Nodes that cannot reach ZooKeeper accept records with acks=all only"
         return CommandFailed(f"topic {self._topic}: {what}: {reason}", exit_code=ExitCode.TIMEOUT)
 
     def _tell(self, acknowledged: Callable[[], Acknowledged], done: threading.Event) -> None:
@@ -98,7 +98,7 @@ class Delay:
                 echo(f"millstream: {counted(seen.waiting_count, 'record')} {text}", err=True)
 
     def _reason(self) -> str | None:
-        """None when the cluster cannot be asked, or all is well as far as it tells."""
+        """None if the cluster does not answer, or shows no problem."""
         try:
             description = describe_topic(self._admin, self._topic)
             needed = self._needed_in_sync() if self._is_acks_all else 1
@@ -125,7 +125,7 @@ class Delay:
 
 
 def reason(partitions: Sequence[Hindered], needed: int) -> str | None:
-    """What keeps records from being acknowledged, and what can be done about it."""
+    """What keeps records from being acknowledged, and what to do about it."""
     leaderless = [one for one in partitions if one.leader is None]
     if leaderless:
         one = leaderless[0]
@@ -139,8 +139,8 @@ def reason(partitions: Sequence[Hindered], needed: int) -> str | None:
             missing = [node for node in one.replicas if node not in one.in_sync]
             return (
                 f"partition {one.partition} has {counted(len(one.in_sync), 'replica')} in sync and"
-                f" {_MIN_ISR} is {needed}; nodes {_ids(missing)} are away or behind."
-                " Start them, or give the topic a smaller one"
+                f" {_MIN_ISR} is {needed}; nodes {_ids(missing)} are down or behind."
+                " Start them, or set a smaller value on the topic"
             )
     return None
 

@@ -1,4 +1,4 @@
-"""`millstream demo`: a made-up web shop's logs through the pipeline, on a node that runs."""
+"""`millstream demo`: an invented web shop's logs through the pipeline, on a running node."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FIRST_WINDOW_SECONDS_MAX: Final = 300.0
 _TOPIC: Final = "logs"
-# A demonstration wants to see windows close within the minute.
+# A demonstration should show windows that close within the minute.
 _SETTINGS: Final = {
     "name": "demo",
     "home": ".",
@@ -46,19 +46,19 @@ _SETTINGS: Final = {
     type=click.Path(path_type=Path, file_okay=False),
     default="./demo",
     show_default=True,
-    help="Where the pipeline keeps its file, checkpoints, tables and reports.",
+    help="Folder for the pipeline's file, checkpoints, tables and reports.",
 )
-@click.option("--rate", default=200.0, show_default=True, help="About so many lines a second.")
+@click.option("--rate", default=200.0, show_default=True, help="Approximate lines per second.")
 @click.option(
     "--for",
     "seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="End so long after the first window.",
+    help="Stop this many seconds after the first window.",
 )
 @bootstrap_option
 def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None:
-    """Make traffic, run the pipeline on it, and show windows and alerts, until Ctrl-C."""
+    """Generate traffic, run the pipeline on it, and show windows and alerts, until Ctrl-C."""
     check_installed()
     create_input(bootstrap)
     spec = prepare_file(home, bootstrap)
@@ -88,7 +88,7 @@ def create_input(bootstrap: str) -> None:
 
     admin = connect_admin(bootstrap)
     if _TOPIC not in admin.list_topics(timeout=10).topics:
-        # The node's own clock: that of a producer could be wrong, and event times are judged by it.
+        # The node's own clock: event times are compared with it, and a producer's could be wrong.
         configs = {"message.timestamp.type": "LogAppendTime"}
         [answer] = admin.create_topics([NewTopic(_TOPIC, 2, config=configs)]).values()
         wait_for(answer, f"topic {_TOPIC}")
@@ -105,12 +105,12 @@ def prepare_file(home: Path, bootstrap: str) -> Spec:
 
 @contextmanager
 def traffic(bootstrap: str, rate: float) -> "Iterator[subprocess.Popen[bytes]]":
-    # Another seed each time: the same visitors at another time would be no news.
+    # Another seed each time: the same visitors at another time would look the same.
     seed = str(time.time_ns() % 1_000_000)
     command = ["loadgen", "--topic", _TOPIC, "--rate", str(rate), "--seed", seed, "--bad", "0.002"]
     process = subprocess.Popen(
         [sys.executable, "-m", "millstream", *command, "-q", "-b", bootstrap],
-        # Ctrl-C is for us; it ends when we do.
+        # Ctrl-C is for us; the child ends when we do.
         start_new_session=True,
     )
     try:
@@ -133,7 +133,7 @@ def first_window_deadline(
             first.append(now)
             echo(f"the first window came after {now - started:.0f} s", err=True)
         if (code := load_ended()) is not None:
-            raise CommandFailed(f"the traffic ended by itself, with code {code}: see above")
+            raise CommandFailed(f"the traffic generator exited with code {code}: see above")
         if not first and now - started > _FIRST_WINDOW_SECONDS_MAX:
             raise CommandFailed(
                 f"no window within {_FIRST_WINDOW_SECONDS_MAX:.0f} s: {_why_no_window(status)}",
@@ -147,10 +147,10 @@ def first_window_deadline(
 def _why_no_window(status: "PipelineStatus") -> str:
     live = next((query for query in status.queries if query.name == "live"), None)
     if live is None:
-        return "the query of windows was not started"
+        return "the windows query was not started"
     if live.batch < 0:
         return "Spark has not finished the first batch; is the machine busy?"
     if not live.rows:
-        return f"no line came in {live.batch + 1} batches"
+        return f"no line arrived in {live.batch + 1} batches"
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(status.lines.items()))
     return f"{live.rows:,} lines were read ({lines or 'none stored yet'}), and none counted"

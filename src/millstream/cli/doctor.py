@@ -1,8 +1,8 @@
 """`millstream doctor`: whether Spark can find and use the data source on this machine.
 
-Most of what goes wrong with a Python data source has no message of its own: a worker that
-runs another Python, a neighbour module that hides ours, a library that Spark needs and
-does not name. Each is one check here, with what to do about it.
+Most problems with a Python data source cause no clear message: a worker that runs another
+Python, another module that hides ours, a library that Spark needs and does not name. Each is
+one check here, with what to do about it.
 """
 
 import importlib
@@ -31,7 +31,7 @@ _SECONDS_MAX = 20
 class Finding:
     what: str
     is_good: bool
-    # What was found, and for a problem what to do.
+    # What was found and, for a problem, what to do.
     text: str
 
 
@@ -40,7 +40,7 @@ class Finding:
 def doctor(as_json: bool) -> None:
     """Check that Spark can read and write topics from here.
 
-    Exits with 1 when something is missing; each line says what to do about it.
+    Exits with 1 if something is missing; each line says what to do about it.
     """
     findings = [finding for check in CHECKS for finding in check()]
     if as_json:
@@ -54,7 +54,7 @@ def doctor(as_json: bool) -> None:
 
 
 def check_java() -> list[Finding]:
-    """Spark 4 needs Java 17; it takes JAVA_HOME before the PATH."""
+    """Spark 4 needs Java 17; it prefers JAVA_HOME to the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     remedy = f"install Java {_JAVA_MIN} or later, or point JAVA_HOME to it"
@@ -63,7 +63,7 @@ def check_java() -> list[Finding]:
     said = _output([java, "-version"])
     number = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     if number is None:
-        return [Finding("java", False, f"{java} does not tell its version; {remedy}")]
+        return [Finding("java", False, f"{java} does not print its version; {remedy}")]
     major = int(number[2] or 0) if number[1] == "1" else int(number[1])
     if major < _JAVA_MIN:
         return [Finding("java", False, f"{java} is Java {major}; {remedy}")]
@@ -86,7 +86,7 @@ def check_libraries() -> list[Finding]:
         _library(
             "protobuf",
             lambda numbers: numbers >= _PROTOBUF_MIN,
-            "transformWithState needs >=6.33.5 and dies without a word",
+            "transformWithState needs >=6.33.5 and fails without a message",
         ),
     ]
 
@@ -111,7 +111,7 @@ def check_compiled() -> list[Finding]:
         _loops("record loops (writing)", rows.IMPLEMENTATION.NAME, "ten times"),
         _loops("receiving from clients", receiving.NAME, "many small requests two times"),
     ]
-    # Arrow is of an extra, and has a finding of its own.
+    # Arrow belongs to an extra, and has a separate finding.
     if _version("pyarrow") is not None:
         from millstream.lines import scanning
 
@@ -126,12 +126,12 @@ def _loops(what: str, name: str, times: str) -> Finding:
 
 
 def check_worker_python() -> list[Finding]:
-    """Spark starts workers with PYSPARK_PYTHON, else with `python3` from the PATH."""
+    """Spark starts workers with PYSPARK_PYTHON, otherwise with `python3` from the PATH."""
     name = os.environ.get("PYSPARK_PYTHON", "python3")
     path = shutil.which(name)
     remedy = f"set PYSPARK_PYTHON={sys.executable}"
     if path is None:
-        return [Finding("python of the workers", False, f"{name} is not there; {remedy}")]
+        return [Finding("python of the workers", False, f"{name} does not exist; {remedy}")]
     program = "import sys, pyarrow, millstream; print('%d.%d' % sys.version_info[:2])"
     said = _output([path, "-c", program]).strip().splitlines() or ["no answer"]
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -148,7 +148,7 @@ def check_neighbours() -> list[Finding]:
             continue
         try:
             importlib.import_module(module.name)
-        except Exception as failed:  # whatever it is, it is what Spark will meet
+        except Exception as failed:  # Spark would get the same
             text = (
                 f"import fails ({type(failed).__name__}: {failed}), and hides every Python data "
                 "source; repair or uninstall it"

@@ -1,7 +1,7 @@
-"""How a command fails: one line on stderr and an exit code that scripts can tell apart.
+"""How a command fails: one line on stderr and an exit code for scripts.
 
-0 it worked; 1 it failed; 2 it was called wrongly; 3 it took too long; 4 no broker was
-reached; 130 Ctrl-C; 141 the reader of the output left, as `head` does: nothing is said then.
+0 success; 1 failure; 2 wrong usage; 3 timeout; 4 no broker reached; 130 Ctrl-C; 141 the
+reader closed the output, as `head` does: then nothing is printed.
 """
 
 from enum import IntEnum

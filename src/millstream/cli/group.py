@@ -39,7 +39,7 @@ group.add_command(reset)
 def list_command(
     states: tuple[str, ...], kinds: tuple[str, ...], as_json: bool, bootstrap: str
 ) -> None:
-    """List groups and what they are doing."""
+    """List groups, their types and states."""
     with Cluster(bootstrap) as cluster:
         found = list_groups(cluster, states=states, kinds=kinds)
     names = ("group", "type", "state", "protocol_type")
@@ -56,9 +56,9 @@ def list_command(
 @json_option
 @bootstrap_option
 def describe(group_id: str, as_json: bool, bootstrap: str) -> None:
-    """Show a group's members, and how far it is on each partition.
+    """Show a group's members, and its position in each partition.
 
-    LAG is the number of offsets between what the group committed and the partition's end.
+    LAG is the number of offsets between the group's commit and the end of the partition.
     """
     with Cluster(bootstrap) as cluster:
         found = describe_group(cluster, group_id)
@@ -124,11 +124,11 @@ def _as_json(found: Group, rows: list[Position]) -> JsonValue:
 
 @group.command()
 @click.argument("group_ids", metavar="[GROUP]...", nargs=-1)
-@click.option("--max", "lag_max", type=click.IntRange(0), help="Exit with 1 where it is more.")
+@click.option("--max", "lag_max", type=click.IntRange(0), help="Exit with 1 if the lag is larger.")
 @json_option
 @bootstrap_option
 def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstrap: str) -> None:
-    """Show how far groups are behind, by topic; without a GROUP, all groups."""
+    """Show the lag of groups, by topic; without a GROUP, of all groups."""
     with Cluster(bootstrap) as cluster:
         names = group_ids or [one.group_id for one in list_groups(cluster)]
         totals: dict[tuple[str, str], int] = {}
@@ -151,12 +151,12 @@ def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstra
 
 @group.command()
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @bootstrap_option
 def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
-    """Delete groups that have no members, with everything they committed."""
+    """Delete groups that have no members, with their committed offsets."""
     if not yes:
-        ask_before_deleting("groups", group_ids, "what they committed")
+        ask_before_deleting("groups", group_ids, "their committed offsets")
     failures = []
     with Cluster(bootstrap) as cluster:
         for name in group_ids:

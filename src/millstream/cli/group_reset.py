@@ -1,4 +1,4 @@
-"""`millstream group reset`: let a group read again from somewhere else."""
+"""`millstream group reset`: makes a group read from other offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from millstream.wire.apis.offset_commit import (
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of one partition's committed offset."""
+    """The change of one partition's committed offset."""
 
     where: TopicPartition
     before: int | None
@@ -62,7 +62,7 @@ class Move:
     "topics",
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
-    help="Only these; without it, all that the group committed to.",
+    help="Only these; default: all that the group has committed.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @json_option
@@ -77,8 +77,8 @@ def reset(
 ) -> None:
     """Move a group to other offsets: its consumers then read from there.
 
-    The group must have no members, but for a dry run. An offset outside a partition becomes
-    its nearer end; a time after the last record, its end.
+    The group must have no members, except for a dry run. An offset outside a partition becomes
+    its nearer end; a time after the last record becomes its end.
     """
     try:
         start = parse_start(start_text, now=datetime.now(UTC))
@@ -92,7 +92,7 @@ def reset(
         places = _places(cluster, topics) if topics else sorted(committed)
         moves = _plan(cluster, places, committed, start)
         if not moves:
-            raise CommandFailed(f"group {group_id} has committed nothing; name a --topic")
+            raise CommandFailed(f"group {group_id} has no committed offsets; name a --topic")
         if not dry_run:
             _commit(cluster, group_id, moves)
     names = ("topic", "partition", "before", "after", "end")
@@ -123,7 +123,7 @@ def _places(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
         [topic] = cluster.metadata(name).topics
         if topic.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(
-                f"topic {name} does not exist. `millstream topic list` shows what does"
+                f"topic {name} does not exist. `millstream topic list` shows the existing ones"
             )
         check(topic.error_code, f"topic {name}")
         present = sorted(one.partition_index for one in topic.partitions)
@@ -141,7 +141,7 @@ def _chosen(text: str, numbers: str, present: list[int]) -> list[int]:
         )
     missing = [number for number in wanted if int(number) not in present]
     if missing:
-        raise CommandFailed(f"{text!r}: there is no partition {missing[0]}")
+        raise CommandFailed(f"{text!r}: partition {missing[0]} does not exist")
     return [int(number) for number in wanted]
 
 
@@ -162,7 +162,7 @@ def _plan(
             _target(start, first[where], end[where], at[where]),
             end[where],
         )
-        # What was committed to a topic that is gone stays as it is.
+        # Commits for a deleted topic stay unchanged.
         for where in places
         if where in end
     ]

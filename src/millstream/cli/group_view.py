@@ -1,6 +1,6 @@
-"""What a group is, asked of the cluster: who is in it, what it committed, how far it is behind.
+"""A group as the cluster describes it: its members, its commits, its lag.
 
-With requests of our own: client libraries know no members of groups of the consumer protocol.
+Sends its own requests: client libraries do not list members of the consumer protocol.
 """
 
 import time
@@ -45,16 +45,16 @@ _NOT_YET: Final = {
 class GroupMissing(CommandFailed):
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"there is no group {group_id}. `millstream group list` shows those that there are"
+            f"group {group_id} does not exist. `millstream group list` shows the existing ones"
         )
 
 
 def is_alive(group_id: str, members: int | None = None) -> CommandFailed:
-    """Why something cannot be done to a group."""
+    """Why an operation on a group is impossible."""
     how_many = "members" if members is None else counted(members, "member")
     return CommandFailed(
         f"group {group_id} has {how_many}; stop its consumers first. "
-        "A killed one counts until its session is over"
+        "A killed one stays a member until its session times out"
     )
 
 
@@ -89,7 +89,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a group is on one partition. None: no commit, or no such partition any more."""
+    """A group's position in one partition. None: no commit, or the partition is gone."""
 
     where: TopicPartition
     committed: int | None
@@ -103,7 +103,7 @@ class Position:
 
 
 def when_ready(ask: Callable[[], M], code_of: Callable[[M], int]) -> M:
-    """An answer of a coordinator, which may still be reading its topic."""
+    """A response of a coordinator, which may still be loading its topic."""
     for _ in range(_RETRIES_MAX):
         answer = ask()
         if code_of(answer) not in _NOT_YET:
@@ -130,7 +130,7 @@ def _groups_of(cluster: Cluster, node: Address, request: ListGroupsRequest) -> l
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group:
-    """Raises CommandFailed where there is no such group."""
+    """Raises CommandFailed if there is no such group."""
     node = cluster.group_coordinator(group_id)
     request = ConsumerGroupDescribeRequest(
         group_ids=[group_id], include_authorized_operations=False
@@ -194,7 +194,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         found = decode_assignment(data)
     except ValueError:
-        # A client may put into it what it likes.
+        # A client may put anything into it.
         return ()
     return tuple(
         TopicPartition(topic, partition)
@@ -223,7 +223,7 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, i
 def offsets_at(
     cluster: Cluster, places: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """Offsets by time, EARLIEST or LATEST; of partitions that are there, -1 for no such record."""
+    """Offsets by time, EARLIEST or LATEST; -1 if an existing partition has no such record."""
     wanted = set(places)
     if not wanted:
         return {}
@@ -255,7 +255,7 @@ def _times(topic: str, indexes: list[int], timestamp_ms: int) -> ListOffsetsTopi
 
 
 def positions(cluster: Cluster, group: Group) -> list[Position]:
-    """Of all partitions that the group committed to or that its members own."""
+    """All partitions that the group has committed or that its members own."""
     committed = committed_offsets(cluster, group.group_id)
     owned = {where for member in group.members for where in member.partitions}
     places = sorted(committed.keys() | owned)

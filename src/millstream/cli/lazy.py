@@ -1,7 +1,7 @@
 """A click group that imports a command's module only when that command runs.
 
-`millstream --help` names every command without importing one: the one-line help stands
-in the table beside the module's name.
+`millstream --help` lists every command without importing one: the one-line help is in the
+table beside the module's name.
 """
 
 import importlib
@@ -12,7 +12,7 @@ import click
 
 
 class OutputClosed(Exception):
-    """The reader of stdout went away, as `head` does when it has enough."""
+    """The reader of stdout closed it, as `head` does when it has enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
 
 
 class AliasGroup(click.Group):
-    """A group that takes `ls` for `list`, as people type it."""
+    """A group that accepts `ls` for `list`, as people type it."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, "list" if cmd_name == "ls" else cmd_name)

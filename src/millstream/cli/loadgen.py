@@ -1,4 +1,4 @@
-"""`millstream loadgen`: the logs of a made-up web site, into a topic or to stdout."""
+"""`millstream loadgen`: the logs of an invented web site, to a topic or to stdout."""
 
 import sys
 import time
@@ -19,21 +19,21 @@ _STEP_SECONDS: Final = 0.05
 
 
 @click.command("loadgen")
-@click.option("-t", "--topic", help="Where to send; without it lines go to stdout.")
+@click.option("-t", "--topic", help="The topic to send to; without it, lines go to stdout.")
 @click.option(
     "--rate",
     type=click.FloatRange(0.1),
     default=100.0,
     show_default=True,
-    help="About so many lines a second of event time.",
+    help="Approximate lines per second of event time.",
 )
-@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many lines.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after this many lines.")
 @click.option(
     "--for",
     "seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Stop after so many seconds of event time.",
+    help="Stop after this many seconds of event time.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same traffic.")
 @click.option(
@@ -43,13 +43,13 @@ _STEP_SECONDS: Final = 0.05
     metavar="MS",
     help="Event time of the first line, in ms since 1970.  [default: now]",
 )
-@click.option("--fast", is_flag=True, help="As fast as it can, not at the pace of event time.")
+@click.option("--fast", is_flag=True, help="As fast as possible, not at the pace of event time.")
 @click.option(
     "--bad",
     type=click.FloatRange(0, 1),
     default=0.0,
     show_default=True,
-    help="Share of lines after which a broken one comes.",
+    help="Share of additional lines that are broken.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no count.")
 @bootstrap_option
@@ -65,7 +65,7 @@ def loadgen(
     quiet: bool,
     bootstrap: str,
 ) -> None:
-    """Make the logs of a web shop: visitors, services, hosts, crowds and incidents.
+    """Generate the logs of a web shop: visitors, services, hosts, crowds and incidents.
 
     Records have their source (HOST/LOG) as the key and the event time as the timestamp.
 
@@ -101,7 +101,7 @@ def _print_lines(lines: Iterator[TrafficLine]) -> None:
 def _send_lines(
     sender: Sender, lines: Iterator[TrafficLine], progress: Progress, *, start_ms: int | None
 ) -> None:
-    """With `start_ms` a line is sent when as much time has passed as its event time says."""
+    """With `start_ms`, a line is sent when its event time is reached."""
 
     def text() -> str:
         rate = sender.acknowledged_count / max(progress.elapsed_seconds, 0.001)

@@ -1,7 +1,7 @@
-"""What this machine does, for `millstream cluster advise`: a node of its own under load.
+"""Measures this machine for `millstream cluster advise`: a separate node under load.
 
-Takes up to a minute and two gigabytes of disk, which it gives back. The result is kept in the
-user's cache and used again until someone wants it new.
+Takes up to a minute and two gigabytes of disk, which it frees. The result is kept in the
+user's cache and reused until a new measurement is requested.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _TOPIC: Final = "measured"
 _BYTES_MAX: Final = 2_000_000_000
 _DISK_CHUNK_BYTES: Final = 8 << 20
 _MEGABYTE: Final = 1_000_000
-# Shares of the time that there is; what is left is for starting and stopping.
+# Shares of the available time; the rest is for starting and stopping.
 _DISK_SHARE: Final = 0.1
 _PRODUCE_SHARE: Final = 0.4
 _CONSUME_SHARE: Final = 0.4
@@ -49,7 +49,7 @@ def cache_path() -> Path:
 
 
 def read_measurement(path: Path) -> Measurement | None:
-    """The last one; None where there is none that can be read."""
+    """The last measurement; None if there is none that can be read."""
     try:
         content = json.loads(path.read_text())
         return Measurement(Rates(**content["rates"]), str(content["day"]))
@@ -63,9 +63,9 @@ def write_measurement(path: Path, measurement: Measurement) -> None:
 
 
 def measure(folder: Path, *, seconds: float = SECONDS) -> Measurement:
-    """On the disk that `folder` is on. Raises CommandFailed."""
+    """On the disk of `folder`. Raises CommandFailed."""
     if sys.platform != "linux":
-        raise CommandFailed("measuring needs Linux, where a process tells what it has used")
+        raise CommandFailed("measuring needs Linux, which reports the CPU time of a process")
     with tempfile.TemporaryDirectory(prefix=".millstream-measure-", dir=folder) as name:
         work = Path(name)
         disk = disk_rate(work, seconds=seconds * _DISK_SHARE)
@@ -104,7 +104,7 @@ class _Watched:
 
 
 def _watch(pid: int, work: "Callable[[], int]") -> _Watched:
-    """Some work that says how many bytes it moved, and what the node spent on it."""
+    """Work that returns how many bytes it moved, and what the node spent on it."""
     cpu_before, began = cpu_seconds(pid), time.perf_counter()
     megabytes = work() / _MEGABYTE
     taken = time.perf_counter() - began
@@ -120,7 +120,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def disk_rate(folder: Path, *, seconds: float) -> float:
-    """Megabytes a second, written one after the other and brought to the disk."""
+    """Megabytes a second, written sequentially and synced."""
     data = os.urandom(_DISK_CHUNK_BYTES)
     written = 0
     path = folder / "disk"
@@ -135,7 +135,7 @@ def disk_rate(folder: Path, *, seconds: float) -> float:
 
 
 def produce_for(bootstrap: str, seconds: float) -> int:
-    """Bytes of values that were acknowledged, acks=all."""
+    """Bytes of acknowledged values, acks=all."""
     from confluent_kafka import Producer
 
     acknowledged = 0
@@ -166,7 +166,7 @@ def produce_for(bootstrap: str, seconds: float) -> int:
 
 
 def consume_for(bootstrap: str, seconds: float) -> int:
-    """Bytes of values that one consumer read, from the start again whenever it came to the end."""
+    """Bytes of values that one consumer read, starting over whenever it reached the end."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(

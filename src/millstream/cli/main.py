@@ -1,7 +1,7 @@
-"""Where every `millstream` command starts, and the one place where failures become text.
+"""Starts every `millstream` command, and turns failures into text.
 
 Commands raise `CommandFailed` (or the broker `StartError`); here that becomes one line on
-stderr and an exit code. Nothing but data goes to stdout.
+stderr and an exit code. Only data goes to stdout.
 """
 
 import os
@@ -25,17 +25,17 @@ _COMMANDS = {
         "millstream.cli.group", "group", "List, describe, reset and delete consumer groups."
     ),
     "storage": LazyCommand(
-        "millstream.cli.storage", "storage", "Look into the files of a data directory."
+        "millstream.cli.storage", "storage", "Inspect the files of a data directory."
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
     "cluster": LazyCommand(
-        "millstream.cli.cluster", "cluster", "Start, look at and size a cluster of nodes."
+        "millstream.cli.cluster", "cluster", "Start, describe and size a cluster of nodes."
     ),
     "zookeeper": LazyCommand(
         "millstream.cli.zookeeper", "zookeeper", "Run a ZooKeeper for development."
     ),
     "ship": LazyCommand("millstream.cli.ship", "ship", "Send the lines of log files, and follow."),
-    "loadgen": LazyCommand("millstream.cli.loadgen", "loadgen", "Make the logs of a web site."),
+    "loadgen": LazyCommand("millstream.cli.loadgen", "loadgen", "Generate the logs of a web site."),
     "pipeline": LazyCommand(
         "millstream.cli.pipeline", "pipeline", "Turn topics of log lines into windows and tables."
     ),
@@ -50,8 +50,8 @@ _ALIASES = {"topics": "topic", "groups": "group"}
 
 _HELP = """An event log that speaks the Kafka wire protocol.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 4 no broker reached, 130 Ctrl-C,
-141 the reader of the output left.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 timeout, 4 no broker reached, 130 Ctrl-C,
+141 output closed by its reader.
 """
 
 
@@ -88,7 +88,7 @@ root = LazyGroup(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
     if not __debug__:
-        # Broken invariants stop the node before it harms data; -O would remove them.
+        # Broken invariants stop the node before it damages data; -O would remove the checks.
         sys.exit("millstream: refusing to run under `python -O`, which removes its safety checks")
     sys.exit(_run(arguments))
 
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str] | None) -> int:
     try:
         result = root.main(args=arguments, prog_name="millstream", standalone_mode=False)
-        # Inside the try: a reader that left is noticed at the last flush too.
+        # Inside the try: a closed output is noticed at the last flush too.
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leaving:

@@ -1,4 +1,4 @@
-"""A node as a process of its own, on a free port of this machine."""
+"""A node as a child process, on a free port of this machine."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ class NodeProcess:
             *("--set", f"node.id={number}"),
             *options,
         ]
-        # Of the first start: clients that know it find the node there again.
+        # The address of the first start: clients find the node there again.
         self._address = "127.0.0.1:0"
         self.process: subprocess.Popen[str] | None = None
 
@@ -37,12 +37,12 @@ class NodeProcess:
                 stderr=errors,
                 text=True,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
-                # Ctrl-C is for this process, which stops them in order.
+                # Ctrl-C is for this process, which stops the nodes in order.
                 start_new_session=True,
             )
 
     def wait_serving(self) -> str:
-        """The address, once the node serves. Raises CommandFailed where it does not start."""
+        """The address, once the node serves. Raises CommandFailed if it does not start."""
         assert self.process is not None
         assert self.process.stdout is not None
         for line in self.process.stdout:

@@ -1,7 +1,7 @@
-"""A producer that waits instead of losing: for commands that send for a long time.
+"""A producer that waits instead of losing records: for commands that send for a long time.
 
-Its queue is bounded, so reading stops where the broker is slower than the file. Without a
-time limit a broker that is away is waited for.
+Its queue is bounded, so reading stops when the broker is slower than the file. Without a
+time limit it waits for a broker that is down.
 """
 
 import os
@@ -26,7 +26,7 @@ Acknowledge = Callable[[], None]
 
 
 class Sender:
-    """Sends records with acks=all, in order for each key, none twice by a retry."""
+    """Sends records with acks=all, in order for each key, without duplicates from retries."""
 
     def __init__(self, bootstrap: str, topic: str, *, delivery_seconds_max: float | None) -> None:
         from confluent_kafka import Producer
@@ -104,7 +104,7 @@ class Sender:
 
 
 class Progress:
-    """One line on stderr that changes, or a plain line now and then where none can."""
+    """One line on stderr that is updated; without a terminal, a plain line now and then."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._is_wanted = not quiet

@@ -39,19 +39,19 @@ def pipeline() -> None:
 
 @pipeline.command("init")
 @file_argument
-@click.option("--topic", "topics", multiple=True, help="Input; may be given again.")
-@click.option("--name", help="Topics of results are named after it.")
+@click.option("--topic", "topics", multiple=True, help="An input topic; may be repeated.")
+@click.option("--name", help="The prefix of the result topics.")
 @click.option("-b", "--bootstrap", metavar="HOST:PORT", help="The broker of the pipeline.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(
     file: Path, topics: tuple[str, ...], name: str | None, bootstrap: str | None, force: bool
 ) -> None:
     """Write a pipeline FILE with every setting, its default and its meaning.
 
-    TOML, or Python where FILE ends with .py.
+    The file is TOML, or Python if its name ends with .py.
     """
     if file.exists() and not force:
-        raise CommandFailed(f"{file} is there already; --force replaces it")
+        raise CommandFailed(f"{file} already exists; --force replaces it")
     changed: dict[str, object] = {}
     if topics:
         changed["input.topics"] = list(topics)
@@ -71,7 +71,7 @@ def validate(file: Path) -> None:
     spec = load_file(file)
     check_functions(spec)
     echo(
-        f"{file} is good: {', '.join(spec.topics)} into {spec.name}.*, windows of "
+        f"{file} is valid: {', '.join(spec.topics)} into {spec.name}.*, windows of "
         f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end",
         err=True,
     )
@@ -81,9 +81,9 @@ def validate(file: Path) -> None:
 @file_argument
 @json_option
 def diff(file: Path, as_json: bool) -> None:
-    """Compare FILE with what the pipeline last ran with: does its state still fit?
+    """Compare FILE with the one that the pipeline last ran with: does its state still fit?
 
-    Exits with 1 when a change does not fit.
+    Exits with 1 if a change does not fit.
     """
     from millstream.pipeline.differences import differences
 
@@ -105,16 +105,16 @@ def diff(file: Path, as_json: bool) -> None:
         rows = [(each.setting, each.before, each.now, each.change.value) for each in found]
         print_table(["SETTING", "BEFORE", "NOW", "MEANS"], rows)
     else:
-        echo("nothing changed, or it never ran", err=True)
+        echo("nothing changed, or the pipeline never ran", err=True)
     if any(each.change is Change.STATE for each in found):
-        raise CommandFailed(f"{file} does not fit the kept state")
+        raise CommandFailed(f"{file} does not fit the stored state")
 
 
 @pipeline.command("status")
 @file_argument
 @json_option
 def status(file: Path, as_json: bool) -> None:
-    """Show what the pipeline of FILE does, or did when it last ran."""
+    """Show what the pipeline of FILE is doing, or did when it last ran."""
     from dataclasses import asdict
 
     from millstream.pipeline.status import is_unheard, read_status
@@ -122,7 +122,9 @@ def status(file: Path, as_json: bool) -> None:
     spec = load_file(file)
     found = read_status(spec.home)
     if found is None:
-        raise CommandFailed(f"{file} never ran; millstream pipeline run {file} starts it")
+        raise CommandFailed(
+            f"the pipeline of {file} never ran; start it: millstream pipeline run {file}"
+        )
     if as_json:
         value: JsonValue = asdict(found)
         print_json(value)
@@ -139,8 +141,8 @@ def status(file: Path, as_json: bool) -> None:
     )
     if is_silent:
         echo(
-            "it tells its state every second, and did not since: it was killed, or is making a "
-            f"long report. Where it was killed, millstream pipeline run {file} goes on from there",
+            "a running pipeline reports its state every second; this one does not: it was killed,"
+            f" or writes a long report. To resume it after a kill: millstream pipeline run {file}",
             err=True,
         )
 
@@ -148,18 +150,18 @@ def status(file: Path, as_json: bool) -> None:
 @pipeline.command("run")
 @file_argument
 @click.option(
-    "--once", is_flag=True, help="Take what is there now, then end; hosts are not watched."
+    "--once", is_flag=True, help="Process what is there now, then exit; hosts are not watched."
 )
 @click.option(
     "--for",
     "seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="End after so many seconds from the first finished batch.",
+    help="Stop this many seconds after the first finished batch.",
 )
 @master_option
 def run(file: Path, once: bool, seconds: float | None, master: str | None) -> None:
-    """Run the pipeline of FILE until Ctrl-C; started again it goes on where it was."""
+    """Run the pipeline of FILE until Ctrl-C; when started again it resumes."""
     spec = load_file(file)
     check_reachable(spec.bootstrap)
     check_installed()
@@ -181,7 +183,7 @@ def run_pipeline(
     screen: Screen,
     is_over: "Callable[[PipelineStatus], bool]",
 ) -> None:
-    """Run a pipeline until `is_over`, Ctrl-C or an error; a summary at the end."""
+    """Run a pipeline until `is_over`, Ctrl-C or an error; print a summary at the end."""
     from millstream.pipeline.run import PipelineFailed, check_differences, start, watch
 
     try:
@@ -202,7 +204,7 @@ def run_pipeline(
                 )
                 is_interrupted = is_asked()
         except PipelineFailed as failed:
-            raise CommandFailed(f"{failed}. More is in {log_path}") from None
+            raise CommandFailed(f"{failed}. For details see {log_path}") from None
         finally:
             screen.close()
             with stderr_into(log_path):
@@ -219,10 +221,10 @@ def run_pipeline(
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
 @master_option
 def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None:
-    """Make results again from the tables, and replace what is there.
+    """Compute results again from the tables, and replace the old ones.
 
     live, windows and sessions: the records of their topic. events: the table, parsed again
-    from the raw lines. reports: those that there are.
+    from the raw lines. reports: the existing ones.
     """
     spec = load_file(file)
     try:
@@ -234,7 +236,7 @@ def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None
         from millstream.pipeline.reporting.reports import make_reports_since
 
         made = make_reports_since(spec, day)
-        echo(f"made {counted(len(made), 'report')} again", err=True)
+        echo(f"rewrote {counted(len(made), 'report')}", err=True)
         return
     check_reachable(spec.bootstrap)
     _rebuild(spec, output, day, master)
@@ -249,15 +251,15 @@ def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> None:
             done = rebuild_output(session, spec, output, day)
         except CannotRebuild as missing:
             raise CommandFailed(str(missing)) from None
-    removed = f", and removed {done.removed:,} that are no more" if done.removed else ""
+    removed = f", and removed {done.removed:,} obsolete ones" if done.removed else ""
     echo(
-        f"{output} since {done.first_day}: wrote {counted(done.written, 'row')} again{removed}",
+        f"{output} since {done.first_day}: rewrote {counted(done.written, 'row')}{removed}",
         err=True,
     )
 
 
 def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":
-    """Counted from the first batch that was finished, not from the start of Spark."""
+    """Counted from the first finished batch, not from the start of Spark."""
     first: list[float] = []
 
     def is_over(now: "PipelineStatus") -> bool:
@@ -272,7 +274,7 @@ def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":
 def _asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C or SIGTERM came; a second one does not wait for the end of the batch.
 
-    Raised in the middle of a call to Java, KeyboardInterrupt would leave a trace on the screen.
+    Raised in the middle of a call to Java, KeyboardInterrupt would print a traceback.
     """
     asked: list[int] = []
 
@@ -300,8 +302,8 @@ def _say_whose_clocks(spec: Spec) -> None:
         raise CommandFailed(f"{', '.join(spec.topics)}: {failed.args[0].str()}") from None
     if found:
         echo(
-            f"note: {', '.join(found)} takes times of records as producers give them, so a wrong "
-            "clock there moves windows; message.timestamp.type=LogAppendTime takes the broker's",
+            f"note: {', '.join(found)} uses the timestamps of producers, so a wrong clock moves "
+            "windows; message.timestamp.type=LogAppendTime uses the broker's",
             err=True,
         )
 

@@ -1,4 +1,4 @@
-"""`millstream pipeline backfill`: lines of any age, in a run of their own."""
+"""`millstream pipeline backfill`: lines of any age, in a separate run."""
 
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from millstream.pipeline.spec import SpecError
 @file_argument
 @master_option
 def backfill(file: Path, master: str | None) -> None:
-    """Take lines of any age, once: tables, closed windows and visits.
+    """Process lines of any age, once: tables, closed windows and visits.
 
-    For historic files, with a pipeline FILE, a name and a home of their own. Called again it
-    takes what came since, and writes all results anew in place of the old ones.
+    For historic files, with a separate pipeline FILE, name and home. When called again it
+    processes what was added since, and rewrites all results.
     """
     spec = load_file(file)
     check_reachable(spec.bootstrap)
@@ -36,7 +36,7 @@ def backfill(file: Path, master: str | None) -> None:
         try:
             done = take_all(session, spec)
         except PipelineFailed as failed:
-            raise CommandFailed(f"{failed}. More is in {spec.home / SPARK_LOG}") from None
+            raise CommandFailed(f"{failed}. For details see {spec.home / SPARK_LOG}") from None
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.lines.items()))
     results = ", ".join(f"{count:,} in {topic}" for topic, count in done.results.items())
     echo(f"new lines: {lines or 'none'}; results: {results}", err=True)

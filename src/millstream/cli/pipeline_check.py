@@ -1,4 +1,4 @@
-"""`millstream pipeline check`: which lines of files a pipeline would read, and which not."""
+"""`millstream pipeline check`: which lines of files a pipeline can parse, and which not."""
 
 import os
 from dataclasses import asdict
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from millstream.pipeline.checking import Checked, Sample
 
 _READ_BYTES: Final = 1 << 20
-# Of each file: a sample is held in memory, whatever its lines are.
+# For each file: a sample is held in memory, whatever its lines are.
 _SAMPLE_BYTES_MAX: Final = 64 << 20
-# As `ship` cuts them.
+# As `ship` splits them.
 _LINE_BYTES_MAX: Final = 900_000
 
 
@@ -37,7 +37,7 @@ _LINE_BYTES_MAX: Final = 900_000
     type=click.IntRange(1),
     default=20_000,
     show_default=True,
-    help="At most so many lines of each file, from its start.",
+    help="At most this many lines of each file, from its start.",
 )
 @click.option(
     "--failed",
@@ -45,13 +45,13 @@ _LINE_BYTES_MAX: Final = 900_000
     type=click.IntRange(0),
     default=3,
     show_default=True,
-    help="So many lines of each file that cannot be read are shown.",
+    help="Show this many lines of each file that cannot be parsed.",
 )
 @click.option(
     "--pipeline",
     "pipeline_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Read as this pipeline does: its formats, functions and time zone.",
+    help="Parse as this pipeline does: its formats, functions and time zone.",
 )
 @json_option
 def check(
@@ -61,9 +61,9 @@ def check(
     pipeline_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Try the parser on FILES: formats, the share of lines it reads, and the first it cannot.
+    """Try the parser on FILES: formats, the share of parsed lines, and the first it cannot parse.
 
-    Nothing is sent and nothing is kept. Needs no broker, and no Java.
+    Sends and stores nothing. Needs no broker and no Java.
     """
     check_installed()
     from millstream.pipeline.checking import check_samples
@@ -113,4 +113,4 @@ def _print(found: "list[Checked]") -> None:
             echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
     lines, read = sum(each.lines for each in found), sum(each.read for each in found)
     share = 100 * (lines - read) / lines if lines else 0.0
-    echo(f"{counted(lines, 'line')}, {lines - read:,} not read ({share:.2f} %)", err=True)
+    echo(f"{counted(lines, 'line')}, {lines - read:,} not parsed ({share:.2f} %)", err=True)

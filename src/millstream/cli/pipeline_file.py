@@ -1,4 +1,4 @@
-"""What commands of the pipeline share: its file, and Spark's master."""
+"""What the pipeline commands share: the pipeline's file, and Spark's master."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ def _master(context: click.Context, parameter: click.Parameter, value: str) -> s
     return None if value == "submitted" else value
 
 
-# None where spark-submit has chosen one.
+# None if spark-submit has chosen one.
 master_option = click.option(
     "--master",
     default="local[*]",
@@ -30,7 +30,7 @@ master_option = click.option(
 
 
 def load_file(file: Path) -> Spec:
-    """What FILE says; modules beside it can be imported from now on, here and in workers."""
+    """The contents of FILE; modules beside it can be imported from now on, here and in workers."""
     try:
         spec = load_spec(file)
     except SpecError as wrong:
@@ -43,14 +43,14 @@ def load_file(file: Path) -> Spec:
 def _make_importable(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    # Spark's workers, on this machine, take it from the environment.
+    # Spark's workers, on this machine, get it from the environment.
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, known)])
 
 
 def check_functions(spec: Spec) -> None:
-    """Can the parsers that the file names be imported? Tried here, where it can be said."""
+    """Can the parsers in the file be imported? Tried here, where it can be reported."""
     for name in filter(None, (rule.function for rule in spec.sources)):
         module, _, function = name.partition(":")
         try:

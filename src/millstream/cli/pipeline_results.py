@@ -41,7 +41,7 @@ class Results:
         self._rows: dict[tuple[str, str], WindowRow] = {}
         self._window_starts: set[str] = set()
         self.top_pages: list[str] = []
-        # By what they are about: an alert changes while its window is open.
+        # By subject: an alert changes while its window is open.
         self._alerts: dict[tuple[str, ...], str] = {}
         self._open_visits: set[bytes] = set()
         self._funnels: dict[str, list[tuple[str, int]]] = {}
@@ -59,7 +59,7 @@ class Results:
 
     @property
     def alerts(self) -> list[str]:
-        """The last ones to come or to change, newest last."""
+        """The last ones that appeared or changed, newest last."""
         return list(self._alerts.values())[-_ALERTS_SHOWN:]
 
     @property
@@ -72,7 +72,7 @@ class Results:
         return len(self._open_visits)
 
     def funnel(self) -> list[tuple[str, int]]:
-        """Visits, then those that came to each step: of all windows that were read."""
+        """Visits, then those that reached each step: of all windows that were read."""
         totals: dict[str, int] = {}
         for steps in self._funnels.values():
             for step, visits in steps:
@@ -106,7 +106,7 @@ class Results:
             self._consumer.close()
 
     def _connect(self) -> "Consumer":
-        """From the ends as they are now: what an earlier run left is not shown as new."""
+        """Starts at the current ends: results of an earlier run are not shown as new."""
         from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
         self._consumer = Consumer(

@@ -1,4 +1,4 @@
-"""How a running pipeline is shown: a table that changes, or plain lines where none can."""
+"""Shows a running pipeline: a live table, or plain lines without a terminal."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _HEADINGS: Final = (
     *("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH-MS", "STATE-ROWS", "DROPPED"),
     "WATERMARK",
 )
-# So much as fits into 80 columns.
+# As much as fits into 80 columns.
 _LIVE_HEADINGS: Final = (
     *("QUERY", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH-MS", "DROPPED", "WATERMARK"),
 )
@@ -32,7 +32,7 @@ class Screen(Protocol):
 
 
 def make_screen(spec: Spec, results: Results | None) -> Screen:
-    """With `results` the newest window and the last alerts are shown, too."""
+    """With `results`, the newest window and the last alerts are shown, too."""
     if sys.stderr.isatty() and not os.environ.get("CI"):
         return LiveScreen(spec, results)
     return PlainScreen(results)
@@ -107,7 +107,7 @@ def _visits(results: Results) -> list[str]:
 
 
 def _bounds(results: Results) -> list[str]:
-    """How far estimates may be off, as the results themselves say."""
+    """The error bounds of estimates, from the results themselves."""
     ranks = {row.rank_error for row in results.rows() if row.rank_error}
     deviations = {row.visitors_sd for row in results.rows() if row.visitors_sd}
     found = [f"p95 within {100 * each:g} % of its rank" for each in sorted(ranks)]

@@ -1,4 +1,4 @@
-"""Which program holds a port of this machine, from what Linux tells: no other tool is needed.
+"""Which program holds a port of this machine, from /proc: no other tool is needed.
 
 python -m millstream.cli.port_holder 9092
 """
@@ -26,7 +26,7 @@ def listening_sockets(table: str, port: int) -> set[str]:
 
 
 def port_holders(port: int, proc: Path = _PROC) -> list[str]:
-    """`PID COMMAND` of each process that listens on `port`, as far as this user may look."""
+    """`PID COMMAND` of each process that listens on `port`, as far as this user may see."""
     wanted: set[str] = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ def port_holders(port: int, proc: Path = _PROC) -> list[str]:
 
 
 def _if_holds(folder: Path, links: set[str]) -> Iterator[str]:
-    # Processes come and go, and those of other users are not shown.
+    # Processes come and go, and those of other users are not visible.
     with contextlib.suppress(OSError):
         if any(str(each.readlink()) in links for each in (folder / "fd").iterdir()):
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").strip()

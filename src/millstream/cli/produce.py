@@ -35,14 +35,14 @@ _PROGRESS_EVERY_RECORDS = 2_000
 @click.command()
 @click.argument("topic")
 @click.option("-k", "--key", help="The key of every record.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY TEXT VALUE.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY, then TEXT, then VALUE.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Default: chosen by key.")
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Empty is null, not empty.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="Lines as `consume -J` prints them.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no count.")
+@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Send an empty value as null.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Lines in the format of `consume -J`.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
 @bootstrap_option
 def produce(
     topic: str,
@@ -62,7 +62,7 @@ def produce(
     Example: printf 'a:1\\nb:2\\n' | millstream produce orders -K :
     """
     if key is not None and key_separator is not None:
-        raise click.UsageError("--key and --key-separator exclude each other")
+        raise click.UsageError("--key and --key-separator are mutually exclusive")
     if key_separator == "":
         raise click.UsageError("--key-separator is empty")
     rules = LineRules(
@@ -130,7 +130,7 @@ def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord]:
 
 
 class _Sender:
-    """Hands records to the client and stops at the first one the broker refuses."""
+    """Passes records to the client and stops at the first one that the broker refuses."""
 
     def __init__(
         self, topic: str, producer: "Producer", progress: "_Progress", delay: Delay
@@ -166,7 +166,7 @@ class _Sender:
         return self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT
 
     def acknowledged(self) -> Acknowledged:
-        """For who watches, in another thread: acknowledgements arrive while stdin is waited for."""
+        """For the watching thread: acknowledgements arrive while stdin is waited for."""
         self._producer.poll(0)
         return Acknowledged(self.sent_count, len(self._producer))
 
@@ -238,7 +238,7 @@ def _connect(bootstrap: str, compression: str, acks: str) -> "Producer":
             **client_settings(bootstrap),
             "compression.type": compression,
             "acks": acks,
-            # Retries may not reorder or repeat lines; only acks=all can promise that.
+            # Retries must not reorder or repeat lines; only acks=all can promise that.
             "enable.idempotence": acks == "all",
             "message.timeout.ms": _DELIVERY_SECONDS_MAX * 1000,
             "linger.ms": 5,

@@ -4,8 +4,8 @@
     %T timestamp in ms   %d timestamp as a date   %K key length   %S value length   %% percent
     \\n newline   \\t tab   \\0 zero byte   \\xNN any byte   \\\\ backslash
 
-A null key or value prints as nothing, its length as -1. In JSON lines, bytes that are not
-UTF-8 stand under `key_base64` and `value_base64`.
+A null key or value prints as nothing, its length as -1. JSON lines have bytes that are not
+UTF-8 under `key_base64` and `value_base64`.
 """
 
 import base64
@@ -51,7 +51,7 @@ _TOKEN = re.compile(r"%(?P<field>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(
 
 
 def compile_format(text: str) -> Callable[[TextRecord], bytes]:
-    """A function that prints a record as `text` says; `ValueError` if it is no format."""
+    """A function that prints a record in the format `text`; `ValueError` if it is invalid."""
     pieces: list[bytes | Piece] = []
     position = 0
     while position < len(text):
@@ -102,7 +102,7 @@ def to_json_line(record: TextRecord) -> bytes:
 
 @dataclass(slots=True)
 class JsonRecord:
-    """What a JSON line can say about a record to send."""
+    """What a JSON line can contain about a record to send."""
 
     key: bytes | None
     value: bytes | None
@@ -144,7 +144,7 @@ def _read_bytes(fields: dict[str, object], name: str) -> bytes | None:
     value = fields.get(name)
     if value is None:
         return None
-    # A value that is JSON itself is sent as the JSON text it was.
+    # A value that is JSON itself is sent as its JSON text.
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode()
 
@@ -181,6 +181,6 @@ def _date_text(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
-        # Any 64-bit number may stand in a record.
+        # A record may hold any 64-bit number.
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

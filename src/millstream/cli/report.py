@@ -30,9 +30,9 @@ def report() -> None:
 @file_argument
 @_date_option("Which day.  [default: yesterday]")
 def daily(file: Path, day: str | None) -> None:
-    """Write the report of one day of the pipeline of FILE; an older one is replaced.
+    """Write the report of one day of the pipeline of FILE; replaces an older one.
 
-    A day is one of the time zone that the file declares.
+    The day is one of the time zone in the file.
     """
     _report(file, Kind.DAILY, day)
 
@@ -41,7 +41,7 @@ def daily(file: Path, day: str | None) -> None:
 @file_argument
 @_date_option("A day of the week.  [default: one of last week]")
 def weekly(file: Path, day: str | None) -> None:
-    """Write the report of a week, Monday to Sunday; an older one is replaced."""
+    """Write the report of a week, Monday to Sunday; replaces an older one."""
     _report(file, Kind.WEEKLY, day)
 
 
@@ -49,7 +49,7 @@ def weekly(file: Path, day: str | None) -> None:
 @file_argument
 @_date_option("A day of the month.  [default: one of last month]")
 def monthly(file: Path, day: str | None) -> None:
-    """Write the report of a month; an older one is replaced."""
+    """Write the report of a month; replaces an older one."""
     _report(file, Kind.MONTHLY, day)
 
 
@@ -71,7 +71,7 @@ def _report(file: Path, kind: Kind, day: str | None) -> None:
 
 
 def chosen_period(spec: Spec, kind: Kind, text: str | None, *, now: datetime) -> Period:
-    """The period of a day; without one the last that is over."""
+    """The period of a day; by default the last complete one."""
     if text is None:
         today = now.astimezone(ZoneInfo(spec.timezone)).date()
         begin = period_of(kind, today, spec.timezone).first

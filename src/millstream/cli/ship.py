@@ -1,7 +1,7 @@
-"""`millstream ship`: the lines of files, as they are written, into a topic.
+"""`millstream ship`: sends the lines of files to a topic as they are written.
 
-How far each file is acknowledged stands in a state file, which is written after the
-acknowledgements: a shipper that was killed goes on after the last line written there.
+A state file records the last acknowledged position of each file. It is written after the
+acknowledgements: after a kill, the shipper resumes at the last recorded position.
 """
 
 import fcntl
@@ -28,10 +28,10 @@ from millstream.ingest.shipping_state import (
 )
 from millstream.ingest.tail import FileMark, Tail
 
-# Below what a topic takes by default, with room for the batch around it.
+# Below a topic's default limit, with room for the batch around it.
 _LINE_BYTES_MAX: Final = 900_000
 _SAVE_EVERY_SECONDS: Final = 0.5
-# How long a quiet file is left alone before it is looked at again.
+# How long to wait before a quiet file is checked again.
 _QUIET_SECONDS: Final = 0.25
 _FINISH_SECONDS_MAX: Final = 30.0
 _DELIVERY_SECONDS_MAX: Final = 120.0
@@ -40,15 +40,15 @@ _DELIVERY_SECONDS_MAX: Final = 120.0
 @click.command("ship")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-t", "--topic", required=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on as the files grow and are rotated.")
+@click.option("-f", "--follow", is_flag=True, help="Continue as the files grow and are rotated.")
 @click.option("--source", help="The key of all records.  [default: HOST/FILE of each file]")
 @click.option(
     "--state",
     "state_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to remember how far it got.  [default: in ~/.local/state/millstream]",
+    help="The file that records the position.  [default: in ~/.local/state/millstream]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no counts.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no counts.")
 @bootstrap_option
 def ship(
     files: tuple[Path, ...],
@@ -59,11 +59,11 @@ def ship(
     quiet: bool,
     bootstrap: str,
 ) -> None:
-    """Send the lines of FILES to a topic, each line a record, and remember how far.
+    """Send the lines of FILES to a topic, one record per line, and record the position.
 
-    Called again with the same state, it goes on after the last acknowledged line. With
-    --follow it stays: rotated files are read to their end, truncated ones from their start,
-    a broker that is away is waited for.
+    When called again with the same state, it resumes after the last acknowledged line. With
+    --follow it keeps running: rotated files are read to their end, truncated ones from their
+    start, and it waits for a broker that is down.
 
     Example: millstream ship /var/log/nginx/access.log --topic logs --follow
     """
@@ -84,7 +84,7 @@ def ship(
 
 
 def _default_state(topic: str, files: tuple[Path, ...]) -> Path:
-    """One for each set of files: two shippers of other files do not meet."""
+    """One for each set of files: shippers of different files do not conflict."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     names = "\n".join(sorted(str(path.resolve()) for path in files))
     mark = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -92,7 +92,7 @@ def _default_state(topic: str, files: tuple[Path, ...]) -> Path:
 
 
 class _State:
-    """The state file, held by one shipper at a time."""
+    """The state file, locked by one shipper at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,12 +106,14 @@ class _State:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CommandFailed(
-                f"another shipper uses {self._path}; give this one its own --state"
+                f"another shipper uses {self._path}; give this one a different --state"
             ) from None
         try:
             self.marks = load_state(self._path)
         except StateUnreadable as wrong:
-            raise CommandFailed(f"{wrong}. Remove it to begin at the start of the files") from None
+            raise CommandFailed(
+                f"{wrong}. Remove it to start at the beginning of the files"
+            ) from None
         return self
 
     def __exit__(
@@ -129,7 +131,7 @@ class _State:
 
 @dataclass(slots=True)
 class _Shipped:
-    """A file on its way."""
+    """A file that is being shipped."""
 
     name: str
     key: str
@@ -182,7 +184,7 @@ class _Shipper:
                 self._send_last_lines()
             self._sender.finish(_FINISH_SECONDS_MAX)
         finally:
-            # Also when it was interrupted or refused: what is acknowledged is kept.
+            # Also after an interrupt or a refusal: what is acknowledged is recorded.
             self._save()
             for file in self._files:
                 file.tail.close()

@@ -1,4 +1,4 @@
-"""Spark inside a command: its session, with what Java says in a file and not on the screen."""
+"""Spark inside a command: its session, with Java's output in a file and not on the screen."""
 
 import importlib.util
 import os
@@ -46,17 +46,17 @@ def spark_session(spec: Spec, *, master: str | None) -> "Iterator[SparkSession]"
         try:
             yield session
         finally:
-            # While Java goes, Spark's threads in this process complain of connections it closed.
+            # While Java stops, Spark's threads in this process complain of closed connections.
             with stderr_into(log_path):
                 session.stop()
 
 
 @contextmanager
 def ending_what_began() -> Iterator[None]:
-    """End the processes that the block started when it does not come to its end.
+    """End the processes that the block started if it does not complete.
 
-    Interrupted while Java starts, PySpark removes the file by which both would have met, and
-    Java would stay behind for good.
+    If interrupted while Java starts, PySpark removes the file through which both would have
+    connected, and Java would keep running forever.
     """
     before = _children()
     try:
@@ -69,21 +69,21 @@ def ending_what_began() -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Processes that this thread started; none where the system does not tell."""
+    """Processes that this thread started; none if the system does not report them."""
     path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     return set(map(int, path.read_text().split())) if path.exists() else set()
 
 
 @contextmanager
 def in_plain_words(log_path: Path) -> Iterator[None]:
-    """What Spark raises, without its pages of traces."""
+    """What Spark raises, without its long tracebacks."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as failed:
-        raise CommandFailed(f"{_words(failed)}. More is in {log_path}") from None
+        raise CommandFailed(f"{_words(failed)}. For details see {log_path}") from None
 
 
 def _words(failed: Exception) -> str:
@@ -95,16 +95,16 @@ def _words(failed: Exception) -> str:
         try:
             return reason(str(failed))
         except (Py4JError, ConnectionError):
-            # The text of what Java raised is asked of Java.
+            # Java itself is asked for the text of its exception.
             pass
     return "Spark's Java process is gone"
 
 
 @contextmanager
 def stderr_into(path: Path) -> Iterator[None]:
-    """What Java and Spark's workers write, now and later, goes to a file, not to the screen.
+    """Redirects the output of Java and Spark's workers, now and later, to a file.
 
-    They inherit the descriptor when they start; ours is put back afterwards.
+    They inherit the descriptor when they start; ours is restored afterwards.
     """
     sys.stderr.flush()
     kept = os.dup(2)

@@ -63,7 +63,7 @@ def _parse_time(text: str, now: datetime) -> int:
         try:
             return _to_ms(now - timedelta(**{_UNITS[relative[2]]: int(relative[1])}))
         except OverflowError:
-            # Before the first year there is: before every record, at any rate.
+            # Before the first year: in any case before every record.
             return 0
     try:
         moment = datetime.fromisoformat(text)
@@ -76,5 +76,5 @@ def _parse_time(text: str, now: datetime) -> int:
 
 
 def _to_ms(moment: datetime) -> int:
-    # Kafka's negative timestamps have meanings of their own.
+    # Kafka's negative timestamps have special meanings.
     return max((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), 0)

@@ -1,7 +1,7 @@
-"""`millstream storage`: look into the files of any data directory, Apache Kafka's too.
+"""`millstream storage`: inspects the files of any data directory, including Apache Kafka's.
 
-All but `compact` only read and take no lock, so they may look at a directory that a broker
-is using.
+All commands except `compact` only read and take no lock, so they may inspect a directory that
+a broker is using.
 """
 
 import json
@@ -26,7 +26,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @click.group(cls=AliasGroup)
 def storage() -> None:
-    """Look into the files of a data directory, and compact topics."""
+    """Inspect the files of a data directory, and compact topics."""
 
 
 storage.add_command(compact)
@@ -61,7 +61,7 @@ def segments(directory: Path, as_json: bool) -> None:
     print_table(headings, [_segment_row(info) for info in shown])
     if len(shown) < len(found):
         hidden = counted(len(found) - len(shown), "empty segment")
-        echo(f"{hidden} of internal topics not shown; --json shows all", err=True)
+        echo(f"{hidden} of internal topics hidden; --json shows all", err=True)
 
 
 @storage.command("dump")
@@ -71,7 +71,7 @@ def segments(directory: Path, as_json: bool) -> None:
 def dump_batches(path: Path, records: bool, as_json: bool) -> None:
     """Show the batches of a segment file, a partition or a data directory."""
     if path.is_file() and path.suffix != ".log":
-        raise CommandFailed(f"{path} is no .log file of a partition", exit_code=ExitCode.USAGE)
+        raise CommandFailed(f"{path} is not a .log file of a partition", exit_code=ExitCode.USAGE)
     shown: Path | None = None
     with _reading(path):
         if path.is_dir():
@@ -111,11 +111,11 @@ def verify_files(directory: Path, as_json: bool) -> None:
 
 
 def _segments_in(directory: Path) -> list[SegmentInfo]:
-    """Where there are none, this is hardly the directory that was meant; a fresh one has its
+    """A directory without any is probably the wrong one; a fresh data directory has a
     meta.properties."""
     found = list_segments(directory)
     if not found and not (directory / "meta.properties").exists():
-        raise CommandFailed(f"{directory} holds no partition and is no data directory")
+        raise CommandFailed(f"{directory} has no partitions and is not a data directory")
     return found
 
 

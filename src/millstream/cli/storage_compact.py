@@ -37,7 +37,7 @@ Row = dict[str, JsonValue]
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="With a directory: the node's file of options.",
+    help="With a directory: the node's config file.",
 )
 @click.option(
     "--set",
@@ -51,16 +51,16 @@ Row = dict[str, JsonValue]
 def compact(
     target: str, config_file: Path | None, sets: tuple[str, ...], as_json: bool, bootstrap: str
 ) -> None:
-    """Compact a topic now, and wait for it.
+    """Compact a topic now, and wait until it is done.
 
-    TOPIC is compacted by every node that has a replica of it. With a directory in its place (a data
-    directory, or one partition of it) no node may be running there; what the node was told
-    by --config and --set has to be told again.
+    Every node that has a replica of TOPIC compacts it. Instead of a topic you can name a
+    directory (a data directory, or one partition of it) that no running node uses; then repeat
+    the node's --config and --set options.
     """
     if Path(target).is_dir():
         rows = _compact_offline(Path(target), config_file, sets)
     elif config_file is not None or sets:
-        raise click.UsageError("--config and --set are for a directory; a node has its options")
+        raise click.UsageError("--config and --set are for a directory; a node has its own options")
     else:
         rows = _ask(target, bootstrap)
     if as_json:
@@ -78,7 +78,7 @@ def _cells(row: Row) -> Sequence[object]:
 
 
 def _ask(topic: str, bootstrap: str) -> list[Row]:
-    """Start it at every node that has a replica, and look how it goes until it is done."""
+    """Start it on every node that has a replica, and report the progress until it is done."""
 
     def checked(answer: CompactTopicResponse) -> CompactTopicResponse:
         if answer.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -100,7 +100,7 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
             }
 
         answers = ask_all(is_started=True)
-        # Now, when the active segments are rolled and nothing is done yet.
+        # Now, when the active segments are rolled and nothing is compacted yet.
         ratios = {
             (node_id, each.partition): each.dirty_ratio
             for node_id, answer in answers.items()
@@ -118,12 +118,12 @@ def _ask(topic: str, bootstrap: str) -> list[Row]:
                 raise CommandFailed(f"cannot compact {where}: {each.problem}")
             ratio = ratios.get((node_id, each.partition), 0.0)
             rows.append((each.partition, _row(f"{topic}-{each.partition}", ratio, each, node_id)))
-    # Partitions in their order, and the nodes of each as they were asked.
+    # Partitions in their order, and the nodes of each in the order of the requests.
     return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
 def _holders(cluster: Cluster, topic: str) -> dict[int, Address]:
-    """The nodes with replicas of a topic, and where they listen."""
+    """The nodes with replicas of a topic, and their addresses."""
     nodes = {one.broker_id: Address(one.host, one.port) for one in cluster.live_nodes()}
     [found] = cluster.metadata(topic).topics
     if found.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -131,7 +131,7 @@ def _holders(cluster: Cluster, topic: str) -> dict[int, Address]:
     check(found.error_code, f"topic {topic}")
     wanted = {node_id for one in found.partitions for node_id in one.replica_nodes}
     for node_id in sorted(wanted - nodes.keys()):
-        echo(f"node {node_id} is not there: its replicas are left as they are", err=True)
+        echo(f"node {node_id} is down: its replicas are not compacted", err=True)
     return {node_id: nodes[node_id] for node_id in sorted(wanted & nodes.keys())}
 
 
@@ -175,7 +175,7 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
 
 
 def _row(partition: str, dirty_ratio: float, done: object, node_id: int | None = None) -> Row:
-    """From a node's answer or from our own work: both have the same names."""
+    """From a node's response or from our own work: both have the same names."""
     row: Row = {"partition": partition, "node": node_id, "dirty_ratio": dirty_ratio}
     for name in ("bytes_before", "bytes_after", "records_before", "records_after", "keys"):
         row[name] = getattr(done, name)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TopicDescription,
     )
 
-# A leader that is away is not waited for as long as an answer that has to come.
+# A leader that is down is not waited for as long as a required response.
 _OFFSET_SECONDS_MAX = 5.0
 _MIN_ISR = "min.insync.replicas"
 
@@ -50,13 +50,13 @@ topic.add_command(trim)
 @click.option(
     "-p",
     "--partitions",
-    # The client library takes no more.
+    # The client library's maximum.
     type=click.IntRange(1, 100_000),
     help="Default: the broker's choice.",
 )
 @click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's choice.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 @bootstrap_option
 def create(
     names: tuple[str, ...],
@@ -97,17 +97,17 @@ def create(
 
 
 def min_isr_warning(value: str, replicas: int) -> str | None:
-    """A number that can never be reached is taken, as by Kafka, but it is rarely meant."""
+    """A value that can never be reached is accepted, as by Kafka, but is rarely intended."""
     if not value.isdigit() or int(value) <= replicas:
         return None
     return (
-        f"{_MIN_ISR}={value} is more than the replicas of a partition, {replicas}: it counts as"
-        f" {replicas}, so acks=all waits for every replica"
+        f"{_MIN_ISR}={value} exceeds the number of replicas of a partition, {replicas}: it counts"
+        f" as {replicas}, so acks=all waits for every replica"
     )
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Show the broker's own topics too.")
+@click.option("--internal", is_flag=True, help="Also show internal topics.")
 @json_option
 @bootstrap_option
 def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
@@ -135,7 +135,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
 @json_option
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
-    """Show a topic's partitions and the settings that differ from the defaults."""
+    """Show a topic's partitions, and the settings that differ from the defaults."""
     admin = connect_admin(bootstrap)
     description = describe_topic(admin, name)
     partitions = _partition_rows(admin, description)
@@ -165,7 +165,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics with all their records."""
@@ -184,13 +184,13 @@ class PartitionRow:
     leader: int
     replicas: list[int]
     in_sync: list[int]
-    # None where nobody answers: the partition has no leader, or one that is away.
+    # None without an answer: the partition has no leader, or one that is down.
     start_offset: int | None
     end_offset: int | None
 
     @property
     def record_count(self) -> int | None:
-        """Offsets, to be exact: compaction and transactions leave gaps."""
+        """Strictly, offsets: compaction and transactions leave gaps."""
         if self.start_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.start_offset
@@ -217,7 +217,7 @@ def _partition_rows(admin: "AdminClient", description: "TopicDescription") -> li
 def _ask_offsets(
     admin: "AdminClient", description: "TopicDescription", which: "OffsetSpec"
 ) -> "dict[int, Future[ListOffsetsResultInfo]]":
-    """By partition; one call for each leader, so that one that is away holds up no other's."""
+    """By partition; one call for each leader, so that one that is down delays no other's."""
     from confluent_kafka import TopicPartition
 
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -259,7 +259,7 @@ def _changed_configs(admin: "AdminClient", name: str) -> dict[str, str]:
     return {
         key: str(entry.value)
         for key, entry in sorted(entries.items())
-        # The library hands out the number, not the member its types promise.
+        # The library returns the number, not the enum member that its types promise.
         if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     }
 
@@ -304,9 +304,9 @@ def _records_text(partitions: list[PartitionRow]) -> str:
     counts = [row.record_count for row in partitions]
     known = sum(count for count in counts if count is not None)
     unknown = counts.count(None)
-    return str(known) if not unknown else f"{known}, and those of {unknown} without an answer"
+    return str(known) if not unknown else f"{known}, without those of {unknown} that did not answer"
 
 
 def _id_text(topic_id: object) -> str:
-    """As Kafka's tools and partition.metadata write it: librdkafka uses the other alphabet."""
+    """In the form of Kafka's tools and partition.metadata: librdkafka uses the other alphabet."""
     return str(topic_id).replace("+", "-").replace("/", "_")

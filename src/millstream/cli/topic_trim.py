@@ -1,4 +1,4 @@
-"""`millstream topic trim`: delete what consumer groups have consumed."""
+"""`millstream topic trim`: deletes what consumer groups have consumed."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Trim:
-    """What would go from one partition."""
+    """What would be deleted from one partition."""
 
     partition: int
     start_offset: int
@@ -43,15 +43,15 @@ class Trim:
     metavar="GROUP[,GROUP]",
     help="Delete what all of these groups have committed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @json_option
 @bootstrap_option
 def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
     """Delete the records that consumer groups have consumed.
 
-    Of each partition what lies before the lowest commit of the groups. A group without a
-    commit on a partition keeps that partition whole, and so does a commit beyond its end.
-    Bytes are about right: the partition's size, shared out over its offsets.
+    In each partition, deletes what is before the lowest commit of the groups. A group without
+    a commit for a partition keeps all its records, and so does a commit beyond its end. Bytes
+    are estimates: the partition's size, divided evenly over its offsets.
     """
     names = [name.strip() for name in groups.split(",") if name.strip()]
     if not names:
@@ -92,7 +92,7 @@ def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
         offset = consumed_offset((commit.get(index) for commit in commits), ends[index])
         found = Trim(index, starts[index], ends[index], offset)
         if offset is not None:
-            # A commit before the log start is of records that are gone already.
+            # A commit before the log start is for records that are already gone.
             found.trim_offset = max(offset, found.start_offset)
             found.records = found.trim_offset - found.start_offset
         trims.append(found)

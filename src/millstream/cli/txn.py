@@ -1,7 +1,7 @@
 """`millstream txn`: list, describe and abort transactions, and find those that hang.
 
-A transaction hangs when its records are in a partition and no coordinator will ever end
-them. Readers of committed records then stop there for good.
+A transaction hangs if its records are in a partition and no coordinator will ever end it.
+read_committed consumers then stop there forever.
 """
 
 import time
@@ -50,7 +50,7 @@ def txn() -> None:
 @json_option
 @bootstrap_option
 def list_transactions(states: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
-    """List transactional ids and what they are doing."""
+    """List transactional ids and their states."""
     with Cluster(bootstrap) as cluster:
         found = [
             one
@@ -79,7 +79,7 @@ def _listed(
     answer = cluster.ask(node, request, 0)
     check(answer.error_code, "transactions")
     if answer.unknown_state_filters:
-        raise CommandFailed(f"there is no state {answer.unknown_state_filters[0]}")
+        raise CommandFailed(f"unknown state {answer.unknown_state_filters[0]}")
     return answer
 
 
@@ -118,8 +118,8 @@ def _described(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
     [found] = answer.transaction_states
     if found.error_code == KafkaCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise CommandFailed(
-            f"nobody has used the transactional id {transactional_id}."
-            " `millstream txn list` shows those that were used"
+            f"the transactional id {transactional_id} was never used."
+            " `millstream txn list` shows the ids in use"
         )
     check(found.error_code, transactional_id)
     return found
@@ -127,7 +127,7 @@ def _described(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
 
 @txn.command()
 @click.argument("transactional_id", metavar="[ID]", required=False)
-@click.option("--topic", help="With --partition and --producer-id: a transaction that hangs.")
+@click.option("--topic", help="With --partition and --producer-id: a hanging transaction.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--producer-id", type=click.IntRange(0))
 @bootstrap_option
@@ -140,13 +140,13 @@ def abort(
 ) -> None:
     """Abort the open transaction of an id; its producer is fenced.
 
-    A transaction that hangs has no coordinator any more. It is named by where it is:
+    A hanging transaction has no coordinator any more. Name its place:
     millstream txn abort --topic T --partition 0 --producer-id 7
     """
     with Cluster(bootstrap) as cluster:
         if transactional_id is not None and topic is None:
             _abort_id(cluster, transactional_id)
-            echo(f"aborted what {transactional_id} had open", err=True)
+            echo(f"aborted the open transaction of {transactional_id}", err=True)
         elif topic is not None and partition is not None and producer_id is not None:
             _abort_hanging(cluster, topic, partition, producer_id)
             echo(f"ended the transaction of {producer_id} in {topic}-{partition}", err=True)
@@ -155,7 +155,7 @@ def abort(
 
 
 def _abort_id(cluster: Cluster, transactional_id: str) -> None:
-    """Take the id over, as a new producer would: that fences and aborts."""
+    """Take over the id, as a new producer would: that fences and aborts."""
     known = _described(cluster, transactional_id)
     if known.transaction_state not in _OPEN:
         raise CommandFailed(f"{transactional_id} has no open transaction")
@@ -172,14 +172,14 @@ def _abort_id(cluster: Cluster, transactional_id: str) -> None:
         if answer.error_code != KafkaCode.CONCURRENT_TRANSACTIONS:
             check(answer.error_code, transactional_id)
             return
-        # The transaction is being ended; the coordinator has no way to tell when it is.
+        # The transaction is being ended; the coordinator cannot say when it is done.
         time.sleep(_RETRY_SECONDS)
     raise CommandFailed(f"{transactional_id}: its transaction does not end")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """What one partition has of a transaction that is not ended."""
+    """An open transaction in one partition."""
 
     topic: str
     partition: int
@@ -223,7 +223,7 @@ def _open_transactions(cluster: Cluster, *topics: str) -> Iterator[OpenTransacti
     type=click.IntRange(0),
     default=_OLD_MINUTES,
     show_default=True,
-    help="Nothing was written for this long.",
+    help="Minimum time without a write.",
 )
 @json_option
 @bootstrap_option
@@ -263,7 +263,7 @@ def _abort_hanging(cluster: Cluster, topic: str, partition: int, producer_id: in
     else:
         raise CommandFailed(
             f"producer {producer_id} has no open transaction in {topic}-{partition}."
-            " `millstream txn hanging` shows what hangs"
+            " `millstream txn hanging` shows hanging ones"
         )
     if _has_coordinator(cluster, one):
         raise CommandFailed(

@@ -1,7 +1,7 @@
-"""`millstream zookeeper`: a real ZooKeeper for development, from the jars that are there.
+"""`millstream zookeeper`: a real ZooKeeper for development, from installed jars.
 
-One server, no ensemble: production brings its own. The jars are those of PySpark or, without
-it, Debian's.
+One server, no ensemble: in production you run your own. The jars are those of PySpark or,
+without it, Debian's.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
     metavar="HOST:PORT",
     default="127.0.0.1:2181",
     show_default=True,
-    help="Address to listen on; port 0 picks one.",
+    help="Address to listen on; port 0 picks a free one.",
 )
 def zookeeper(data_dir: Path, listen: str) -> None:
     """Run a ZooKeeper server for development, until SIGTERM or Ctrl-C.
@@ -77,9 +77,9 @@ def zookeeper(data_dir: Path, listen: str) -> None:
         signal.signal(number, on_signal)
     echo(f"listening on {server.address}")
     code = server.process.wait()
-    # Java says 143 when it was told to stop.
+    # Java exits with 143 when it is stopped.
     if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
-        raise CommandFailed(f"ZooKeeper ended with {code}")
+        raise CommandFailed(f"ZooKeeper exited with code {code}")
 
 
 class ZooKeeperServer:
@@ -93,7 +93,7 @@ class ZooKeeperServer:
         self._settings = settings
         self._host = host
         self._port = port
-        # Bound to a port that was chosen here, so that nobody else gets it before the server.
+        # Bound to a port that was chosen here, so that no other process takes it first.
         self._reservation: socket.socket | None = None
         self.log_path = folder / "zookeeper.output"
         self.process: subprocess.Popen[bytes]
@@ -171,7 +171,7 @@ class ZooKeeperServer:
 
 
 def class_path() -> str:
-    """Raises CommandFailed where there is no ZooKeeper on this machine."""
+    """Raises CommandFailed if there is no ZooKeeper on this machine."""
     return spark_class_path() or debian_class_path() or _nothing_found()
 
 
@@ -185,7 +185,7 @@ def spark_class_path() -> str | None:
 
 
 def debian_class_path() -> str | None:
-    """The jar names everything else that it needs."""
+    """The jar lists everything else that it needs."""
     return str(_DEBIAN_JAR) if _DEBIAN_JAR.exists() else None
 
 
@@ -210,5 +210,5 @@ def _reserve_port(host: str) -> socket.socket:
 
 
 def die_with_parent() -> None:
-    """Between fork and exec: however this process ends, that one is told to stop."""
+    """Between fork and exec: however this process ends, the child is stopped."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
