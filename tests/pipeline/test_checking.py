@@ -60,4 +60,4 @@ def test_the_share_that_is_not_read_is_printed(capsys: pytest.CaptureFixture[str
     assert "a.log" in shown.out
     assert "75.00%  text 2, json 1" in shown.out
     assert "a.log:3: empty: ''" in shown.err
-    assert "4 lines, 1 not read (25.00 %)" in shown.err
+    assert "4 lines, 1 not parsed (25.00 %)" in shown.err
