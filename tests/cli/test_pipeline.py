@@ -156,12 +156,14 @@ def test_a_failure_of_spark_is_told_in_a_line_and_not_in_pages(file: Path) -> No
     pytest.importorskip("pyspark")
     from pyspark.errors import PySparkException
 
-    trace = "boom\n  File 'x'\nmillstream: [MILLSTREAM_UNKNOWN_TOPIC] There is no topic t\n at Java"
+    trace = (
+        "boom\n  File 'x'\nmillstream: [MILLSTREAM_UNKNOWN_TOPIC] Topic t does not exist\n at Java"
+    )
     with pytest.raises(CommandFailed) as failed, in_plain_words(Path("spark.log")):
         raise PySparkException(trace)
     assert (
         str(failed.value)
-        == "[MILLSTREAM_UNKNOWN_TOPIC] There is no topic t. For details see spark.log"
+        == "[MILLSTREAM_UNKNOWN_TOPIC] Topic t does not exist. For details see spark.log"
     )
 
 

@@ -160,7 +160,7 @@ def test_asynchronous_progress_is_refused_where_batches_must_keep_their_number()
 
 
 def test_a_missing_topic_and_an_overwrite_are_refused(kafka: Broker, writer: MakeWriter) -> None:
-    with pytest.raises(SourceError, match="no topic absent"):
+    with pytest.raises(SourceError, match="Topic absent does not exist"):
         writer(topic="absent")
     with pytest.raises(SourceError, match="append"):
         batch_writer(CaseInsensitiveDict({"topic": "t"}), VALUE, overwrite=True)

@@ -1,9 +1,10 @@
 """Spark's data source `millstream`: topics as DataFrames, batch and stream, without a jar.
 
-Installed with the extra `spark`; Spark finds it through `pyspark_millstream`. Functions
-for programs are here: `lag` tells how far a streaming query is behind, `upserts` writes the
-rows of update mode from foreachBatch, and `read_table` and `table_dataset` read the tables of
-a pipeline without a jar.
+Installed with the extra `spark`; Spark finds it through `pyspark_millstream`. For programs:
+`lag` returns how far a streaming query is behind, `upserts` writes the rows of update mode from
+foreachBatch, `read_table` and `table_dataset` read the tables of a pipeline without a jar.
+`source` is what Spark calls; `reader`, `stream` and `writer` do the work. May use client,
+records, wire, storage's file formats and warehouse; knows no broker and no pipeline.
 """
 
 from millstream.spark.progress import Lag, lag

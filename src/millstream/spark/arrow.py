@@ -1,8 +1,8 @@
-"""Record batches into Arrow batches, with the columns of Spark's own Kafka source.
+"""Turns record batches into Arrow batches, with the columns of Spark's own Kafka source.
 
-`millstream.records` lays the records out as Arrow wants them; here the buffers get their
+`millstream.records` lays the records out in Arrow's format; here the buffers get their
 names. Only times (milliseconds to microseconds) and the columns that are the same for
-every row are new memory.
+every row need new memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,9 +26,9 @@ from millstream.spark.fetching import Part
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 
-# An Arrow batch is handed over when it has this many rows or bytes, whichever is first.
-# Spark takes small ones as fast as large ones. Memory for large ones may go back to the
-# system after each, and the new pages for the next cost more than what is put into them.
+# An Arrow batch is passed on when it has this many rows or bytes, whichever comes first.
+# Spark takes small ones as fast as large ones. Memory for large ones may be returned to the
+# system after each, and new pages for the next cost more than filling them.
 ROWS_MAX: Final = 16_384
 BYTES_MAX: Final = 2 << 20
 
@@ -48,7 +48,7 @@ _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns go out, in which order."""
+    """The columns to return, in order."""
 
     columns: tuple[str, ...]
 
@@ -62,10 +62,10 @@ def to_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """The records of all parts below an offset, as Arrow batches of a bounded size.
 
-    A part's records are copied before the next part is asked for.
+    A part's records are copied before the next part is requested.
     """
     schema = layout.schema
-    # One for all, that keeps its memory.
+    # One for all, which keeps its memory.
     builder = IMPLEMENTATION.ColumnsBuilder()
     for part in parts:
         for timestamp_type in _fill(builder, part, partition, upto_offset):
@@ -76,7 +76,7 @@ def to_arrow(
 def _fill(
     builder: ColumnsBuilder, part: Part, partition: TopicPartition, upto_offset: int
 ) -> Iterator[TimestampType]:
-    """Add a part's records; stops, with the type of their times, where they are to be taken."""
+    """Add a part's records; stops, with the type of their times, when they should be passed on."""
     held_bytes = 0
     held_type = TimestampType.CREATE_TIME
     for batch in part.batches:
@@ -151,7 +151,7 @@ def _timestamps(columns: Columns) -> pa.Array:
 
 
 def _headers(columns: Columns) -> pa.Array:
-    """Lists of name and value; null, not empty, where a record has none, as Spark's own."""
+    """Lists of name and value; null, not empty, if a record has none, as in Spark's own source."""
     ends = numpy.frombuffer(columns.header_ends, dtype=numpy.int32)
     header_count = int(ends[-1])
     if header_count == 0:

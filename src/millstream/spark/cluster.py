@@ -1,7 +1,7 @@
-"""What the driver asks of a cluster: topics, offsets, commits, producer ids.
+"""What the driver requests from a cluster: topics, offsets, commits, producer ids.
 
-Every call is bounded by the wall clock and tried again while the trouble may pass: a
-broker that is away, a leader that is being elected. A task asks here only who leads.
+Every call is bounded by the wall clock and retried while the problem may be temporary: a
+broker that is down, a leader that is being elected. A task only asks for leaders here.
 """
 
 import logging
@@ -72,7 +72,7 @@ PASSING_CODES: Final = frozenset(
 class ClientSettings:
     bootstrap: tuple[Address, ...]
     security: Security = PLAINTEXT
-    # All tries of one call together, as default.api.timeout.ms.
+    # All tries of one call together, like default.api.timeout.ms.
     call_seconds_max: float = 60.0
     request_seconds_max: float = 30.0
 
@@ -97,7 +97,7 @@ def raise_for(code: int, text: str) -> None:
 
 
 class Cluster:
-    """A view of one cluster; cheap to make, holds no connection between calls."""
+    """A view of one cluster; cheap to create, holds no connection between calls."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -138,7 +138,7 @@ class Cluster:
             f"{what}: no success in {seconds:.0f} s with the brokers of "
             f"'kafka.bootstrap.servers' ({servers}); the last problem was: {problem}. Check that "
             "they run and that their advertised.listeners can be reached from here; "
-            "'kafka.default.api.timeout.ms' says how long to try",
+            "'kafka.default.api.timeout.ms' sets how long to try",
         )
 
     def on_any(self, call: Callable[[Connection], T]) -> T:
@@ -157,7 +157,7 @@ class Cluster:
         try:
             result = call(connection)
         except BaseException:
-            # An answer may be outstanding.
+            # A response may be outstanding.
             connection.close()
             raise
         release(connection)
@@ -166,7 +166,7 @@ class Cluster:
     # -- topics and leaders ---------------------------------------------------------------
 
     def describe_topics(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
-        """Topics by name, all of them for None; those that do not exist are left out."""
+        """Topics by name, all of them for None; missing ones are left out."""
         wanted = None if names is None else sorted(set(names))
         return self.retry(
             "asking for the topics", lambda: self.on_any(lambda c: self._metadata(c, wanted))
@@ -192,7 +192,7 @@ class Cluster:
         return found
 
     def leader_of(self, partition: TopicPartition) -> Address:
-        """Where the partition's leader listens; KafkaError while there is none."""
+        """The address of the partition's leader; KafkaError while there is none."""
         if time.monotonic() - self._topics_at > _LEADERS_SECONDS_MAX:
             self._topics = {}
         if partition.topic not in self._topics:
@@ -216,7 +216,7 @@ class Cluster:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, is_committed_only: bool
     ) -> dict[TopicPartition, int]:
-        """The offset at each timestamp (or EARLIEST, LATEST); -1 when nothing is that new."""
+        """The offset at each timestamp (or EARLIEST, LATEST); -1 if no record is that new."""
         found: dict[TopicPartition, int] = {}
 
         def attempt() -> dict[TopicPartition, int]:
@@ -273,7 +273,7 @@ class Cluster:
     # -- coordinators ---------------------------------------------------------------------
 
     def coordinator_of(self, key: str, *, key_type: int) -> Address:
-        """Where the coordinator of a group (0) or a transactional id (1) listens."""
+        """The address of the coordinator of a group (0) or a transactional id (1)."""
 
         def ask(connection: Connection) -> Address:
             request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
@@ -285,7 +285,7 @@ class Cluster:
         return self.on_any(ask)
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """As a consumer without a membership commits; lag tools then see the group."""
+        """Commit like a consumer that is not a member, so that lag tools see the group."""
         topics: dict[str, list[OffsetCommitPartition]] = {}
         for partition, offset in offsets.items():
             row = OffsetCommitPartition(

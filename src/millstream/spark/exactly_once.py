@@ -40,11 +40,11 @@ from millstream.spark.writing import make_router
 
 log = logging.getLogger(__name__)
 
-# Rows of a task that ride to the driver: up to here that is as fast as writing them there.
+# Rows of a task that are sent to the driver: up to here that is as fast as writing them there.
 CARRIED_BYTES_MAX: Final = 4 << 20
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-# Spark runs the jobs of a streaming query in a job group that has the id of the run.
+# Spark runs the jobs of a streaming query in a job group with the id of the run.
 _RUN_ID = "spark.jobGroup.id"
 
 
@@ -73,7 +73,7 @@ class OpenTransaction(WriterCommitMessage):
 
 
 def find_context(options: WriteOptions) -> BatchContext:
-    """From the task, or from the options where the caller knows better."""
+    """From the task, or from the options if the caller sets them."""
     context = TaskContext.get()
     query_id, batch_id = options.query_id, options.batch_id
     run_id = ""
@@ -86,7 +86,7 @@ def find_context(options: WriteOptions) -> BatchContext:
         raise SourceError(
             "NO_MICRO_BATCH",
             "'semantics'='exactly-once' needs to know the micro-batch. In a streaming query and "
-            "in foreachBatch Spark tells it; elsewhere set the options 'queryId' and 'batchId', "
+            "in foreachBatch Spark provides it; elsewhere set the options 'queryId' and 'batchId', "
             "or 'semantics'='at-least-once'",
         )
     return BatchContext(query_id, run_id, batch_id)
@@ -98,8 +98,8 @@ def _checked_run(job_group: str | None) -> str:
     except ValueError:
         raise SourceError(
             "UNKNOWN_RUN",
-            f"The job group is {job_group!r}, but 'semantics'='exactly-once' knows the run of a "
-            "query by the group that Spark gave it. Leave setJobGroup out of foreachBatch, or use "
+            f"The job group is {job_group!r}, but 'semantics'='exactly-once' identifies a "
+            "query's run by Spark's own job group. Do not call setJobGroup in foreachBatch, or use "
             "addJobTag instead",
         ) from None
     assert job_group is not None
@@ -162,7 +162,7 @@ def _write_in_transaction(
 
 
 def _try_abort(transaction: Transaction) -> None:
-    """Readers of committed data wait for open transactions; do not let them wait longer."""
+    """read_committed consumers wait for open transactions; do not make them wait longer."""
     try:
         transaction.abort()
     except SourceError as failed:
@@ -181,7 +181,7 @@ def _produce(
     router: Router,
     batches: Iterator[pa.RecordBatch],
 ) -> TopicPartition | None:
-    """Write rows in a transaction; the first partition that got any."""
+    """Write rows in a transaction; return the first partition that got any."""
     identity: ProducerIdentity = transaction.identity
     first: TopicPartition | None = None
     writing = BatchProducer(
@@ -219,7 +219,7 @@ def _to_stream(batches: list[pa.RecordBatch]) -> bytes:
 def commit_exactly_once(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
 ) -> None:
-    """Make a batch visible, unless it was made visible before."""
+    """Make a batch visible, unless it already is."""
     contexts = {m.context for m in messages if isinstance(m, CarriedRows | OpenTransaction)}
     if not contexts:
         return
@@ -231,12 +231,12 @@ def commit_exactly_once(
     group = group_name(options, context.query_id)
     has_group_commit = offers_group_commit(cluster)
     if has_group_commit:
-        # Before `begin`, by which a driver that another one has followed would fence that one.
+        # Before `begin`, with which a replaced driver would fence its successor.
         last_batch(cluster, group, context.run_id)
     transaction = Transaction.begin(
         cluster, member_name(group, "driver"), timeout_ms=options.transaction_timeout_ms
     )
-    # After `begin`: what a driver before us left half done is decided by now.
+    # After `begin`: what an earlier driver left half done is decided by now.
     if _is_done(cluster, group, context, options):
         log.info("batch %d of %s was committed before", context.batch_id, group)
         return
@@ -251,7 +251,7 @@ def commit_exactly_once(
         _try_abort(transaction)
         raise
     if has_group_commit:
-        # Also when there is but one: what tasks of failed attempts left open is aborted.
+        # Even if there is only one: open transactions of failed attempts are aborted.
         members = [*(m.member for m in open_ones), _member(transaction)]
         commit_group(cluster, group, context.run_id, context.batch_id, members)
     else:
@@ -267,7 +267,7 @@ def _is_done(cluster: Cluster, group: str, context: BatchContext, options: Write
         raise SourceError(
             "SINK_NAME_TWICE",
             f"Two writes of micro-batch {context.batch_id} have the sink name "
-            f"'{options.sink_name}'; the rows of the second would be taken for a repeat of the "
+            f"'{options.sink_name}'; the rows of the second would look like a repetition of the "
             "first. Give each write of a foreachBatch its own option 'sinkName'",
         )
     return True

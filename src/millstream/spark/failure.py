@@ -2,7 +2,7 @@
 
 
 class SourceError(Exception):
-    """Wrong options, missing topics, lost data: trying again will not help."""
+    """Wrong options, missing topics, lost data: a retry will not help."""
 
     def __init__(self, error_class: str, text: str) -> None:
         super().__init__(f"[MILLSTREAM_{error_class}] {text}")
@@ -10,12 +10,12 @@ class SourceError(Exception):
         self._text = text
 
     def __reduce__(self) -> tuple[type["SourceError"], tuple[str, str]]:
-        # Spark carries exceptions between processes.
+        # Spark passes exceptions between processes.
         return type(self), (self.error_class, self._text)
 
 
 class Unreachable(SourceError):
-    """No broker answered within the time that the options allow."""
+    """No broker answered within the time in the options."""
 
 
 def option_error(option: str, text: str) -> SourceError:
@@ -23,11 +23,11 @@ def option_error(option: str, text: str) -> SourceError:
 
 
 def data_loss(text: str) -> SourceError:
-    """What `failOnDataLoss` is about, with both ways out."""
+    """The failure that `failOnDataLoss` controls, with both remedies."""
     return SourceError(
         "DATA_LOSS",
         f"{text}. Some data may have been lost because it is no longer in the topic: retention "
-        "passed the reader, or the topic was deleted, truncated or recreated. If the query shall "
-        "go on with what is there, set the option 'failOnDataLoss' to 'false'; to begin anew, "
-        "start it with another checkpoint location",
+        "passed the reader, or the topic was deleted, truncated or recreated. If the query should "
+        "continue with the remaining records, set the option 'failOnDataLoss' to 'false'; to start "
+        "over, use another checkpoint location",
     )

@@ -1,9 +1,9 @@
-"""Record batches of one partition, as whole frames of bytes from its leader.
+"""Record batches of one partition, as bytes from its leader.
 
-`read_range` yields batches between two offsets and hides what happens on the way: a
-leader that moves, a broker that goes and comes back, retention that passes the reader,
-offsets that compaction and transaction markers left empty. While the caller works on one
-answer the next one is already on its way.
+`read_range` yields batches between two offsets and hides what happens in between: a
+leader that moves, a broker that restarts, retention that passes the reader, offsets that
+compaction and transaction markers left empty. While the caller works on one response the
+next one is already in flight.
 """
 
 import logging
@@ -68,16 +68,16 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The batches of one answer; the first may begin before the offset that was wanted."""
+    """The batches of one response; the first may begin before the requested offset."""
 
     from_offset: int
     batches: list[BatchView]
 
 
 def read_range(cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> Iterator[Part]:
-    """The range's batches, in order; the last may reach behind its end.
+    """The range's batches, in order; the last may extend beyond its end.
 
-    Without control batches, and without aborted ones where only committed data is wanted.
+    Without control batches, and without aborted ones if only committed data is wanted.
     """
     return _RangeReader(cluster, wanted, settings).read()
 
@@ -101,14 +101,14 @@ class _RangeReader:
                 batches = self._next_batches()
                 if batches:
                     yield Part(from_offset, batches)
-                    # The time that the caller took is no stall of ours. If it was long, the
-                    # broker may have closed: the answer that is on its way was not read.
+                    # The caller's time is no stall of ours. If it was long, the broker may have
+                    # closed the connection, because the response in flight was not read.
                     self._progress_at = time.monotonic()
         finally:
             self._hang_up(is_reusable=not self._is_sent)
 
     def _next_batches(self) -> list[BatchView]:
-        """Batches of the next answer; none when there was trouble, and then it was paused."""
+        """Batches of the next response; none after a problem, which includes a pause."""
         try:
             fetched = self._receive()
         except (OSError, ProtocolError) as failed:
@@ -152,7 +152,7 @@ class _RangeReader:
         try:
             self._send()
         except OSError:
-            # Told again, and dealt with, when the answer is wanted.
+            # Reported and handled when the response is needed.
             self._hang_up(is_reusable=False)
 
     def _send(self) -> None:
@@ -176,10 +176,10 @@ class _RangeReader:
         self._connection = None
         self._is_sent = False
 
-    # -- trouble ----------------------------------------------------------------------------
+    # -- problems ---------------------------------------------------------------------------
 
     def _wait(self, problem: Exception) -> None:
-        """Pause after a failure that may pass; raise when it lasts too long."""
+        """Pause after a temporary failure; raise if it lasts too long."""
         self._cluster.forget_leaders()
         stalled = time.monotonic() - self._progress_at
         if stalled + self._pause > self._settings.stall_seconds_max:
@@ -187,7 +187,7 @@ class _RangeReader:
                 "NO_PROGRESS",
                 f"{self._wanted.partition} gave no records from offset {self._offset} on for "
                 f"{stalled:.0f} s; the last problem was: {problem}. "
-                "'kafkaConsumer.pollTimeoutMs' says how long to wait",
+                "'kafkaConsumer.pollTimeoutMs' sets how long to wait",
             ) from problem
         log.warning("%s at offset %d: %s", self._wanted.partition, self._offset, problem)
         time.sleep(self._pause)
@@ -203,7 +203,7 @@ class _RangeReader:
         self._wait(KafkaError(KafkaCode(code), name))
 
     def _is_topic_gone(self, code: int) -> bool:
-        """Whether the topic that was planned is not there any more; then the range ends."""
+        """Whether the planned topic no longer exists; then the range ends."""
         partition = self._wanted.partition
         if code not in (KafkaCode.UNKNOWN_TOPIC_ID, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION):
             return False
@@ -222,19 +222,19 @@ class _RangeReader:
         start = self._cluster.list_offsets({partition: EARLIEST}, is_committed_only=False)
         log_start = start[partition]
         if log_start <= self._offset:
-            self._lose(f"{partition} ends before offset {self._offset}, which was there before")
+            self._lose(f"{partition} ends before offset {self._offset}, which existed before")
             self._offset = self._wanted.upto_offset
             return
-        self._lose(f"{partition} begins at offset {log_start}, wanted was {self._offset}")
+        self._lose(f"{partition} begins at offset {log_start}, requested was {self._offset}")
         self._offset = min(log_start, self._wanted.upto_offset)
 
     def _lose(self, text: str) -> None:
         if self._settings.fails_on_data_loss:
             raise data_loss(text)
-        log.warning("%s; going on, as failOnDataLoss is false", text)
+        log.warning("%s; continuing, because failOnDataLoss is false", text)
 
     def _check_stall(self, fetched: Fetched) -> None:
-        """After an answer without batches: more may come, unless the log got shorter."""
+        """After a response without batches: more may come, unless the log got shorter."""
         if 0 <= fetched.high_watermark < self._offset:
             self._skip_what_is_lost()
         elif time.monotonic() - self._progress_at > self._settings.stall_seconds_max:
@@ -243,7 +243,7 @@ class _RangeReader:
     # -- records ----------------------------------------------------------------------------
 
     def _whole_batches(self, fetched: Fetched) -> list[BatchView]:
-        """The batches of an answer that are of the range; moves on behind them."""
+        """The batches of a response that belong to the range; moves past them."""
         batches = []
         data, position = fetched.records, 0
         while len(data) - position >= HEADER_BYTES:
@@ -252,7 +252,7 @@ class _RangeReader:
                 raise SourceError(
                     "UNREADABLE_RECORDS",
                     f"{self._wanted.partition} has a batch of format {batch.magic} near offset "
-                    f"{self._offset}; only format 2 (Kafka 0.11 and later) is read",
+                    f"{self._offset}; only format 2 (Kafka 0.11 and later) is supported",
                 )
             if batch.size_bytes > len(data) - position:
                 break
@@ -296,7 +296,7 @@ def _request(wanted: OffsetRange, offset: int, version: int, settings: FetchSett
 
 
 def _read_answer(cursor: Cursor, version: int) -> Fetched:
-    """The one partition of an answer; an error of the whole request counts as its own."""
+    """The one partition of a response; an error of the whole request counts as its own."""
     code: int = KafkaCode.UNKNOWN_SERVER_ERROR
     try:
         for fetched in read_fetched(cursor, version):

@@ -21,7 +21,7 @@ _Ask = Callable[[Connection], None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A transaction that someone left open."""
+    """An open transaction that a task left."""
 
     transactional_id: str
     producer_id: int
@@ -29,7 +29,7 @@ class Member:
 
 
 def member_name(group: str, member: str) -> str:
-    """A transactional id by which the coordinator knows the member's group."""
+    """A transactional id from which the coordinator knows the member's group."""
     return f"millstream:{group}:{member}"
 
 
@@ -47,7 +47,7 @@ def commit_group(
 ) -> None:
     """Commit the members' transactions as this batch, abort the group's others.
 
-    A batch that was committed before stays as it is: an answer may have been lost.
+    A batch that is already committed stays unchanged: a response may have been lost.
     """
 
     def ask(connection: Connection) -> None:
@@ -63,7 +63,7 @@ def commit_group(
             CommitGroupRequest(group=group, run=run_id, batch=batch_id, members=rows)
         )
         _check_run(answer, group)
-        # The usual reason is a batch that took longer than its transactions may be open.
+        # The usual reason is a batch that took longer than the transaction timeout.
         text = f"{answer.error_message}; see 'kafka.transaction.timeout.ms'"
         raise_for(answer.error_code, f"{group}, batch {batch_id}: {text}")
 
@@ -71,7 +71,7 @@ def commit_group(
 
 
 def last_batch(cluster: Cluster, group: str, run_id: str) -> int:
-    """The last batch that was committed; -1 for none. Takes the group over for this run."""
+    """The last committed batch; -1 for none. Takes over the group for this run."""
     last = -1
 
     def ask(connection: Connection) -> None:
@@ -90,7 +90,7 @@ def _check_run(answer: CommitGroupResponse | LastBatchResponse, group: str) -> N
         raise SourceError(
             "ANOTHER_RUN",
             f"{answer.error_message}: the query was started again elsewhere, and that run writes "
-            f"to {group} now. A checkpoint is for one running query; stop one of the two",
+            f"to {group}. A checkpoint is for one running query; stop one of the two",
         )
 
 

@@ -1,7 +1,7 @@
-"""Planning a read of a data directory without any broker: what is there, and up to where.
+"""Plans a read of a data directory without any broker: what is there, and up to where.
 
-The high watermark that the node wrote down last is the end: what lies behind it may have
-been acknowledged, but nothing here can tell.
+The read ends at the high watermark that the node last wrote: later records may have been
+acknowledged, but the files cannot show that.
 """
 
 import os
@@ -60,14 +60,14 @@ class OfflinePlanner(Planner):
         return found
 
     def _end(self, files: PartitionFiles, partition: TopicPartition, watermark: int) -> int:
-        """Where readers of this isolation level end."""
+        """The end for readers of this isolation level."""
         if not self._options.fetch.is_committed_only:
             return watermark
         stable = files.last_stable_offset(watermark)
         if stable is None:
             raise SourceError(
                 "NEEDS_BROKER",
-                f"The files of {partition} do not tell which transactions were open. Read it "
+                f"The files of {partition} do not show which transactions were open. Read it "
                 "through a broker, without 'offline', or without 'kafka.isolation.level'="
                 "'read_committed'",
             )

@@ -1,4 +1,4 @@
-"""Every option of the data source: one row each, from which checks and docs are made."""
+"""Every option of the data source: one row each, the source of the checks and the docs."""
 
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -20,42 +20,44 @@ class Option:
     use: Use
     default: str
     sentence: str
-    # Spark's own Kafka source has it too, and there it means the same.
+    # Spark's own Kafka source has it too, with the same meaning.
     is_kafkas: bool = True
 
 
 _READ, _BATCH, _STREAM = Use.READ, Use.BATCH_READ, Use.STREAM_READ
 
 OPTIONS = (
-    Option("kafka.bootstrap.servers", Use.ALL, "", "Brokers to ask first: `host:port,host:port`."),
-    Option("subscribe", _READ, "", "Topics to read, by name, with commas between."),
+    Option(
+        "kafka.bootstrap.servers", Use.ALL, "", "Brokers to contact first: `host:port,host:port`."
+    ),
+    Option("subscribe", _READ, "", "Topics to read, by name, separated by commas."),
     Option("subscribePattern", _READ, "", "A Java-style regular expression that topics match."),
     Option("assign", _READ, "", 'Partitions to read: `{"topicA":[0,1],"topicB":[2]}`.'),
     Option(
         "startingTimestamp",
         _READ,
         "",
-        "Milliseconds since 1970; begin at the first record that is not older. Wins over the "
+        "Milliseconds since 1970; start at the first record that is not older. Overrides the "
         "other two.",
     ),
     Option(
         "startingOffsetsByTimestamp",
         _READ,
         "",
-        'The same per partition: `{"topicA":{"0":1000,"1":1000}}`. Wins over `startingOffsets`.',
+        'The same per partition: `{"topicA":{"0":1000,"1":1000}}`. Overrides `startingOffsets`.',
     ),
     Option(
         "startingOffsets",
         _READ,
         "latest for streams, earliest for batches",
-        'Where to begin: `earliest`, `latest`, or `{"topicA":{"0":23,"1":-2}}` with -2 for '
-        "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead.",
+        'Where to start: `earliest`, `latest`, or `{"topicA":{"0":23,"1":-2}}` with -2 for '
+        "earliest and -1 for latest. A stream with a checkpoint continues from there instead.",
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         _READ,
         "error",
-        "What to do when no record is as new as the starting timestamp: `error` or `latest`.",
+        "What to do if no record is as new as the starting timestamp: `error` or `latest`.",
     ),
     Option(
         "endingTimestamp",
@@ -74,32 +76,32 @@ OPTIONS = (
         "failOnDataLoss",
         _READ,
         "true",
-        "Whether a read fails when records that should be there are gone.",
+        "Whether a read fails if expected records are gone.",
     ),
-    Option("maxOffsetsPerTrigger", _STREAM, "none", "At most so many offsets in a micro-batch."),
-    Option("minOffsetsPerTrigger", _STREAM, "none", "Wait until so many offsets are new."),
+    Option("maxOffsetsPerTrigger", _STREAM, "none", "Maximum number of offsets in a micro-batch."),
+    Option("minOffsetsPerTrigger", _STREAM, "none", "Wait until this many offsets are new."),
     Option("maxTriggerDelay", _STREAM, "15m", "The longest wait for `minOffsetsPerTrigger`."),
     Option(
         "maxBytesPerTrigger",
         _STREAM,
         "none",
-        "About so many bytes in a micro-batch, from the topic's average record size on disk.",
+        "Approximate bytes in a micro-batch, from the topic's average record size on disk.",
         is_kafkas=False,
     ),
-    Option("minPartitions", _READ, "none", "At least so many Spark partitions, by splitting."),
-    Option("maxRecordsPerPartition", _READ, "none", "At most so many offsets in a Spark task."),
+    Option("minPartitions", _READ, "none", "Minimum number of Spark partitions, by splitting."),
+    Option("maxRecordsPerPartition", _READ, "none", "Maximum number of offsets in a Spark task."),
     Option(
         "includeHeaders",
         Use.ALL,
         "false for reads, true for writes",
-        "Whether a read has the column `headers`, and whether a write sends it where it is there.",
+        "Whether a read has the column `headers`, and whether a write sends it if it exists.",
     ),
     Option(
         "columns",
         _READ,
         "all",
-        "Only these columns, with commas between. Spark does not tell a Python source which "
-        "columns a query uses, so pruning is done by hand.",
+        "Only these columns, separated by commas. Spark does not pass the columns of a query to a "
+        "Python source, so pruning is done by hand.",
         is_kafkas=False,
     ),
     Option(
@@ -107,21 +109,21 @@ OPTIONS = (
         _READ,
         "none",
         "A node's data directory, or a mount of it, that tasks can see: segments are read in "
-        "place up to the broker's high watermark, and what is not there is fetched.",
+        "place up to the broker's high watermark, and missing ones are fetched.",
         is_kafkas=False,
     ),
     Option(
         "offline",
         _BATCH,
         "false",
-        "Read `path` without any broker, up to the high watermark that was last written down.",
+        "Read `path` without any broker, up to the high watermark that the node last wrote.",
         is_kafkas=False,
     ),
     Option(
         "commitGroup",
         _STREAM,
         "none",
-        "A consumer group in which the query's progress is committed, so that lag tools see it.",
+        "A consumer group under which the query's progress is committed, so that lag tools see it.",
         is_kafkas=False,
     ),
     Option("groupIdPrefix", _READ, "spark-kafka-source", "Accepted; no group is joined here."),
@@ -131,20 +133,20 @@ OPTIONS = (
         "120000",
         "How long a task waits for records without any progress.",
     ),
-    Option("fetchOffset.numRetries", _READ, "3", "Accepted; tries are bounded by time here."),
+    Option("fetchOffset.numRetries", _READ, "3", "Accepted; retries are bounded by time here."),
     Option("fetchOffset.retryIntervalMs", _READ, "10", "Accepted; pauses grow from 50 ms to 1 s."),
     Option(
         "partition.metadata.cache.ttl.ms",
         _STREAM,
         "-1",
-        "How long the list of topics and partitions is used before the cluster is asked again.",
+        "How long the list of topics and partitions is used before it is requested again.",
     ),
-    Option("topic", Use.WRITE, "", "Where all rows go; wins over a column `topic`."),
+    Option("topic", Use.WRITE, "", "The topic for all rows; overrides a column `topic`."),
     Option(
         "semantics",
         Use.WRITE,
         "exactly-once for streams, at-least-once for batches",
-        "`at-least-once` writes as it goes; `exactly-once` shows a micro-batch whole and once.",
+        "`at-least-once` writes immediately; `exactly-once` shows a micro-batch whole and once.",
         is_kafkas=False,
     ),
     Option(
@@ -158,7 +160,7 @@ OPTIONS = (
         "queryId",
         Use.BATCH_WRITE,
         "from Spark",
-        "For `exactly-once` inside foreachBatch, where Spark does not tell: the query's id.",
+        "For `exactly-once` inside foreachBatch, if Spark does not provide it: the query's id.",
         is_kafkas=False,
     ),
     Option(
@@ -172,7 +174,7 @@ OPTIONS = (
 
 BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
-# Spark hands its own options of a stream on to the sink.
+# Spark passes its own options of a stream on to the sink.
 ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 SPARKS_OWN = frozenset(
     {
@@ -194,8 +196,8 @@ REFUSED_KAFKA_OPTIONS = {
     "value.serializer": "values are written as they are; convert them with DataFrame operations",
     "enable.auto.commit": "Spark keeps track of the offsets; 'commitGroup' shows them to others",
     "interceptor.classes": "there is no Java consumer or producer to intercept",
-    "partitioner.class": "rows go by key as Kafka's own partitioner sends them; use the column "
-    "'partition' for another way",
+    "partitioner.class": "rows are partitioned by key, as in Kafka's own partitioner; use the "
+    "column 'partition' to choose",
 }
 
 

@@ -1,4 +1,4 @@
-"""The options of a read or a write, checked, as values. Nothing is asked of a broker here."""
+"""The options of a read or a write, checked, as values. No broker is contacted here."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from millstream.spark.option_table import BY_NAME, REFUSED_KAFKA_OPTIONS, SPARKS
 
 log = logging.getLogger(__name__)
 
-# What the protocol and Spark can carry.
+# The limits of the protocol and of Spark.
 _LONG_MAX: Final = 2**63 - 1
 _SELECTIONS: Final = ("assign", "subscribe", "subscribepattern")
 _UNITS_MS: Final = {
@@ -38,7 +38,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a read begins or ends, as the user said it."""
+    """Where a read begins or ends, as the user specified it."""
 
     place: Place
     option: str
@@ -78,7 +78,7 @@ class ReadOptions:
 
 
 def check_names(options: Mapping[str, str], use: Use) -> None:
-    """Refuse what has no meaning here, before anything is done with the rest."""
+    """Refuse options without a meaning here, before the rest is used."""
     for name in options:
         lower = name.lower()
         known = BY_NAME.get(lower)
@@ -91,10 +91,10 @@ def check_names(options: Mapping[str, str], use: Use) -> None:
         elif known is None:
             close = [row.name for row in BY_NAME.values() if _is_close(lower, row.name.lower())]
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise SourceError("UNKNOWN_OPTION", f"There is no option '{name}'.{hint}")
+            raise SourceError("UNKNOWN_OPTION", f"Unknown option '{name}'.{hint}")
         elif not known.use & use:
             if use is Use.BATCH_READ and known.use & Use.READ and known.is_kafkas:
-                # As Spark's own source does, so that both kinds of read can share options.
+                # As in Spark's own source, so that both kinds of read can share options.
                 log.warning("option '%s' is ignored in a batch read", known.name)
                 continue
             raise option_error(known.name, f"has no meaning in a {_spoken(use)}; remove it")
@@ -123,7 +123,7 @@ def layout_of(options: Mapping[str, str]) -> Layout:
     by_lower = {name.lower(): name for name in (*COLUMNS, HEADERS_COLUMN)}
     for name in chosen:
         if name.lower() not in by_lower:
-            raise option_error("columns", f"there is no column '{name}'; {', '.join(names)} are")
+            raise option_error("columns", f"unknown column '{name}'; there are {', '.join(names)}")
     if len(set(map(str.lower, chosen))) != len(chosen):
         raise option_error("columns", "names a column twice")
     return Layout(tuple(by_lower[name.lower()] for name in chosen))
@@ -139,8 +139,8 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
     if not servers.strip():
         raise option_error(
             "kafka.bootstrap.servers",
-            "must be set. (Spark gives no options to a table made by CREATE TABLE ... USING "
-            "millstream. Use CREATE TEMPORARY VIEW ... USING millstream OPTIONS (...), or name "
+            "must be set. (Spark passes no options to a table made by CREATE TABLE ... USING "
+            "millstream. Use CREATE TEMPORARY VIEW ... USING millstream OPTIONS (...), or set "
             "them in the statement: SELECT ... FROM the_table WITH (...), INSERT INTO the_table "
             "WITH (...) ...)",
         )

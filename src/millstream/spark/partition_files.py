@@ -1,9 +1,9 @@
-"""What the files of one partition tell beside its records, read without its broker.
+"""What the files of one partition contain besides its records, read without its broker.
 
 Which transactions were aborted, which are still open, and which offset belongs to a time.
 A rolled segment has all its indexes on the disk. Those of the segment that is being written
-are in the broker's memory for a while, so its batches are walked through instead, from the
-snapshot of the producers that was taken when it began.
+are in the broker's memory for a while, so its batches are scanned instead, from the
+producer snapshot that was taken when it began.
 
 The files may be changed or deleted at any moment: everything is read with a length, never
 mapped into memory.
@@ -51,13 +51,13 @@ class PartitionFiles:
 
     def aborted(self, from_offset: int, upto_offset: int) -> list[AbortedTransaction] | None:
         """The aborted transactions with records in the range, which ends at or below the
-        last stable offset; None where the files do not tell for sure."""
+        last stable offset; None if the files are not conclusive."""
         bases = self.segments()
         states = self._states_at(bases)
         if states is None:
             return None
         found = []
-        # A transaction is written down where it ended, which may be any later segment.
+        # A transaction is recorded where it ended, which may be any later segment.
         for base in [base for base in bases[:-1] if _next(bases, base) > from_offset]:
             found += self._index_of_aborted(base)
         found += self._walk(bases[-1], states)
@@ -68,7 +68,7 @@ class PartitionFiles:
         return [each for each in found if each.first_offset < upto_offset]
 
     def last_stable_offset(self, upto_offset: int) -> int | None:
-        """Up to where everything is decided by what lies below `upto_offset`."""
+        """Up to where everything is decided by the records below `upto_offset`."""
         bases = [base for base in self.segments() if base < upto_offset]
         if not bases:
             return upto_offset
@@ -114,7 +114,7 @@ class PartitionFiles:
     # -- time -------------------------------------------------------------------------------
 
     def offset_at(self, timestamp_ms: int, from_offset: int, upto_offset: int) -> int:
-        """The first record in the range that is not older; -1 when all are."""
+        """The first record in the range that is not older; -1 if all are."""
         bases = self.segments()
         for base in bases:
             if base >= upto_offset:
@@ -154,7 +154,7 @@ class PartitionFiles:
     def _batches(
         self, base_offset: int, is_wanted_whole: Callable[[BatchView], bool]
     ) -> Iterator[BatchView]:
-        """The batches of a segment: of most only the header."""
+        """The batches of a segment: mostly only the headers."""
         with open(self.path(base_offset, LOG_SUFFIX), "rb", buffering=0) as file:
             position = 0
             while True:
@@ -174,7 +174,7 @@ class PartitionFiles:
 
 
 def _next(bases: list[int], base_offset: int) -> float:
-    """Where the segment behind one begins; nowhere for the last."""
+    """Where the next segment begins; nowhere for the last."""
     after = bisect_right(bases, base_offset)
     return bases[after] if after < len(bases) else math.inf
 

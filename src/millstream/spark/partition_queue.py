@@ -1,9 +1,9 @@
-"""Rows for one partition: which are in which batch, and which batches are on their way.
+"""Rows for one partition: which are in which batch, and which batches are in flight.
 
-Several batches of a partition may be on their way. The broker takes them only in the order
-of their sequence numbers, so behind one that failed no other was taken, or it is known when
-it comes again: every answer behind a failure is ignored, and when the last of them is there
-the same batches are sent once more, in order. Nothing here sends anything.
+Several batches of a partition may be in flight. The broker accepts them only in the order
+of their sequence numbers, so after one that failed no other was accepted, or it is known
+when it comes again. Every response after a failure is ignored, and when the last of them has
+arrived the same batches are sent once more, in order. Nothing here sends anything.
 """
 
 from collections import deque
@@ -16,17 +16,17 @@ from millstream.model import Codec, TopicPartition
 from millstream.records.rows import Producer, build_batch_of_rows
 from millstream.spark.routing import Routed
 
-# So many batches of a producer does a broker remember, to know them when they come again.
+# How many batches of a producer a broker remembers, to recognise repetitions.
 IN_FLIGHT_MAX: Final = 5
 _TAKEN = (KafkaCode.NONE, KafkaCode.DUPLICATE_SEQUENCE_NUMBER)
 _TOO_LARGE = (KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE)
 
 
 class Verdict(Enum):
-    """What an answer means for the batch that it is about."""
+    """What a response means for its batch."""
 
     TAKEN = 1
-    # It came behind a failure and says nothing.
+    # It came after a failure and says nothing.
     IGNORED = 2
     # The same rows go in two or more batches.
     SPLIT = 3
@@ -62,23 +62,23 @@ class PartitionQueue:
     ) -> None:
         self.partition = partition
         self.rows_taken = 0
-        # Of rows that are not taken.
+        # Of rows that are not accepted yet.
         self.held_bytes = 0
         self._producer = producer
         self._codec = codec
         self._batch_bytes_max = batch_bytes_max
-        # What is not wholly taken, and where in it the next batch begins.
+        # What is not completely encoded, and where in it the next batch begins.
         self._rows: deque[Routed] = deque()
         self._index = 0
         self._start = 0
-        # Encoded and not taken, oldest first.
+        # Encoded and not accepted, oldest first.
         self._batches: deque[Batch] = deque()
         self._next_sequence = 0
-        # Answers that are due; to the first so many of the batches, unless one has failed.
+        # Responses that are due: to the first that many of the batches, unless one has failed.
         self._due_count = 0
         self._has_failed = False
-        # A broker that knows nothing of a producer takes any sequence number. So the first
-        # batch goes alone, and the first after a failure, behind which there may be another.
+        # A broker that does not know a producer accepts any sequence number. So the first batch
+        # goes alone, and also the first after a failure, which others may have followed.
         self._is_known = False
 
     @property
@@ -101,7 +101,7 @@ class PartitionQueue:
         self.held_bytes += routed.size_bytes
 
     def peek(self, now_ms: int) -> Batch:
-        """The batch to send next; it is sent when `mark_sent` is told."""
+        """The batch to send next; it counts as sent after `mark_sent`."""
         assert self.can_send
         if self._due_count == len(self._batches):
             self._batches.append(self._encode(now_ms))
@@ -111,7 +111,7 @@ class PartitionQueue:
         self._due_count += 1
 
     def take(self, code: KafkaCode) -> Verdict:
-        """The answer to the oldest batch that has none."""
+        """The response to the oldest batch without one."""
         assert self._due_count > 0
         self._due_count -= 1
         if self._has_failed:
@@ -133,7 +133,7 @@ class PartitionQueue:
         return Verdict.SPLIT
 
     def lose_answers(self) -> None:
-        """No answer comes any more: the connection broke."""
+        """No response will come any more: the connection broke."""
         self._due_count = 0
         self._fail()
 

@@ -1,4 +1,4 @@
-"""From options to offsets: which partitions there are, and where a read begins and ends."""
+"""From options to offsets: the partitions, and where a read begins and ends."""
 
 import re
 import time
@@ -23,7 +23,7 @@ class _Known:
 
 
 class Planner:
-    """Asks the cluster for what one read needs."""
+    """Requests from the cluster what one read needs."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -44,7 +44,7 @@ class Planner:
         if selection.pattern is not None:
             expression = re.compile(selection.pattern)
             topics = self._describe(None)
-            # As Kafka's own consumers do: `.*` is not meant for the brokers' own topics.
+            # As Kafka's own consumers do: `.*` does not include internal topics.
             matching = [
                 topic
                 for topic in topics.values()
@@ -66,7 +66,7 @@ class Planner:
         return self.cluster.describe_topics(names)
 
     def check_existence(self, partitions: PartitionIds) -> None:
-        """Refuse a read of what is not there; a pattern may well match nothing yet."""
+        """Refuse a read of something missing; a pattern may match nothing yet."""
         selection = self._options.selection
         topics = {partition.topic for partition in partitions}
         absent = [topic for topic in selection.topics or () if topic not in topics]
@@ -75,37 +75,37 @@ class Planner:
             option = "assign" if selection.partitions else "subscribe"
             raise SourceError(
                 "UNKNOWN_TOPIC",
-                f"Option '{option}' names what does not exist: {', '.join(absent)}. Create it "
-                "first (`millstream topic create NAME`)",
+                f"Option '{option}' names something missing: {', '.join(absent)}. Create "
+                "it first (`millstream topic create NAME`)",
             )
 
     def earliest(self, partitions: PartitionIds) -> Offsets:
         return self._list(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: PartitionIds) -> Offsets:
-        """Where readers of this isolation level end."""
+        """The end for readers of this isolation level."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def resolve_start(self, partitions: PartitionIds) -> Offsets:
-        """Where the options say to begin."""
+        """The start in the options."""
         return self._resolve(self._options.starting, partitions, is_end=False)
 
     def check_start(self, starts: Offsets, partitions: PartitionIds) -> None:
-        """Refuse a stream that begins behind the end; to readers of committed data the end
-        may only seem to be before it."""
+        """Refuse a stream that begins after the end; for read_committed the end may only seem to
+        be earlier."""
         fetch = self._options.fetch
         if fetch.fails_on_data_loss and not fetch.is_committed_only:
             _check_not_behind(self._options.starting, starts, self.latest(partitions))
 
     def resolve_end(self, partitions: PartitionIds) -> Offsets:
-        """Where the options say to end."""
+        """The end in the options."""
         return self._resolve(self._options.ending, partitions, is_end=True)
 
     def checked_bounds(
         self, starts: Offsets, ends: Offsets, partitions: PartitionIds
     ) -> tuple[Offsets, Offsets]:
-        """Bounds that are in the log, before any task finds out. Those that were not given as
-        numbers are there by themselves."""
+        """Check that the bounds are in the log, before a task finds out. Bounds that were not
+        given as numbers always are."""
         given = [self._options.starting, self._options.ending]
         if all(position.place is not Place.OFFSETS for position in given):
             return starts, ends
@@ -116,7 +116,7 @@ class Planner:
             for partition, start in starts.items():
                 if start < earliest[partition]:
                     raise data_loss(
-                        f"{partition} begins at {earliest[partition]}, wanted was {start}"
+                        f"{partition} begins at {earliest[partition]}, requested was {start}"
                     )
         starts = {p: max(start, earliest[p]) for p, start in starts.items()}
         return starts, {p: min(end, latest[p]) for p, end in ends.items()}
@@ -174,8 +174,8 @@ def _check_not_behind(position: Position, offsets: Offsets, latest: Offsets) -> 
         if position.place is Place.OFFSETS and offset > latest[partition]:
             raise option_error(
                 position.option,
-                f"{partition} ends at {latest[partition]}, before {offset}. What is there is read "
-                "with 'failOnDataLoss' set to 'false'",
+                f"{partition} ends at {latest[partition]}, before {offset}. To read the rest, set "
+                "'failOnDataLoss' to 'false'",
             )
 
 

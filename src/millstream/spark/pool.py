@@ -17,14 +17,14 @@ from millstream.spark.failure import SourceError
 CLIENT_ID: Final = "millstream-spark"
 # Kept per broker and process; a task holds one connection to a broker at a time.
 IDLE_MAX: Final = 4
-# A broker closes connections that were quiet for ten minutes; ours are given up before.
+# A broker closes connections after ten quiet minutes; ours are closed earlier.
 IDLE_SECONDS_MAX: Final = 240.0
 
 
 @dataclass(slots=True)
 class _Idle:
     process_id: int = 0
-    # Each with the time at which it was put back.
+    # Each with the time at which it was returned.
     connections: dict[tuple[Address, Security], list[tuple[Connection, float]]] = field(
         default_factory=dict
     )
@@ -35,7 +35,7 @@ _idle = _Idle()
 
 @atexit.register
 def close_idle() -> None:
-    """Say goodbye; a process that ends may have some left."""
+    """Close them; a process that ends may have some left."""
     if _idle.process_id == os.getpid():
         for waiting in _idle.connections.values():
             for connection, _ in waiting:
@@ -44,9 +44,9 @@ def close_idle() -> None:
 
 
 def connect(address: Address, security: Security) -> Connection:
-    """An idle connection, or a new one. Give it back with `release`, or close it."""
+    """An idle connection, or a new one. Return it with `release`, or close it."""
     if _idle.process_id != os.getpid():
-        # Sockets of the process that forked this one are not ours to use.
+        # The sockets of the parent process must not be used after a fork.
         _idle.process_id = os.getpid()
         _idle.connections = {}
     waiting = _idle.connections.get((address, security), [])
@@ -62,7 +62,7 @@ def _open(address: Address, security: Security) -> Connection:
     try:
         connection = Connection(address, client_id=CLIENT_ID, security=security)
         try:
-            # Asked now, so that a broker which wants more security says so here.
+            # Requested now, so that a broker that requires more security reports it here.
             _ = connection.versions
         except BaseException:
             connection.close()
@@ -73,7 +73,7 @@ def _open(address: Address, security: Security) -> Connection:
 
 
 def release(connection: Connection) -> None:
-    """Keep a connection that has no answer outstanding."""
+    """Keep a connection that has no outstanding response."""
     waiting = _idle.connections.setdefault((connection.address, connection.security), [])
     if len(waiting) >= IDLE_MAX:
         connection.close()

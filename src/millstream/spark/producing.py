@@ -1,7 +1,7 @@
-"""Writing to partitions: batches in order, each once, whatever happens to the brokers.
+"""Writes to partitions: batches in order, each once, whatever happens to the brokers.
 
-Requests are on their way together, to several leaders and several to each; `partition_queue`
-says which batches may be. While they are, the caller prepares more rows. Answers are read
+Several requests are in flight, to several leaders and several to each; `partition_queue`
+decides which batches may be. Meanwhile the caller prepares more rows. Responses are read
 when rows have to wait for them, the oldest first.
 """
 
@@ -33,13 +33,13 @@ from millstream.wire.codec import response_reader
 
 log = logging.getLogger(__name__)
 
-# Flexible, and topics by name. From 12 on a broker begins transactions by itself.
+# Flexible, and topics by name. From 12 on a broker begins transactions implicitly.
 _VERSION_MAX: Final = 11
 _VERSION_MIN: Final = 9
-# Rows that are not taken yet, on their way or not: what keeps a broker busy while more come.
+# Rows that are not accepted yet, in flight or not: enough to keep a broker busy.
 BACKLOG_BYTES_MAX: Final = 8 << 20
 REQUEST_BYTES_MAX: Final = 8 << 20
-# What batches may be at most by default on every broker, with room for the header.
+# The default maximum for batches on every broker, with room for the header.
 BATCH_BYTES_MAX: Final = 1_000_000
 
 
@@ -48,7 +48,7 @@ class ProduceSettings:
     acks: int = -1
     codec: Codec = Codec.NONE
     batch_bytes_max: int = BATCH_BYTES_MAX
-    # Without an answer that takes a batch.
+    # Without a response that accepts a batch.
     delivery_seconds_max: float = 120.0
 
 
@@ -60,14 +60,14 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One that has no answer yet."""
+    """A request that has no response yet."""
 
     address: Address
     queues: list[PartitionQueue]
 
 
 class BatchProducer:
-    """Rows to partitions under one producer identity; not to be shared."""
+    """Writes rows to partitions under one producer identity; must not be shared."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class BatchProducer:
         transactional_id: str | None = None,
         join: Callable[[Sequence[TopicPartition]], None] | None = None,
     ) -> None:
-        """`join` is told of partitions before they are first written to."""
+        """`join` is called with partitions before the first write to them."""
         self._cluster = cluster
         self._settings = settings
         self._producer = producer
         self._transactional_id = transactional_id
         self._join = join
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # Where a partition's batches that are on their way went.
+        # The leader to which a partition's batches in flight went.
         self._leaders: dict[TopicPartition, Address] = {}
         self._links: dict[Address, _Link] = {}
         self._requests: deque[_Request] = deque()
@@ -97,10 +97,10 @@ class BatchProducer:
         return sum(queue.rows_taken for queue in self._queues.values())
 
     def write(self, rows: Iterable[Routed]) -> None:
-        """Take rows and send them; waits while too many are not written yet."""
+        """Accept rows and send them; waits while too many are not written yet."""
         for routed in rows:
             self._queue_of(routed.partition).add(routed)
-        # The time that the caller took to come with more is no stall of ours.
+        # The caller's time to come with more is no stall of ours.
         self._progress_at = time.monotonic()
         self._send_all()
         while self._backlog_bytes > BACKLOG_BYTES_MAX:
@@ -117,7 +117,7 @@ class BatchProducer:
         self._links = {}
 
     def close(self) -> None:
-        """Give up what is on its way."""
+        """Give up what is in flight."""
         for link in self._links.values():
             link.connection.close()
         self._links = {}
@@ -139,7 +139,7 @@ class BatchProducer:
     # -- one round --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Take in the answer that is due first, then send what can be sent."""
+        """Handle the response that is due first, then send what can be sent."""
         if self._requests:
             self._receive(self._requests.popleft())
         self._send_all()
@@ -158,7 +158,7 @@ class BatchProducer:
             if not queue.can_send:
                 continue
             leader = self._cluster.leader_of(queue.partition)
-            # What is still on its way to the leader before must not come second.
+            # What is still in flight to the previous leader must not arrive second.
             if not queue.is_on_its_way or self._leaders[queue.partition] == leader:
                 by_leader.setdefault(leader, []).append(queue)
         if self._join is not None:
@@ -196,7 +196,7 @@ class BatchProducer:
         return link
 
     def _break(self, address: Address) -> None:
-        """Close a connection; what was on its way there may or may not have arrived."""
+        """Close a connection; what was in flight there may or may not have arrived."""
         self._links.pop(address).connection.close()
         lost = [request for request in self._requests if request.address == address]
         self._requests = deque(each for each in self._requests if each.address != address)
@@ -222,7 +222,7 @@ class BatchProducer:
             for partition, batch in members:
                 output.int32(head, partition)
                 output.unsigned_varint(head, batch.size_bytes + 1)
-                # The partition's tags come behind its records.
+                # The partition's tags follow its records.
                 head = bytearray(b"\0")
                 parts += [batch.header, batch.records, head]
             head.append(0)
@@ -258,7 +258,7 @@ class BatchProducer:
     def _take_answer(
         self, queue: PartitionQueue, code: KafkaCode, message: str | None
     ) -> KafkaError | None:
-        """Move on behind a batch that was taken; the error if it shall be sent again."""
+        """Move past a batch that was accepted; return the error if it must be sent again."""
         verdict = queue.take(code)
         if verdict is Verdict.TAKEN:
             self._progress_at = time.monotonic()
@@ -267,7 +267,7 @@ class BatchProducer:
             raise SourceError(
                 "RECORD_TOO_LARGE",
                 f"A row for {queue.partition} makes a batch of {queue.oldest.size_bytes} bytes, "
-                "more than the topic's max.message.bytes. Raise that, or leave the row out",
+                "more than the topic's max.message.bytes. Raise that, or remove the row",
             )
         elif verdict is Verdict.FAILED:
             if code in PASSING_CODES:
@@ -278,14 +278,14 @@ class BatchProducer:
         return None
 
     def _wait(self, problem: Exception) -> None:
-        """Pause after a failure that may pass; raise when it lasts too long."""
+        """Pause after a temporary failure; raise if it lasts too long."""
         self._cluster.forget_leaders()
         stalled = time.monotonic() - self._progress_at
         if stalled + self._pause > self._settings.delivery_seconds_max:
             raise Unreachable(
                 "NO_PROGRESS",
-                f"no row was taken for {stalled:.0f} s; the last problem was: {problem}. "
-                "'kafka.delivery.timeout.ms' says how long to try",
+                f"no row was accepted for {stalled:.0f} s; the last problem was: {problem}. "
+                "'kafka.delivery.timeout.ms' sets how long to try",
             ) from problem
         log.warning("writing: %s; trying again", problem)
         time.sleep(self._pause)

@@ -1,6 +1,6 @@
-"""How far a streaming query is behind, from what Spark itself says of its progress.
+"""How far a streaming query is behind, from Spark's own progress reports.
 
-Spark has no metrics of a Python source, but it keeps the two offsets they would be made of.
+Spark has no metrics for a Python source, but it keeps the two offsets to compute them.
 """
 
 import json
@@ -30,7 +30,7 @@ class _Query(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Offsets that are there and not yet in a finished batch."""
+    """Existing offsets that are not yet in a finished batch."""
 
     by_partition: Mapping[TopicPartition, int]
 
@@ -46,7 +46,7 @@ class Lag:
 def lag(query: _Query) -> Lag | None:
     """The lag at the query's last progress; None before the first.
 
-    `query` is a `StreamingQuery`; sources of other kinds are left out.
+    `query` is a `StreamingQuery`; sources of other kinds are ignored.
     """
     progress = query.lastProgress
     if progress is None:

@@ -1,9 +1,9 @@
 """Offsets as plain values: a stream's JSON, the limits of a micro-batch, the split into tasks.
 
-A stream's offset names where every partition ends and, under "@from", where the batch
-that ends there began. Spark keeps only ends in its checkpoint and asks a source for the
-start of the first batch once more after a crash, when "latest" has moved on; with both in
-one value nothing has to be asked again. "@" cannot occur in a topic's name.
+A stream's offset says where every partition ends and, under "@from", where the batch that
+ends there began. Spark keeps only ends in its checkpoint. After a crash it asks a source
+again for the start of the first batch, when "latest" has moved on; with both in one value
+nothing has to be asked again. "@" cannot occur in a topic's name.
 """
 
 import math
@@ -26,9 +26,9 @@ _IDS = "@ids"
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     ends: Offsets
-    # None in what Spark's own source wrote: there a batch begins where the one before it ended.
+    # None if Spark's own source wrote it: there a batch begins where the previous one ended.
     starts: Offsets | None
-    # Of topics whose broker gives ids: a recreated topic has another one.
+    # For topics whose broker has ids: a recreated topic has another one.
     ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
 
 
@@ -62,7 +62,7 @@ def from_json(value: Mapping[str, object]) -> StreamOffset:
     except (AssertionError, ValueError, TypeError) as wrong:
         raise SourceError(
             "INVALID_CHECKPOINT",
-            f"The checkpoint holds offsets that are not of this source: {value}. Start the query "
+            f"The checkpoint holds offsets of another source: {value}. Start the query "
             "with another checkpoint location",
         ) from wrong
 
@@ -78,9 +78,9 @@ def _offsets(value: object) -> dict[TopicPartition, int]:
 
 
 def limit_offsets(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """Ends so that about `offsets_max` lie between, shared out by what each partition has.
+    """Ends with about `offsets_max` offsets in total, in proportion to what each partition has.
 
-    Every partition with anything new goes on by at least one, so that none is starved.
+    Every partition with anything new advances by at least one, so that none is starved.
     """
     new = {partition: max(0, ends[partition] - starts[partition]) for partition in ends}
     total = sum(new.values())
@@ -130,7 +130,7 @@ def split_ranges(
 
 
 def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` parts of nearly the same size, or fewer where there are fewer offsets."""
+    """`count` parts of nearly the same size, or fewer if there are fewer offsets."""
     size = whole.upto_offset - whole.from_offset
     count = min(count, size)
     edges = [whole.from_offset + size * index // count for index in range(count + 1)]

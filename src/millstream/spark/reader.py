@@ -1,4 +1,4 @@
-"""Reading a topic as a finished table, and what a task of any read does."""
+"""Reads a topic as a finished table, and what a task of any read does."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     """The rows of a task, as Arrow batches."""
     wanted = partition.value
     if wanted is None:
-        # What Spark plans where there is nothing to read.
+        # Spark's plan if there is nothing to read.
         return
     yield from to_arrow(
         _parts(options, wanted),
@@ -39,7 +39,7 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
 
 
 def _parts(options: ReadOptions, wanted: OffsetRange) -> Iterator[Part]:
-    """From files where tasks can see them, and from the broker what is not there."""
+    """From files if tasks can see them; the rest from the broker."""
     if options.path is not None:
         reached = yield from scan_range(
             Path(options.path), wanted, is_committed_only=options.fetch.is_committed_only
@@ -50,7 +50,7 @@ def _parts(options: ReadOptions, wanted: OffsetRange) -> Iterator[Part]:
             raise SourceError(
                 "NEEDS_BROKER",
                 f"{wanted.partition} cannot be read from {options.path} beyond offset {reached}: a "
-                "segment, or what its transactions became, is missing or damaged. Read it "
+                "segment, or the outcome of its transactions, is missing or damaged. Read it "
                 "through a broker, without 'offline'",
             )
         wanted = replace(wanted, from_offset=reached)

@@ -1,7 +1,7 @@
-"""Arrow rows on their way out: which topic and partition each goes to.
+"""Chooses the topic and partition of each Arrow row to write.
 
-As Kafka's own producer does it: by the column `partition` where it is set, else by the
-key, else to a partition that changes from one Arrow batch to the next.
+As Kafka's own producer: by the column `partition` if it is set, else by the key, else to a
+partition that changes from one Arrow batch to the next.
 """
 
 from collections.abc import Callable, Iterator
@@ -101,7 +101,7 @@ class Router:
                 raise SourceError(
                     "UNKNOWN_PARTITION",
                     f"The column 'partition' holds a number that topic {topic} with its {count} "
-                    "partitions does not have. Where it is null, or not there, the key decides",
+                    "partitions does not have. If it is null or missing, the key decides",
                 )
             numbers = numpy.where(is_null, numbers, wanted)
         return numbers.astype(numpy.int32)

@@ -1,10 +1,10 @@
-"""Reading segments in place, where a task can see the data directory.
+"""Reads segments in place, if a task can see the data directory.
 
-The files are Kafka's, and below the high watermark they never change: what a broker would
-send is read from them without a broker in between. Whoever plans the read asks a broker for
-the offsets, so a scan never goes further than a fetch would. Wherever a file is not as
-expected (deleted by retention, rewritten, not yet visible on a shared mount, a transaction
-whose end is not in the files) the scan ends early, and the rest is fetched.
+The files are Kafka's, and below the high watermark they never change: the task reads from
+them what a broker would send. The planner asks a broker for the offsets, so a scan never goes
+further than a fetch would. If a file is not as expected (deleted by retention, rewritten, not
+yet visible on a shared mount, a transaction whose end is not in the files) the scan ends
+early, and the rest is fetched.
 """
 
 import os
@@ -38,14 +38,14 @@ _INDEX_ENTRY: Final = struct.Struct(">ii")
 @dataclass(frozen=True, slots=True)
 class _Segment:
     base_offset: int
-    # Of the segment behind it; None for the one that is being written.
+    # Of the next segment; None for the one that is being written.
     next_base_offset: int | None
 
 
 def scan_range(
     data_dir: Path, wanted: OffsetRange, *, is_committed_only: bool
 ) -> Generator[Part, None, int]:
-    """The range's batches, without control batches; returns the offset that it got to."""
+    """The range's batches, without control batches; returns the offset that it reached."""
     folder = data_dir / directory_name(wanted.partition)
     if not _is_the_topic(folder, wanted):
         return wanted.from_offset
@@ -58,7 +58,7 @@ def _is_the_topic(folder: Path, wanted: OffsetRange) -> bool:
     try:
         found = parse_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
     except (OSError, ValueError):
-        # Directories of old brokers have no id; then the name has to do.
+        # Directories of old brokers have no id; then the name must suffice.
         return folder.is_dir() and wanted.topic_id == NO_TOPIC_ID
     return wanted.topic_id in (NO_TOPIC_ID, found)
 
@@ -70,8 +70,8 @@ class _Scan:
         self._upto = wanted.upto_offset
         self._is_committed_only = is_committed_only
         self._files = PartitionFiles(folder)
-        # For readers of committed data, from the first transaction on that they meet: by
-        # producer, in order, without those that lie behind us.
+        # For read_committed, from the first transaction on: by producer, in order, without those
+        # that are already behind us.
         self._aborted: dict[int, deque[AbortedTransaction]] | None = None
         self._passed_on: set[int] = set()
         self._buffer = bytearray()
@@ -85,7 +85,7 @@ class _Scan:
             try:
                 yield from self._read_segment(segment)
             except FileNotFoundError:
-                # Cleaned away between listing and opening: look again, or leave it.
+                # Compacted between listing and opening: look again, or stop.
                 if self._segment() == segment:
                     return
                 continue
@@ -158,7 +158,7 @@ class _Scan:
         return batches, position
 
     def _knows_aborted(self) -> bool:
-        """Whether the files tell which transactions were aborted, where that matters."""
+        """Whether the files show which transactions were aborted, if that matters."""
         if self._is_committed_only and self._aborted is None:
             try:
                 found = self._files.aborted(self.offset, self._upto)
@@ -198,7 +198,7 @@ class _Scan:
                 )
 
     def _start_position(self, segment: _Segment, descriptor: int) -> int:
-        """Where to begin for the offset: by the index, if it tells the truth."""
+        """Where to begin for the offset: by the index, if it is right."""
         name = offset_file_name(segment.base_offset, INDEX_SUFFIX)
         try:
             entries = (self._folder / name).read_bytes()
@@ -209,7 +209,7 @@ class _Scan:
         while low < high:
             middle = (low + high) // 2
             last, position = _INDEX_ENTRY.unpack_from(entries, middle * _INDEX_ENTRY.size)
-            # Preallocated entries behind the last one are zero.
+            # Preallocated entries after the last one are zero.
             is_padding = middle > 0 and position == 0
             if not is_padding and last <= relative:
                 low = middle + 1

@@ -1,4 +1,4 @@
-"""The data source that Spark knows as `millstream`: which part answers for what."""
+"""The data source that Spark knows as `millstream`: dispatches to reader, stream and writer."""
 
 from collections.abc import Mapping
 
@@ -63,7 +63,7 @@ def _check_schema(options: Mapping[str, str], schema: StructType) -> None:
     if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
         raise SourceError(
             "SCHEMA_IS_FIXED",
-            f"A topic is read with the columns {expected.simpleString()}; a schema of your own "
+            f"A topic is read with the columns {expected.simpleString()}; a custom schema "
             "is not possible. Choose among them with the option 'columns', and convert them "
             "with DataFrame operations",
         )
@@ -78,7 +78,7 @@ def batch_writer(
 
     if overwrite:
         raise SourceError(
-            "NO_OVERWRITE", "A topic cannot be overwritten, only added to: use .mode('append')"
+            "NO_OVERWRITE", "A topic cannot be overwritten, only appended to: use .mode('append')"
         )
     parsed = parse_write_options(options, schema, Use.BATCH_WRITE)
     check_topic(parsed)

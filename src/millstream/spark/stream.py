@@ -1,9 +1,9 @@
-"""Reading a topic as a stream: the driver's side of every micro-batch.
+"""Reads a topic as a stream: the driver's side of every micro-batch.
 
 Spark calls, in one long-lived process per query: `initialOffset` (more than once, and
 again after a crash in the first batch), `latestOffset` with the end of the last batch,
-`partitions` for the batch in between. `partitions` reads where a batch starts from its
-end offset and never believes `start`, see `ranges`.
+`partitions` for the batch in between. `partitions` takes the start of a batch from its
+end offset and never trusts `start`, see `ranges`.
 """
 
 import logging
@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
-        # Spark has no way to say two limits; the second is applied here all the same.
+        # Spark cannot express two limits; the second is applied here.
         if options.offsets_per_trigger_max is not None:
             return ReadMaxRows(options.offsets_per_trigger_max)
         if options.bytes_per_trigger_max is not None:
@@ -80,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         previous = from_json(start)
-        # The end of the last finished batch: the only news of it that comes while idle.
+        # The end of the last finished batch: the only report of it while idle.
         self._commit_group(previous.ends)
         partitions = self._planner.partitions()
         starts, partitions = self._starts(previous, partitions)
@@ -115,19 +115,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, object]) -> None:
-        """Nothing: it does not come for the last batch. `latestOffset` commits instead."""
+        """Does nothing: it is not called for the last batch. `latestOffset` commits instead."""
 
     # -- where a batch starts ---------------------------------------------------------------
 
     def _starts_of_sparks_own(self, previous: StreamOffset, ends: Offsets) -> Offsets:
         """Of a batch that Spark's own source planned and did not finish."""
         if previous.starts is not None:
-            # Our own answer to `initialOffset`: the batch was the first. Where it began is in a
-            # file of the checkpoint that Spark does not show us, and need not be where we would.
+            # Our own answer to `initialOffset`: the batch was the first. Its start is in a file of
+            # the checkpoint that Spark does not pass to us, and may differ from ours.
             raise SourceError(
                 "INVALID_CHECKPOINT",
-                "The first batch of the checkpoint was begun by Spark's own source and not "
-                "finished. Let that source finish it, then go on with this one, or start the "
+                "The first batch of the checkpoint was started by Spark's own source and not "
+                "finished. Let that source finish it, then continue with this one, or start the "
                 "query with another checkpoint location",
             )
         new = {partition: NO_TOPIC_ID for partition in ends if partition not in previous.ends}
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts(
         self, previous: StreamOffset, partitions: PartitionIds
     ) -> tuple[dict[TopicPartition, int], PartitionIds]:
-        """Where the next batch begins in each partition that is still or newly there."""
+        """Where the next batch begins in each partition that still exists or is new."""
         self._check_removed(previous, partitions)
         recreated = {
             partition.topic
@@ -171,19 +171,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise SourceError(
                 "CHECKPOINT_OF_ANOTHER_TOPIC",
                 f"The checkpoint is of {', '.join(sorted(known))}, but the query reads "
-                f"{', '.join(sorted(read))}. Start it with a checkpoint location of its own",
+                f"{', '.join(sorted(read))}. Start it with a separate checkpoint location",
             )
         self._lose(f"{', '.join(map(str, removed))} are gone")
 
     def _checked_starts(
         self, starts: Offsets, latest: Offsets, partitions: PartitionIds
     ) -> dict[TopicPartition, int]:
-        """Starts that lie in the log; what is not there any more is lost data."""
+        """Starts that are in the log; what is no longer there is lost data."""
         checked = dict(starts)
         earliest = self._planner.earliest(partitions)
         for partition, start in starts.items():
             if start < earliest[partition]:
-                self._lose(f"{partition} begins at {earliest[partition]}, wanted was {start}")
+                self._lose(f"{partition} begins at {earliest[partition]}, requested was {start}")
                 checked[partition] = earliest[partition]
             elif start > latest[partition] and not self._options.fetch.is_committed_only:
                 self._lose(f"{partition} ends at {latest[partition]}, was read up to {start}")
@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lose(self, text: str) -> None:
         if self._options.fetch.fails_on_data_loss:
             raise data_loss(text)
-        log.warning("%s; going on, as failOnDataLoss is false", text)
+        log.warning("%s; continuing, because failOnDataLoss is false", text)
 
     # -- where it ends ----------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._planner.cluster.commit_offsets(group, ends)
         except SourceError as failed:
-            # Others see the progress late; the query itself does not need it.
+            # Lag tools see the progress late; the query itself does not need it.
             log.warning("progress was not committed: %s", failed)
             return
         self._committed = dict(ends)
@@ -245,6 +245,6 @@ def _ids(partitions: PartitionIds) -> dict[str, uuid.UUID]:
 
 
 def _within_targets(starts: Offsets, ends: Offsets, targets: Offsets) -> Offsets:
-    """No further than the run's targets, but never back: a batch that is done again after
-    a restart may end behind targets that were taken earlier in another place."""
+    """No further than the run's targets, but never back: a batch that is repeated after a
+    restart may end after targets that were set earlier in another place."""
     return {p: max(starts[p], min(end, targets.get(p, starts[p]))) for p, end in ends.items()}

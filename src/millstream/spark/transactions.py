@@ -1,7 +1,7 @@
 """One transaction, as its client sees it, and the record of what was committed last.
 
-The coordinator does not care who ends a transaction: a task may begin one and write in it,
-and the driver, which is given the producer's id and epoch, commits it.
+The coordinator does not care which process ends a transaction: a task may begin one and
+write in it, and the driver, which gets the producer's id and epoch, commits it.
 """
 
 import json
@@ -26,7 +26,7 @@ from millstream.wire.apis.txn_offset_commit import (
     TxnOffsetCommitTopic,
 )
 
-# Transactions with an epoch for the producer's lifetime: what every broker since 2.5 knows.
+# Transactions with an epoch for the producer's lifetime: every broker since 2.5 has them.
 _ADD_PARTITIONS_MAX, _ADD_OFFSETS_MAX, _END_MAX, _OFFSETS_MAX, _INIT_MAX = 3, 3, 3, 3, 4
 _GROUP, _TRANSACTION = 0, 1
 
@@ -42,7 +42,7 @@ class CommittedBatch:
 
 
 class Transaction:
-    """Begun by `begin`; partitions join before they are written to."""
+    """Started by `begin`; partitions join before they are written to."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, identity: ProducerIdentity) -> None:
         self.transactional_id = transactional_id
@@ -52,7 +52,7 @@ class Transaction:
 
     @classmethod
     def begin(cls, cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> "Transaction":
-        """Take the name over: whoever had it is fenced and what it left open is aborted."""
+        """Take over the name: its previous owner is fenced and its open transaction aborted."""
 
         def ask(connection: Connection) -> ProducerIdentity:
             request = InitProducerIdRequest(
@@ -71,7 +71,7 @@ class Transaction:
         return cls(cluster, transactional_id, identity)
 
     def join(self, partitions: Sequence[TopicPartition]) -> None:
-        """Make partitions part of the transaction."""
+        """Add partitions to the transaction."""
         new = [partition for partition in partitions if partition not in self._joined]
         if not new:
             return
@@ -97,7 +97,7 @@ class Transaction:
         self._joined.update(new)
 
     def record(self, group: str, where: TopicPartition, committed: CommittedBatch) -> None:
-        """Keep what this transaction is, to be read back by `last_committed`."""
+        """Record the batch of this transaction, to be read back by `last_committed`."""
         text = json.dumps({"batchId": committed.batch_id, "runId": committed.run_id})
 
         def add(connection: Connection) -> None:
@@ -134,7 +134,7 @@ class Transaction:
         )
 
     def commit(self) -> None:
-        """Make everything visible at once. An answer that is lost is asked for again."""
+        """Make everything visible at once. If the response is lost, it is requested again."""
         self._end(is_committed=True)
 
     def abort(self) -> None:
@@ -162,7 +162,7 @@ class Transaction:
 
 
 def last_committed(cluster: Cluster, group: str) -> CommittedBatch | None:
-    """The newest batch that was recorded; waits for a transaction that is being ended."""
+    """The newest recorded batch; waits for a transaction that is being ended."""
 
     def ask(connection: Connection) -> CommittedBatch | None:
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
@@ -172,7 +172,7 @@ def last_committed(cluster: Cluster, group: str) -> CommittedBatch | None:
         for topic in answer.topics:
             for row in topic.partitions:
                 if row.error_code == KafkaCode.UNSTABLE_OFFSET_COMMIT:
-                    # Not yet decided whether it counts: trouble that passes.
+                    # Not yet decided whether it counts: a temporary problem.
                     raise_for(KafkaCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group}")
                 raise_for(row.error_code, f"group {group}")
                 found = json.loads(row.metadata or "{}")

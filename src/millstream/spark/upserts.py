@@ -1,6 +1,6 @@
 """Update mode into a topic: the newest row of each key, from foreachBatch.
 
-Spark lets no Python sink run in update mode. In foreachBatch a batch of changed rows is an
+Spark runs no Python sink in update mode. In foreachBatch a batch of changed rows is an
 ordinary DataFrame; written with its key to a compacted topic, the newest row of a key wins.
 """
 
@@ -16,9 +16,9 @@ def upserts(
 ) -> "Callable[[DataFrame, int], None]":
     """A function for `foreachBatch` that writes each micro-batch exactly once.
 
-    `options` are those of a write. With `key`, rows of any columns become JSON: the columns
-    named make the key, all of them the value. Without it the rows must have `key` and
-    `value` already.
+    `options` are those of a write. With `key`, rows of any columns become JSON: the named
+    columns are the key, all of them the value. Without it the rows must already have `key` and
+    `value`.
     """
     chosen = {"semantics": "exactly-once", **options}
 

@@ -35,7 +35,7 @@ class WriteOptions:
     topic: str | None
     has_headers: bool
     sink_name: str
-    # Given by hand inside foreachBatch; None where Spark tells.
+    # Given by hand inside foreachBatch; None if Spark provides it.
     query_id: str | None
     batch_id: int | None
     transaction_timeout_ms: int
@@ -63,8 +63,8 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, use: Use
     if semantics == EXACTLY_ONCE and options.get(ASYNC_PROGRESS, "false").lower() == "true":
         raise option_error(
             "asyncProgressTrackingEnabled",
-            "a batch that is repeated may then be another one, so it cannot be written exactly "
-            "once. Leave it out, or set 'semantics'='at-least-once'",
+            "a repeated batch may then have other rows, so it cannot be written exactly "
+            "once. Remove the option, or set 'semantics'='at-least-once'",
         )
     batch_id = options.get("batchId")
     if batch_id is not None and not batch_id.isdecimal():
@@ -86,7 +86,9 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, use: Use
 def _produce_settings(options: Mapping[str, str]) -> ProduceSettings:
     acks = options.get("kafka.acks", "all").lower()
     if acks not in _ACKS:
-        raise option_error("kafka.acks", "must be 'all' or '1'; with '0' rows would be lost unseen")
+        raise option_error(
+            "kafka.acks", "must be 'all' or '1'; with '0' rows would be lost silently"
+        )
     codec = options.get("kafka.compression.type", "none").upper()
     if codec not in Codec.__members__:
         names = ", ".join(name.lower() for name in Codec.__members__)
@@ -95,8 +97,8 @@ def _produce_settings(options: Mapping[str, str]) -> ProduceSettings:
     return ProduceSettings(
         acks=_ACKS[acks],
         codec=Codec[codec],
-        # Kafka's batch.size is a lower bound for waiting; batches here are as large as a
-        # run of rows allows, up to what one request may carry.
+        # Kafka's batch.size is a lower bound for waiting; batches here are as large as the rows
+        # allow, up to what one request may carry.
         batch_bytes_max=min(request_bytes, BATCH_BYTES_MAX),
         delivery_seconds_max=_whole(options, "kafka.delivery.timeout.ms", 120_000) / 1000,
     )
@@ -110,7 +112,7 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def check_columns(schema: StructType, *, has_topic_option: bool, has_headers: bool) -> None:
-    """Refuse rows that cannot become records. Other columns are left alone, as by Spark's."""
+    """Refuse rows that cannot become records. Other columns are ignored, as by Spark's source."""
     types: dict[str, DataType] = {field.name: field.dataType for field in schema}
     if "value" not in types:
         raise _schema_error(f"needs a column 'value'; there are: {', '.join(types) or 'none'}")

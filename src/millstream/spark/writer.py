@@ -1,8 +1,8 @@
-"""What Spark calls when rows are written: in tasks `write`, on the driver the rest.
+"""What Spark calls when rows are written: `write` in tasks, the rest on the driver.
 
-`abort` is left empty on purpose. Spark calls it with all messages when `commit` raised,
-also when it raised after it took effect; what is to be undone is undone by the next run,
-which takes the same transactional names over.
+`abort` is empty on purpose. Spark calls it with all messages when `commit` raised, even if
+it raised after it took effect. The next run undoes what has to be undone, because it takes
+over the same transactional names.
 """
 
 from collections.abc import Iterator

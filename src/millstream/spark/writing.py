@@ -1,4 +1,4 @@
-"""Writing at least once: a task writes its rows as they come, the driver adds nothing.
+"""Writes at least once: a task writes its rows immediately, the driver adds nothing.
 
 A task that Spark repeats writes its rows again.
 """
@@ -34,8 +34,7 @@ def count_partitions(cluster: Cluster, topic: str) -> int:
     if found is None:
         raise SourceError(
             "UNKNOWN_TOPIC",
-            f"There is no topic {topic} to write to. Create it first (`millstream topic create "
-            f"{topic}`)",
+            f"Topic {topic} does not exist. Create it first (`millstream topic create {topic}`)",
         )
     return len(found.leaders)
 
@@ -52,7 +51,7 @@ def make_router(cluster: Cluster, options: WriteOptions) -> Router:
         count,
         topic=options.topic,
         has_headers=options.has_headers,
-        # Tasks that all began with partition 0 would make it the fullest.
+        # If all tasks began with partition 0, it would be the fullest.
         first_partition=random.randrange(1 << 16),
     )
 
