@@ -128,7 +128,8 @@ async def create_topic(node: Broker) -> None:
         name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
-    answer: Any = create_topics.handle(node.node, node.topics, Request(header, connection), body)
+    request = Request(header, connection)
+    answer: Any = create_topics.handle(node.node, node.topics, node.services.turns, request, body)
     if asyncio.iscoroutine(answer):
         await answer
 

@@ -120,7 +120,6 @@ def test_defaults_fill_in_what_a_new_topic_leaves_open():
         (NewTopic("__cluster_metadata"), KafkaCode.INVALID_REQUEST),
         (NewTopic("a", partitions=0), KafkaCode.INVALID_PARTITIONS),
         (NewTopic("a", partitions=-2), KafkaCode.INVALID_PARTITIONS),
-        (NewTopic("a", partitions=10_001), KafkaCode.POLICY_VIOLATION),
         (NewTopic("a", replication_factor=0), KafkaCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("a", replication_factor=2), KafkaCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("a", partitions=1, assignments={0: [1]}), KafkaCode.INVALID_REQUEST),
@@ -139,6 +138,19 @@ def test_a_topic_that_cannot_be_gets_kafkas_code_and_leaves_nothing(wanted, code
         results = await controller.create_topics([wanted, NewTopic("good")])
         assert codes(results) == [code, None]
         assert set(controller.image.topics) == {"present.one", "good"}
+
+    World().run(scenario)
+
+
+def test_a_request_that_would_create_too_many_partitions_creates_none():
+    async def scenario(controller):
+        for wanted in (
+            [NewTopic("a", partitions=10_001), NewTopic("b")],
+            [NewTopic(f"t{i}") for i in range(10_001)],
+        ):
+            results = await controller.create_topics(wanted)
+            assert codes(results) == [KafkaCode.POLICY_VIOLATION] * len(wanted)
+        assert not controller.image.topics
 
     World().run(scenario)
 

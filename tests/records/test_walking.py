@@ -6,7 +6,15 @@ from hypothesis import strategies as some
 
 from millstream.records.batch import HEADER_BYTES
 from millstream.records.builder import build_key_values
-from millstream.records.walking import COMPILED, PURE, Implementation, Problem, Walked, walk
+from millstream.records.walking import (
+    COMPILED,
+    PURE,
+    Implementation,
+    Problem,
+    Walked,
+    find_time,
+    walk,
+)
 
 IMPLEMENTATIONS = [PURE, *([COMPILED] if COMPILED is not None else [])]
 NOW_MS = 1_000_000
@@ -123,3 +131,30 @@ def test_both_find_the_same_in_any_bytes(data: bytes, count: int) -> None:
         walked(data, count, each, latest_ms=NOW_MS, needs_key=True) for each in IMPLEMENTATIONS
     ]
     assert found[0] == found[-1]
+
+
+def test_the_first_record_at_a_time_is_found(implementation: Implementation) -> None:
+    # Compaction leaves gaps between offsets.
+    data = record(0, time=5) + record(3, time=30) + record(7, time=20) + record(9, time=30)
+
+    def at(after_ms: int, delta_min: int = 0) -> tuple[int, int] | None:
+        return find_time(
+            data,
+            4,
+            base_timestamp_ms=NOW_MS,
+            timestamp_ms=NOW_MS + after_ms,
+            delta_min=delta_min,
+            implementation=implementation,
+        )
+
+    assert at(0) == (0, NOW_MS + 5)
+    assert at(6) == (3, NOW_MS + 30)
+    assert at(6, delta_min=4) == (7, NOW_MS + 20)
+    assert at(30, delta_min=4) == (9, NOW_MS + 30)
+    assert at(31) is None
+
+
+@given(data=some.binary(max_size=40), count=some.integers(0, 5), delta_min=some.integers(0, 9))
+def test_both_find_the_same_time_in_any_bytes(data: bytes, count: int, delta_min: int) -> None:
+    found = [each.find_time(data, count, 0, 3, delta_min) for each in IMPLEMENTATIONS]
+    assert all(each[:2] == found[0][:2] for each in found)

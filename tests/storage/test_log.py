@@ -3,15 +3,17 @@
 import errno
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import BatchView, split_batches
-from millstream.records.records import read_records
+from millstream.records.builder import build_batch
+from millstream.records.records import Record, read_records
 from millstream.storage.log import Log
-from millstream.storage.lookup import find_max_timestamp
+from millstream.storage.lookup import LargeBatch, find_max_timestamp, find_timestamp
 from millstream.storage.recovery import Circumstances
 from millstream.storage.syncing import sync
 from tests.storage.logs import (
@@ -250,9 +252,6 @@ def test_records_are_found_by_time_even_when_timestamps_jump(disk: MemoryFileSys
 def test_the_first_record_inside_a_compressed_batch_is_found_by_time(
     disk: MemoryFileSystem,
 ) -> None:
-    from millstream.records.builder import build_batch
-    from millstream.records.records import Record
-
     log = open_log(disk)
     records = [Record(index, 100 + 10 * index, None, b"v") for index in range(5)]
     append(log, build_batch(records, base_offset=0, codec=Codec.ZSTD))
@@ -513,3 +512,31 @@ def test_retention_on_a_full_disk_removes_what_needs_no_room() -> None:
     disk.free_bytes = None
     assert len(log.apply_retention(NOW_MS + 9999)) == 1
     assert log.log_start_offset == log.next_offset == 5
+
+
+def test_a_large_batch_is_left_to_a_thread_by_lookups_of_time(disk: MemoryFileSystem) -> None:
+    log = open_log(disk)
+    records = [Record(index, 100 + index, None, bytes(1000)) for index in range(1000)]
+    append(log, build_batch(records, base_offset=0, codec=Codec.ZSTD))
+    wanted = {"from_offset": 0, "upto_offset": log.next_offset}
+    with pytest.raises(LargeBatch) as raised:
+        find_timestamp(log.segments, 600, **wanted)
+    searched = {raised.value.base_offset: raised.value.search()}
+    found = find_timestamp(log.segments, 600, **wanted, searched=searched)
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (600, 500)
+
+
+def test_lookups_of_time_end_where_batches_promise_what_they_do_not_have(
+    disk: MemoryFileSystem,
+) -> None:
+    log = open_log(disk)
+    for offset in range(100):
+        data = batch(1, timestamp_ms=10)
+        data[0:8] = offset.to_bytes(8, "big")
+        data[35:43] = (99).to_bytes(8, "big")
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+        log.append_as_follower(memoryview(data))
+    found = find_timestamp(log.segments, 50, from_offset=0, upto_offset=100)
+    assert found is not None
+    assert found.offset < 20

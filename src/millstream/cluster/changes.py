@@ -62,23 +62,36 @@ class ConfigChange:
     operation: ConfigOperation = ConfigOperation.SET
 
 
-def check_topic_name(image: ClusterImage, name: str) -> None:
-    """Raises KafkaError if no topic of this name can be created."""
+def flat_name(name: str) -> str:
+    """Metric names do not distinguish "." and "_"."""
+    return name.replace(".", "_")
+
+
+def check_topic_name(taken: Mapping[str, str], name: str) -> None:
+    """Raises KafkaError if no topic of this name can be created; `taken` has the names there
+    are, by their flat names."""
     problem = topic_name_problem(name)
     if problem is not None:
         raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, problem)
     if name == _METADATA_TOPIC:
         raise KafkaError(KafkaCode.INVALID_REQUEST, f"{name} is Kafka's own and cannot be created")
-    if name in image.topics:
+    other = taken.get(flat_name(name))
+    if other == name:
         raise KafkaError(KafkaCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-    # Metric names do not distinguish "." and "_".
-    if "." in name or "_" in name:
-        flat = name.replace(".", "_")
-        for other in image.topics:
-            if other.replace(".", "_") == flat:
-                raise KafkaError(
-                    KafkaCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}"
-                )
+    if other is not None:
+        raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}")
+
+
+def check_total_partitions(config: BrokerConfig, wanted: Sequence[NewTopic]) -> None:
+    """Raises KafkaError where one request would create too many."""
+    default = config.int("num.partitions")
+    _check_partition_count(
+        sum(
+            len(new.assignments) or (default if new.partitions == _USE_DEFAULT else new.partitions)
+            for new in wanted
+            if new.assignments or new.partitions >= _USE_DEFAULT
+        )
+    )
 
 
 def assign_new_topic(

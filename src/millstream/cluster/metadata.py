@@ -11,6 +11,7 @@ node changed the same thing at the same moment, the change is decided again.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -46,6 +47,8 @@ PRODUCER_ID_BLOCK: Final = 1_000
 _PRODUCER_ID_END: Final = 2**63 - 1
 # Each lost attempt means that another node's change succeeded.
 _ATTEMPTS: Final = 10
+# Topics that are decided on before others may use the loop.
+_DECIDED_AT_ONCE_MAX: Final = 50
 
 _Result = TypeVar("_Result")
 
@@ -100,7 +103,11 @@ class ClusterMetadata:
         """One result for each, in order; valid topics are created."""
 
         async def change() -> list[TopicResult]:
-            results = self._decide_topics(wanted)
+            try:
+                changes.check_total_partitions(self.effective_config, wanted)
+            except KafkaError as error:
+                return [TopicResult(name, error=error) for name in _names(wanted)]
+            results = await self._decide_topics(wanted)
             created = [result.state for result in results if result.state is not None]
             if not validate_only and created:
                 await self._publisher.create(created)
@@ -260,29 +267,28 @@ class ClusterMetadata:
                     await self._publisher.catch_up()
         raise KafkaError(KafkaCode.REQUEST_TIMED_OUT, "too much is changed at the same moment")
 
-    def _decide_topics(self, wanted: Sequence[NewTopic]) -> list[TopicResult]:
-        counts: dict[str, int] = {}
-        for new in wanted:
-            counts[new.name] = counts.get(new.name, 0) + 1
-        # Names of this request collide with each other too, so they join a scratch image.
-        scratch = ClusterImage(brokers=self.image.brokers, topics=dict(self.image.topics))
+    async def _decide_topics(self, wanted: Sequence[NewTopic]) -> list[TopicResult]:
+        counts = Counter(new.name for new in wanted)
+        # Names of this request collide with each other, too.
+        taken = {changes.flat_name(name): name for name in self.image.topics}
         results = []
-        for name, count in counts.items():
-            new = next(new for new in wanted if new.name == name)
+        for number, (name, new) in enumerate({new.name: new for new in wanted}.items(), 1):
             try:
-                if count > 1:
+                if counts[name] > 1:
                     raise KafkaError(KafkaCode.INVALID_REQUEST, f"topic {name} is named twice")
-                topic = self._decide_topic(scratch, new)
-                scratch.add_topic(topic)
+                topic = self._decide_topic(taken, new)
+                taken[changes.flat_name(name)] = name
                 results.append(TopicResult(name, state=topic))
             except KafkaError as error:
                 results.append(TopicResult(name, error=error))
+            if number % _DECIDED_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
         return results
 
-    def _decide_topic(self, image: ClusterImage, wanted: NewTopic) -> TopicState:
-        changes.check_topic_name(image, wanted.name)
+    def _decide_topic(self, taken: Mapping[str, str], wanted: NewTopic) -> TopicState:
+        changes.check_topic_name(taken, wanted.name)
         overrides = changes.check_overrides(self.effective_config, wanted.configs)
-        assigned = changes.assign_new_topic(image, self.effective_config, wanted)
+        assigned = changes.assign_new_topic(self.image, self.effective_config, wanted)
         partitions = self._new_partitions(assigned, overrides)
         return TopicState(wanted.name, self._new_id(), partitions, overrides)
 
@@ -341,6 +347,10 @@ class ClusterMetadata:
 
     def _new_id(self) -> UUID:
         return new_id(self._random_bytes)
+
+
+def _names(wanted: Sequence[NewTopic]) -> list[str]:
+    return list(dict.fromkeys(new.name for new in wanted))
 
 
 def _warn_without_effect(

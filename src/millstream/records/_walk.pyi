@@ -12,3 +12,10 @@ def walk_records(
     latest: int,
     needs_key: bool,
 ) -> Found: ...
+def find_time(
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_timestamp: int,
+    wanted: int,
+    delta_min: int,
+) -> tuple[int, int, int]: ...

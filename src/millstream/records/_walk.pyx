@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Checking the records of a batch, compiled. `_walk_pure` is the same in Python.
+"""Checking and searching the records of a batch, compiled. `_walk_pure` is the same in Python.
 
 One pass over the bytes, without the GIL and without an object per record.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from millstream.records._record_walk cimport BYTES_LEFT, NONE, Walk, next_record
+from millstream.records._record_walk cimport BAD_SIZE, BYTES_LEFT, NONE, Walk, next_record, varint, varlong
 
 NAME = "compiled"
 
@@ -64,3 +64,45 @@ def walk_records(
         [(time_indexes[i], times[i]) for i in range(min(bad_times, KEPT_MAX))],
         bad_times,
     )
+
+
+def find_time(
+    const uint8_t[::1] data,
+    int64_t count,
+    int64_t base_timestamp,
+    int64_t wanted,
+    int64_t delta_min,
+):
+    """(problem, offset delta, timestamp) of the first record with a timestamp of `wanted` or
+    later and an offset delta of `delta_min` or more; the delta is -1 where there is none."""
+    cdef Walk walk
+    cdef const uint8_t* stop
+    cdef const uint8_t* record_end
+    cdef int64_t index, size, timestamp = 0, delta = -1
+    cdef Py_ssize_t total = data.shape[0]
+    walk.at = &data[0] if total else NULL
+    stop = walk.at + total
+    walk.problem = NONE
+    with nogil:
+        for index in range(count):
+            walk.end = stop
+            size = varint(&walk)
+            if walk.problem != NONE:
+                break
+            if size < 1 or size > stop - walk.at:
+                walk.problem = BAD_SIZE
+                break
+            record_end = walk.at + size
+            walk.end = record_end
+            walk.at += 1
+            timestamp = varlong(&walk)
+            if walk.problem == NONE:
+                delta = varint(&walk)
+            if walk.problem != NONE:
+                break
+            timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
+            if timestamp >= wanted and delta >= delta_min:
+                break
+            delta = -1
+            walk.at = record_end
+    return walk.problem, delta if walk.problem == NONE else -1, timestamp

@@ -1,4 +1,4 @@
-"""Checking the records of a batch in Python: the twin of `_walk.pyx`, value for value."""
+"""Checking and searching the records of a batch: the twin of `_walk.pyx`, value for value."""
 
 from typing import Final
 
@@ -113,6 +113,34 @@ def walk_records(
     except _Stopped as stopped:
         problem = stopped.problem
     return problem, index, key_indexes, null_keys, times, bad_times
+
+
+def find_time(
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_timestamp: int,
+    wanted: int,
+    delta_min: int,
+) -> tuple[int, int, int]:
+    walk = _Walk(memoryview(data))
+    stop = len(walk.data)
+    timestamp = 0
+    try:
+        for _ in range(count):
+            walk.end = stop
+            size = walk.number(32)
+            if not 1 <= size <= stop - walk.at:
+                return _BAD_SIZE, -1, timestamp
+            walk.end = record_end = walk.at + size
+            walk.at += 1
+            timestamp = _wrapped(base_timestamp + walk.number(64))
+            delta = walk.number(32)
+            if timestamp >= wanted and delta >= delta_min:
+                return _NONE, delta, timestamp
+            walk.at = record_end
+    except _Stopped as stopped:
+        return stopped.problem, -1, timestamp
+    return _NONE, -1, timestamp
 
 
 def _wrapped(value: int) -> int:

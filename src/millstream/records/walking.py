@@ -1,6 +1,6 @@
-"""Checking the records of a batch without making objects of them.
+"""Checking and searching the records of a batch without making objects of them.
 
-The loop exists twice, compiled and in Python, with the same result. `IMPLEMENTATION` is the
+Each loop exists twice, compiled and in Python, with the same result. `IMPLEMENTATION` is the
 one in use; `PURE` is always there.
 """
 
@@ -66,6 +66,10 @@ class Implementation(Protocol):
         needs_key: bool,
     ) -> _walk_pure.Found: ...
 
+    def find_time(
+        self, data: Bytes, count: int, base_timestamp: int, wanted: int, delta_min: int
+    ) -> tuple[int, int, int]: ...
+
 
 def _compiled() -> Implementation | None:
     if not TYPE_CHECKING:
@@ -101,3 +105,22 @@ def walk(
         records, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
     )
     return Walked(Problem(problem), index, keys, key_count, times, time_count)
+
+
+def find_time(
+    records: Bytes,
+    count: int,
+    *,
+    base_timestamp_ms: int,
+    timestamp_ms: int,
+    delta_min: int,
+    implementation: Implementation = IMPLEMENTATION,
+) -> tuple[int, int] | None:
+    """Offset delta and timestamp of the first uncompressed record at `timestamp_ms` or later,
+    among those with an offset delta of at least `delta_min`. Raises ValueError."""
+    problem, delta, found_ms = implementation.find_time(
+        records, count, base_timestamp_ms, timestamp_ms, delta_min
+    )
+    if problem != Problem.NONE:
+        raise ValueError("a record does not fit its batch")
+    return None if delta < 0 else (delta, found_ms)

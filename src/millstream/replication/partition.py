@@ -255,22 +255,25 @@ class Partition:
             raise self._read_failed(error) from error
 
     def offset_for_timestamp(
-        self, timestamp_ms: int, *, upto_offset: int
+        self, timestamp_ms: int, *, upto_offset: int, searched: lookup.Searched
     ) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms` that is below `upto_offset`."""
+        """The first record at or after `timestamp_ms` that is below `upto_offset`.
+        Raises LargeBatch."""
         try:
             return lookup.find_timestamp(
                 self.log.segments.all,
                 timestamp_ms,
                 from_offset=self.log.log_start_offset,
                 upto_offset=min(upto_offset, self.log.next_offset),
+                searched=searched,
             )
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+    def offset_of_max_timestamp(self, searched: lookup.Searched) -> TimestampOffset | None:
+        """Raises LargeBatch."""
         try:
-            return lookup.find_max_timestamp(self.log.segments.all)
+            return lookup.find_max_timestamp(self.log.segments.all, searched=searched)
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 

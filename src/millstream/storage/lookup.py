@@ -1,13 +1,24 @@
 """Finds records across the segments of a log: by offset and by time."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Final
 
-from millstream.records.batch import HEADER_BYTES, BatchView
-from millstream.records.records import iterate_records
+from millstream.model import Codec
+from millstream.records.batch import HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchView
+from millstream.records.compression import TooLarge, decompress
 from millstream.records.validation import DECODED_BYTES_MAX
+from millstream.records.walking import find_time
 from millstream.storage.segment import Segment
-from millstream.storage.values import FileRange, TimestampOffset
+from millstream.storage.values import INT64_MAX, FileRange, TimestampOffset
+
+log = logging.getLogger(__name__)
+
+# Reading this much takes about a millisecond.
+_BYTES_ON_LOOP_MAX: Final = 1 << 18
+# Batches whose header promises a timestamp that none of their records has.
+_BATCHES_MAX: Final = 16
 
 
 def find_range(
@@ -119,9 +130,38 @@ def _locate(
     return None
 
 
+class LargeBatch(Exception):
+    """Raised where a batch has more records than a lookup may read on the loop: call `search`
+    in a thread, then look up again with what it found."""
+
+    def __init__(self, batch: BatchView, timestamp_ms: int, from_offset: int) -> None:
+        super().__init__(batch.base_offset)
+        self.base_offset = batch.base_offset
+        self._batch = batch
+        self._timestamp_ms = timestamp_ms
+        self._from_offset = from_offset
+
+    def search(self) -> TimestampOffset | None:
+        return _first_at(
+            self._batch, self._timestamp_ms, self._from_offset, limit_bytes=DECODED_BYTES_MAX
+        )
+
+
+# What was found in large batches, by their base offsets.
+Searched = Mapping[int, TimestampOffset | None]
+_NOTHING_YET: Final[Searched] = {}
+
+
 def find_timestamp(
-    segments: Sequence[Segment], timestamp_ms: int, *, from_offset: int, upto_offset: int
+    segments: Sequence[Segment],
+    timestamp_ms: int,
+    *,
+    from_offset: int,
+    upto_offset: int,
+    searched: Searched = _NOTHING_YET,
 ) -> TimestampOffset | None:
+    """The first record at or after `timestamp_ms`. Raises LargeBatch."""
+    batches_left = _BATCHES_MAX
     for segment in segments:
         if segment.read_max_timestamp() < timestamp_ms:
             continue
@@ -130,27 +170,76 @@ def find_timestamp(
             batch = segment.read_batch(*found)
             if batch.base_offset >= upto_offset:
                 return None
-            answer = _first_at(batch, timestamp_ms, from_offset)
+            answer = _search(batch, timestamp_ms, from_offset, searched)
+            batches_left -= 1
+            if answer is None and not batches_left:
+                answer = _batch_itself(batch, from_offset)
             if answer is not None:
                 return answer if answer.offset < upto_offset else None
             start_offset = batch.next_offset
     return None
 
 
-def _first_at(batch: BatchView, timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
-    epoch = batch.partition_leader_epoch
+def _search(
+    batch: BatchView, timestamp_ms: int, from_offset: int, searched: Searched
+) -> TimestampOffset | None:
+    if batch.base_offset in searched:
+        return searched[batch.base_offset]
     try:
-        for record in iterate_records(batch, limit_bytes=DECODED_BYTES_MAX):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
-                return TimestampOffset(record.timestamp_ms, record.offset, epoch)
-    except ValueError:
-        # Unreadable records: a reader that starts at the batch misses nothing.
-        return TimestampOffset(batch.max_timestamp_ms, max(batch.base_offset, from_offset), epoch)
-    return None
+        return _first_at(batch, timestamp_ms, from_offset, limit_bytes=_BYTES_ON_LOOP_MAX)
+    except TooLarge:
+        raise LargeBatch(batch, timestamp_ms, from_offset) from None
 
 
-def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The first record with the largest timestamp of all."""
+def _first_at(
+    batch: BatchView, timestamp_ms: int, from_offset: int, *, limit_bytes: int
+) -> TimestampOffset | None:
+    """Raises TooLarge, unless `limit_bytes` is what a batch may have at all."""
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_MASK else None
+    try:
+        found = find_time(
+            _records(batch, limit_bytes),
+            batch.record_count,
+            base_timestamp_ms=batch.base_timestamp_ms,
+            timestamp_ms=timestamp_ms if append_time_ms is None else -INT64_MAX,
+            delta_min=max(from_offset - batch.base_offset, 0),
+        )
+    except ValueError as error:
+        if isinstance(error, TooLarge) and limit_bytes < DECODED_BYTES_MAX:
+            raise
+        log.warning(
+            "the records of the batch at offset %d cannot be read: %s", batch.base_offset, error
+        )
+        return _batch_itself(batch, from_offset)
+    if found is None:
+        return None
+    delta, found_ms = found
+    return TimestampOffset(
+        found_ms if append_time_ms is None else append_time_ms,
+        batch.base_offset + delta,
+        batch.partition_leader_epoch,
+    )
+
+
+def _records(batch: BatchView, limit_bytes: int) -> bytes | memoryview:
+    if batch.codec is not Codec.NONE:
+        return decompress(batch.codec, batch.records, limit_bytes=limit_bytes)
+    if len(batch.records) > limit_bytes:
+        raise TooLarge(limit_bytes)
+    return batch.records
+
+
+def _batch_itself(batch: BatchView, from_offset: int) -> TimestampOffset:
+    """Where its records say nothing: a reader that starts at the batch misses nothing."""
+    return TimestampOffset(
+        batch.max_timestamp_ms, max(batch.base_offset, from_offset), batch.partition_leader_epoch
+    )
+
+
+def find_max_timestamp(
+    segments: Sequence[Segment], *, searched: Searched = _NOTHING_YET
+) -> TimestampOffset | None:
+    """The first record with the largest timestamp of all. Raises LargeBatch."""
     newest = max(segments, key=lambda segment: segment.read_max_timestamp())
     timestamp_ms = newest.read_max_timestamp()
     if timestamp_ms < 0:
@@ -158,4 +247,4 @@ def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
     found = newest.find(newest.max_timestamp_offset)
     if found is None:
         return None
-    return _first_at(newest.read_batch(*found), timestamp_ms, 0)
+    return _search(newest.read_batch(*found), timestamp_ms, 0, searched)

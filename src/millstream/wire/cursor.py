@@ -24,14 +24,20 @@ _INT64 = struct.Struct(">q")
 _FLOAT64 = struct.Struct(">d")
 
 
+class TooManyElements(ProtocolError):
+    """Raised where a request has more elements than its budget."""
+
+
 class Cursor:
     __slots__ = ("data", "elements_left", "end", "position")
 
-    def __init__(self, data: memoryview, position: int = 0) -> None:
+    def __init__(
+        self, data: memoryview, position: int = 0, elements_max: int = ELEMENTS_MAX
+    ) -> None:
         self.data = data
         self.position = position
         self.end = len(data)
-        self.elements_left = ELEMENTS_MAX
+        self.elements_left = elements_max
 
     def take(self, size: int) -> memoryview:
         start = self.position
@@ -175,7 +181,7 @@ class Cursor:
             raise ProtocolError(f"array of {count} elements in {self.end - self.position} bytes")
         self.elements_left -= count
         if self.elements_left < 0:
-            raise ProtocolError(f"more than {ELEMENTS_MAX} elements in one request")
+            raise TooManyElements("a request with too many elements")
         return count
 
     def tags(self) -> Iterator[tuple[int, int]]:

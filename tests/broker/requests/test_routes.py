@@ -81,6 +81,7 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
     assert {route.api.name for route in routes if route.holds_next_request} == {
         "create_topics",
         "delete_topics",
+        "delete_records",
         "create_partitions",
         "alter_configs",
         "incremental_alter_configs",

@@ -26,7 +26,6 @@ from millstream.wire.message import Message
 
 R = TypeVar("R")
 M = TypeVar("M", bound=Message)
-N = TypeVar("N", bound=Message)
 GroupMachine = Machine[ShardState, Change, Env]
 GroupDecide = Decide[ShardState, Env, R, Change]
 
@@ -175,23 +174,3 @@ def _write(shard: GroupShard, group_id: str, records: Sequence[Change]) -> None:
 
 def _expire_offsets(shard: GroupShard, group_id: str) -> None:
     shard.submit_internal(group_id, lambda state, env: admin.expire_offsets(state, group_id, env))
-
-
-def gather(
-    answers: Sequence[M | Coroutine[Any, Any, M]], combine: Callable[[list[M]], N]
-) -> N | Coroutine[Any, Any, N]:
-    """One reply about several groups, in order; at once if all of them are ready."""
-    ready = [each for each in answers if isinstance(each, Message)]
-    if len(ready) == len(answers):
-        return combine(ready)
-    return _gather_later(answers, combine)
-
-
-async def _gather_later(
-    answers: Sequence[M | Coroutine[Any, Any, M]], combine: Callable[[list[M]], N]
-) -> N:
-    return combine([await _when_ready(answer) for answer in answers])
-
-
-async def _when_ready(answer: M | Coroutine[Any, Any, M]) -> M:
-    return answer if isinstance(answer, Message) else await answer

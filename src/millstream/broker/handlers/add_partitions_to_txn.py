@@ -112,10 +112,10 @@ async def _verify(
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> dict[str, frozenset[int]]:
-    found: dict[str, frozenset[int]] = {}
+    found: dict[str, set[int]] = {}
     for topic in topics:
-        found[topic.name] = found.get(topic.name, frozenset()) | frozenset(topic.partitions)
-    return found
+        found.setdefault(topic.name, set()).update(topic.partitions)
+    return {name: frozenset(indexes) for name, indexes in found.items()}
 
 
 def _results(

@@ -8,6 +8,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, once, repeated
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.alter_configs import (
     AlterConfigsRequest,
@@ -24,21 +25,27 @@ Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsReso
 
 
 async def handle(
-    node: NodeState, topics: Topics, request: Request, body: AlterConfigsRequest
+    node: NodeState, topics: Topics, turns: Turns, request: Request, body: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    responses = await answer_each(
+    responses = await alter_each(
+        turns,
+        request,
         body.resources,
         lambda resource: _replace(node, topics, resource, validate_only=body.validate_only),
     )
     return AlterConfigsResponse(responses=responses)
 
 
-async def answer_each(
-    resources: list[Resource], change: Callable[[Resource], Coroutine[Any, Any, None]]
+async def alter_each(
+    turns: Turns,
+    request: Request,
+    resources: list[Resource],
+    change: Callable[[Resource], Coroutine[Any, Any, None]],
 ) -> list[AlterConfigsResult]:
     """Change each resource of a request; each gets its own error code."""
     answers = []
-    for resource in resources:
+    twice = repeated(map(_key, resources))
+    async for resource in turns.each(request, once(resources, _key)):
         answer = AlterConfigsResult(
             error_code=KafkaCode.NONE,
             error_message=None,
@@ -46,11 +53,19 @@ async def answer_each(
             resource_name=resource.resource_name,
         )
         try:
+            if _key(resource) in twice:
+                raise KafkaError(KafkaCode.INVALID_REQUEST, "resource named twice in one request")
             await change(resource)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
     return answers
+
+
+def _key(
+    resource: AlterConfigsResource | IncrementalAlterConfigsResource,
+) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 async def _replace(

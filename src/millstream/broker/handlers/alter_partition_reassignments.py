@@ -2,6 +2,7 @@
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from millstream.wire.apis.alter_partition_reassignments import (
@@ -14,7 +15,7 @@ from millstream.wire.apis.alter_partition_reassignments import (
 
 
 async def handle(
-    node: NodeState, request: Request, body: AlterPartitionReassignmentsRequest
+    node: NodeState, turns: Turns, request: Request, body: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     may_resize = body.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
@@ -26,10 +27,10 @@ async def handle(
                 name=topic.name,
                 partitions=[
                     await _alter(node, topic.name, wanted, may_resize=may_resize)
-                    for wanted in topic.partitions
+                    async for wanted in turns.each(request, topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in turns.each(request, body.topics)
         ],
     )
 

@@ -3,9 +3,10 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.epochs import chosen_assignor
 from millstream.coordinators.consumer.group import ConsumerGroup, ConsumerMember
@@ -24,10 +25,35 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 def handle(
-    node: NodeState, groups: GroupCoordinators, request: Request, body: ConsumerGroupDescribeRequest
+    node: NodeState,
+    groups: GroupCoordinators,
+    turns: Turns,
+    request: Request,
+    body: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
-    answers = [_describe(node, groups, group_id) for group_id in body.group_ids]
-    return gather(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+    return turns.answer_each(
+        request,
+        dict.fromkeys(body.group_ids),
+        lambda group_id: _describe(node, groups, group_id),
+        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
+        Weight(
+            _weight,
+            lambda group_id: _refuse(group_id, KafkaError(KafkaCode.INVALID_REQUEST, TOO_LARGE)),
+        ),
+    )
+
+
+def _weight(group: ConsumerGroupDescription) -> int:
+    return 100 + sum(
+        300
+        + sum(len(name) for name in member.subscribed_topic_names)
+        + sum(
+            50 + len(topic.topic_name) + 4 * len(topic.partitions)
+            for assignment in (member.assignment, member.target_assignment)
+            for topic in assignment.topic_partitions
+        )
+        for member in group.members
+    )
 
 
 def _describe(

@@ -2,6 +2,7 @@
 
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, once, repeated
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.create_partitions import (
     CreatePartitionsRequest,
@@ -13,16 +14,16 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    topics: Topics, request: Request, body: CreatePartitionsRequest
+    topics: Topics, turns: Turns, request: Request, body: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    names = [topic.name for topic in body.topics]
+    twice = repeated(topic.name for topic in body.topics)
     results = []
-    for topic in body.topics:
+    async for topic in turns.each(request, once(body.topics, key=lambda topic: topic.name)):
         answer = CreatePartitionsResult(
             name=topic.name, error_code=KafkaCode.NONE, error_message=None
         )
         try:
-            if names.count(topic.name) > 1:
+            if topic.name in twice:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "topic named twice in one request")
             assignments = (
                 None

@@ -4,6 +4,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.metadata import TopicResult
 from millstream.errors import KafkaCode
@@ -20,11 +21,13 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, topics: Topics, request: Request, body: CreateTopicsRequest
+    node: NodeState, topics: Topics, turns: Turns, request: Request, body: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) for topic in body.topics]
     results = await topics.create(wanted, validate_only=body.validate_only)
-    return CreateTopicsResponse(topics=[_answer(node, result) for result in results])
+    return CreateTopicsResponse(
+        topics=[_answer(node, result) async for result in turns.each(request, results)]
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

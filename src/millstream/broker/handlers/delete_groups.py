@@ -3,8 +3,9 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import (
@@ -15,10 +16,14 @@ from millstream.wire.apis.delete_groups import (
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: DeleteGroupsRequest
+    groups: GroupCoordinators, turns: Turns, request: Request, body: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
-    answers = [_delete(groups, group_id) for group_id in dict.fromkeys(body.groups_names)]
-    return gather(answers, lambda results: DeleteGroupsResponse(results=results))
+    return turns.answer_each(
+        request,
+        dict.fromkeys(body.groups_names),
+        lambda group_id: _delete(groups, group_id),
+        lambda results: DeleteGroupsResponse(results=results),
+    )
 
 
 def _delete(

@@ -5,11 +5,11 @@ leader does not bring deleted records back.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, by_topic
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.partition import Partition
@@ -21,29 +21,38 @@ from millstream.wire.apis.delete_records import (
     DeleteRecordsTopicResponse,
 )
 
+HOLDS_NEXT_REQUEST = True
+
 TO_HIGH_WATERMARK: Final = -1
 
 # The response for a partition, and the wait for its followers, if there is one.
 Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
 
 
-def handle(
-    node: NodeState, request: Request, body: DeleteRecordsRequest
-) -> Coroutine[Any, Any, DeleteRecordsResponse]:
-    deletions: list[Deletion] = []
-    answer = DeleteRecordsResponse(topics=[])
-    for topic in body.topics:
-        done = [_delete(node, topic.name, wanted) for wanted in topic.partitions]
-        deletions += done
-        answer.topics.append(
-            DeleteRecordsTopicResponse(name=topic.name, partitions=[each for each, _ in done])
-        )
-    return _answer_later(node, answer, deletions, body.timeout_ms)
-
-
-async def _answer_later(
-    node: NodeState, answer: DeleteRecordsResponse, deletions: list[Deletion], timeout_ms: int
+async def handle(
+    node: NodeState, turns: Turns, request: Request, body: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
+    # Of a partition that is named twice the last offset counts, as in Kafka.
+    wanted = {
+        (topic.name, partition.partition_index): partition
+        for topic in body.topics
+        for partition in topic.partitions
+    }
+    deletions = [
+        _delete(node, topic, partition)
+        async for (topic, _), partition in turns.each(request, wanted.items())
+    ]
+    await _wait_for_followers(node, deletions, body.timeout_ms)
+    answers = zip((topic for topic, _ in wanted), (each for each, _ in deletions), strict=True)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResponse(name=topic, partitions=partitions)
+            for topic, partitions in by_topic(answers).items()
+        ]
+    )
+
+
+async def _wait_for_followers(node: NodeState, deletions: list[Deletion], timeout_ms: int) -> None:
     waits = [wait for _, wait in deletions if wait is not None]
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     # Deleted records must not come back after a crash.
@@ -62,7 +71,6 @@ async def _answer_later(
             code = KafkaCode.KAFKA_STORAGE_ERROR
         if partition.error_code == KafkaCode.NONE and code != KafkaCode.NONE:
             partition.error_code, partition.low_watermark = code, -1
-    return answer
 
 
 def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:

@@ -3,8 +3,9 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, once, repeated
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
+from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.wire.apis.delete_topics import (
     DeletableTopic,
     DeletedTopic,
@@ -16,14 +17,33 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, topics: Topics, request: Request, body: DeleteTopicsRequest
+    node: NodeState, topics: Topics, turns: Turns, request: Request, body: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     if request.version < 6:
         wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
         wanted = body.topics
+    twice = repeated(map(_key, wanted))
     return DeleteTopicsResponse(
-        responses=[await _delete(node, topics, request, topic) for topic in wanted]
+        responses=[
+            _named_twice(topic)
+            if _key(topic) in twice
+            else await _delete(node, topics, request, topic)
+            async for topic in turns.each(request, once(wanted, _key))
+        ]
+    )
+
+
+def _key(topic: DeletableTopic) -> tuple[str | None, TopicId]:
+    return topic.name, topic.topic_id
+
+
+def _named_twice(topic: DeletableTopic) -> DeletedTopic:
+    return DeletedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=KafkaCode.INVALID_REQUEST,
+        error_message="topic named twice in one request",
     )
 
 

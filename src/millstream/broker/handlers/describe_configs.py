@@ -1,8 +1,12 @@
 """DescribeConfigs (32), versions 1-4: every option with its default, and where it is set."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, once
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import topic_name_problem
 from millstream.wire.apis.describe_configs import (
@@ -15,10 +19,36 @@ from millstream.wire.apis.describe_configs import (
 
 
 def handle(
-    node: NodeState, request: Request, body: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(node, body, resource) for resource in body.resources]
+    node: NodeState, turns: Turns, request: Request, body: DescribeConfigsRequest
+) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+    return turns.answer_each(
+        request,
+        once(body.resources, _key),
+        lambda resource: _describe(node, body, resource),
+        lambda results: DescribeConfigsResponse(results=results),
+        Weight(_weight, _too_large),
+    )
+
+
+def _key(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
+    keys = resource.configuration_keys or ()
+    return resource.resource_type, resource.resource_name, tuple(keys)
+
+
+def _weight(result: DescribeConfigsResult) -> int:
+    return 50 + sum(
+        60 + len(entry.value or "") + 60 * len(entry.synonyms) + len(entry.documentation or "")
+        for entry in result.configs
+    )
+
+
+def _too_large(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=KafkaCode.INVALID_REQUEST,
+        error_message=TOO_LARGE,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
     )
 
 
@@ -46,7 +76,7 @@ def _describe(
 
 def _entries(node: NodeState, resource: DescribeConfigsResource) -> list[DescribedConfig]:
     # An empty list of keys means all, like a null one.
-    names = resource.configuration_keys or None
+    names = dict.fromkeys(resource.configuration_keys) if resource.configuration_keys else None
     if resource.resource_type == config_view.TOPIC:
         problem = topic_name_problem(resource.resource_name)
         if problem is not None:

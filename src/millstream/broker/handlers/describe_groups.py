@@ -3,8 +3,9 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
 from millstream.coordinators.groups import admin
 from millstream.coordinators.groups.admin import DescribedGroup
 from millstream.errors import KafkaCode, KafkaError
@@ -20,10 +21,26 @@ KNOWS_NOT_FOUND_FROM: Final = 6
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: DescribeGroupsRequest
+    groups: GroupCoordinators, turns: Turns, request: Request, body: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
-    answers = [_describe(groups, request, group_id) for group_id in body.groups]
-    return gather(answers, lambda groups: DescribeGroupsResponse(groups=groups))
+    return turns.answer_each(
+        request,
+        dict.fromkeys(body.groups),
+        lambda group_id: _describe(groups, request, group_id),
+        lambda groups: DescribeGroupsResponse(groups=groups),
+        Weight(_weight, _too_large),
+    )
+
+
+def _weight(group: DescribeGroupsGroup) -> int:
+    return 100 + sum(
+        200 + len(member.member_metadata) + len(member.member_assignment)
+        for member in group.members
+    )
+
+
+def _too_large(group_id: str) -> DescribeGroupsGroup:
+    return _answer(DescribedGroup(group_id, ""), KafkaCode.INVALID_REQUEST, TOO_LARGE)
 
 
 def _describe(

@@ -41,11 +41,10 @@ def handle(
 def _wanted(node: NodeState, body: DescribeLogDirsRequest) -> list[Partition]:
     if body.topics is None:
         return list(node.partitions)
-    found = (
-        node.partitions.find(topic.topic, index)
-        for topic in body.topics
-        for index in topic.partitions
+    named = dict.fromkeys(
+        (topic.topic, index) for topic in body.topics for index in topic.partitions
     )
+    found = (node.partitions.find(*where) for where in named)
     return [partition for partition in found if partition is not None]
 
 

@@ -1,7 +1,11 @@
 """DescribeProducers (61), version 0: the producers of a partition, with open transactions."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, by_topic
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.describe_producers import (
     ActiveProducer,
@@ -13,16 +17,39 @@ from millstream.wire.apis.describe_producers import (
 
 
 def handle(
-    node: NodeState, request: Request, body: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            DescribeProducersTopicResponse(
-                name=topic.name,
-                partitions=[_one(node, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in body.topics
-        ]
+    node: NodeState, turns: Turns, request: Request, body: DescribeProducersRequest
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+    wanted = dict.fromkeys(
+        (topic.name, index) for topic in body.topics for index in topic.partition_indexes
+    )
+
+    def combine(partitions: list[DescribeProducersPartition]) -> DescribeProducersResponse:
+        named = zip((topic for topic, _ in wanted), partitions, strict=True)
+        return DescribeProducersResponse(
+            topics=[
+                DescribeProducersTopicResponse(name=topic, partitions=found)
+                for topic, found in by_topic(named).items()
+            ]
+        )
+
+    return turns.answer_each(
+        request,
+        wanted,
+        lambda where: _one(node, *where),
+        combine,
+        Weight(
+            lambda partition: 20 + 40 * len(partition.active_producers),
+            lambda where: _refuse(where[1], KafkaError(KafkaCode.INVALID_REQUEST, TOO_LARGE)),
+        ),
+    )
+
+
+def _refuse(index: int, error: KafkaError) -> DescribeProducersPartition:
+    return DescribeProducersPartition(
+        partition_index=index,
+        error_code=error.code,
+        error_message=error.message,
+        active_producers=[],
     )
 
 
@@ -31,12 +58,7 @@ def _one(node: NodeState, topic: str, index: int) -> DescribeProducersPartition:
         partition = node.partitions.get(topic, index)
         partition.require_online()
     except KafkaError as error:
-        return DescribeProducersPartition(
-            partition_index=index,
-            error_code=error.code,
-            error_message=error.message,
-            active_producers=[],
-        )
+        return _refuse(index, error)
     return DescribeProducersPartition(
         partition_index=index,
         error_code=KafkaCode.NONE,

@@ -2,6 +2,7 @@
 
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.transactions import StoredTransaction
 from millstream.coordinators.transactions.decisions import Decision
 from millstream.coordinators.transactions.state import TransactionsState
@@ -15,10 +16,16 @@ from millstream.wire.apis.describe_transactions import (
 
 
 async def handle(
-    transactions: TransactionCoordinator, request: Request, body: DescribeTransactionsRequest
+    transactions: TransactionCoordinator,
+    turns: Turns,
+    request: Request,
+    body: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[await _one(transactions, name) for name in body.transactional_ids]
+        transaction_states=[
+            await _one(transactions, name)
+            async for name in turns.each(request, dict.fromkeys(body.transactional_ids))
+        ]
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from millstream.wire.apis.elect_leaders import (
@@ -22,7 +23,7 @@ KINDS_FROM: Final = 1
 
 
 async def handle(
-    node: NodeState, request: Request, body: ElectLeadersRequest
+    node: NodeState, turns: Turns, request: Request, body: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     # Before version 1 there was only one type.
     kind = body.election_type if request.version >= KINDS_FROM else PREFERRED
@@ -38,10 +39,11 @@ async def handle(
             ElectLeadersTopicResult(
                 topic=topic.topic,
                 partition_result=[
-                    await _elect(node, kind, topic.topic, index) for index in topic.partitions
+                    await _elect(node, kind, topic.topic, index)
+                    async for index in turns.each(request, dict.fromkeys(topic.partitions))
                 ],
             )
-            for topic in body.topic_partitions
+            async for topic in turns.each(request, body.topic_partitions)
         ],
     )
 

@@ -6,7 +6,8 @@ whatever the limits: otherwise a consumer could never get past a large record.
 """
 
 import asyncio
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 from millstream.broker.network.output import SendRange
 from millstream.broker.network.replies import Pending, Pieces
@@ -23,6 +24,7 @@ from millstream.broker.requests.fetch_sessions import (
 )
 from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, stop_if_abandoned
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition
@@ -43,6 +45,11 @@ from millstream.wire.headers import finish_frame, response_header
 
 READS_FRAME = True
 READ_COMMITTED = 1
+# What one fetch may name; a node does not have so many partitions.
+PARTITIONS_MAX: Final = 50_000
+# A larger request is read in a thread; more partitions are read in several turns.
+_FRAME_BYTES_MAX: Final = 1 << 16
+_PARTITIONS_AT_ONCE_MAX: Final = 500
 Read = tuple[SessionPartition, FetchResult]
 
 
@@ -55,10 +62,30 @@ class Parts(Protocol):
     def admissions(self) -> Admissions: ...
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+    @property
+    def turns(self) -> Turns: ...
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
-    body = read_fetch_request(cursor, request.version)
+    if cursor.end - cursor.position > _FRAME_BYTES_MAX:
+        copied = Cursor(memoryview(bytes(cursor.data)), cursor.position, PARTITIONS_MAX)
+        return Pending(_handle_large(parts, request, copied), gate=True)
+    return _handle(parts, request, read_fetch_request(cursor, request.version))
+
+
+async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Pieces:
+    turns = parts.turns
+    async with turns.large_requests:
+        stop_if_abandoned(request)
+        body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
+    answer = _handle(parts, request, body)
+    if not isinstance(answer, Pending):
+        return answer
+    pieces: Pieces = await answer.answer
+    return pieces
+
+
+def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:
     uses_topic_ids = request.version >= TOPIC_IDS_FROM
     now_ms = parts.node.clock.now_ms()
     session: FetchSession | None = None
@@ -78,10 +105,17 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if session is not None:
         partitions = list(session.partitions.values())
     else:
-        partitions = [
-            SessionPartition(key, partition)
-            for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
-        ]
+        # Of a partition that is named twice the last counts, as in a session.
+        partitions = list(
+            {
+                (key, partition.index): SessionPartition(key, partition)
+                for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
+            }.values()
+        )
+    if len(partitions) > _PARTITIONS_AT_ONCE_MAX:
+        return Pending(
+            _answer_many(parts, request, body, session, partitions, is_incremental=is_incremental)
+        )
     reads, size_bytes = _read_all(parts, request, body, partitions)
     if _is_enough(body, reads, size_bytes):
         return _answer(parts, request, session, reads, is_incremental=is_incremental)
@@ -93,6 +127,37 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
             is_incremental=is_incremental,
         )
     )
+
+
+async def _answer_many(
+    parts: Parts,
+    request: Request,
+    body: FetchRequest,
+    session: FetchSession | None,
+    partitions: list[SessionPartition],
+    *,
+    is_incremental: bool,
+) -> Pieces:
+    """For so many partitions that reading them takes several turns."""
+    reads, size_bytes = await _read_many(parts, request, body, partitions)
+    if not _is_enough(body, reads, size_bytes):
+        wait, watched = _watch(parts, body, partitions, size_bytes)
+        await _wait_for_records(body, wait, watched)
+        reads, _ = await _read_many(parts, request, body, partitions)
+    return _answer(parts, request, session, reads, is_incremental=is_incremental)
+
+
+async def _read_many(
+    parts: Parts, request: Request, body: FetchRequest, partitions: list[SessionPartition]
+) -> tuple[list[Read], int]:
+    budget = min(body.max_bytes, parts.node.fetch_bytes_max)
+    reads: list[Read] = []
+    total = 0
+    async for partition in parts.turns.each(request, partitions):
+        result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
+        reads.append((partition, result))
+        total += result.records_bytes
+    return reads, total
 
 
 def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
@@ -133,13 +198,17 @@ async def _answer_later(
     *,
     is_incremental: bool,
 ) -> Pieces:
+    await _wait_for_records(body, wait, watched)
+    reads, _ = _read_all(parts, request, body, partitions)
+    return _answer(parts, request, session, reads, is_incremental=is_incremental)
+
+
+async def _wait_for_records(body: FetchRequest, wait: FetchWait, watched: list[Partition]) -> None:
     try:
         await asyncio.wait([wait.future], timeout=body.max_wait_ms / 1000)
     finally:
         for found in watched:
             found.fetch_waits.remove(wait)
-    reads, _ = _read_all(parts, request, body, partitions)
-    return _answer(parts, request, session, reads, is_incremental=is_incremental)
 
 
 def _read_all(

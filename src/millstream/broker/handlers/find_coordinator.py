@@ -13,6 +13,7 @@ from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
@@ -26,12 +27,16 @@ BATCHED_FROM: Final = 4
 
 
 def handle(
-    node: NodeState, coordination: Coordinators, request: Request, body: FindCoordinatorRequest
+    node: NodeState,
+    coordination: Coordinators,
+    turns: Turns,
+    request: Request,
+    body: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     shards = _shards(coordination, body.key_type)
     if shards is not None and not shards.has_topic:
-        return _create_first(node, coordination, request, body)
-    return _find(node, coordination, request, body, KafkaError(KafkaCode.NONE))
+        return _create_first(node, coordination, turns, request, body)
+    return _find(node, coordination, turns, request, body, KafkaError(KafkaCode.NONE))
 
 
 def _shards(
@@ -43,7 +48,11 @@ def _shards(
 
 
 async def _create_first(
-    node: NodeState, coordination: Coordinators, request: Request, body: FindCoordinatorRequest
+    node: NodeState,
+    coordination: Coordinators,
+    turns: Turns,
+    request: Request,
+    body: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     problem = KafkaError(KafkaCode.NONE)
     try:
@@ -52,21 +61,31 @@ async def _create_first(
         await shards.ensure_topic()
     except KafkaError as error:
         problem = error
-    return _find(node, coordination, request, body, problem)
+    answer = _find(node, coordination, turns, request, body, problem)
+    return answer if isinstance(answer, FindCoordinatorResponse) else await answer
 
 
 def _find(
     node: NodeState,
     coordination: Coordinators,
+    turns: Turns,
     request: Request,
     body: FindCoordinatorRequest,
     problem: KafkaError,
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     keys = body.coordinator_keys if request.version >= BATCHED_FROM else [body.key]
     if body.key_type not in (GROUP, TRANSACTION):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
-    found = [_coordinator(node, coordination, request, body.key_type, key, problem) for key in keys]
+    return turns.answer_each(
+        request,
+        dict.fromkeys(keys),
+        lambda key: _coordinator(node, coordination, request, body.key_type, key, problem),
+        lambda found: _answer(request, found),
+    )
+
+
+def _answer(request: Request, found: list[Coordinator]) -> FindCoordinatorResponse:
     if request.version >= BATCHED_FROM:
         return FindCoordinatorResponse(coordinators=found)
     [one] = found

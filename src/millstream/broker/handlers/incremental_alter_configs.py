@@ -1,11 +1,12 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to and subtract from settings."""
 
-from millstream.broker.handlers.alter_configs import answer_each
+from millstream.broker.handlers.alter_configs import alter_each
 from millstream.broker.handlers.describe_configs import broker_of, group_of
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.cluster.changes import ConfigChange, ConfigOperation
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.incremental_alter_configs import (
@@ -19,9 +20,15 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, topics: Topics, request: Request, body: IncrementalAlterConfigsRequest
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    request: Request,
+    body: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
-    responses = await answer_each(
+    responses = await alter_each(
+        turns,
+        request,
         body.resources,
         lambda resource: _alter(node, topics, resource, validate_only=body.validate_only),
     )

@@ -5,13 +5,17 @@ Special timestamps: -1 latest, -2 earliest, -3 the record with the largest times
 pending upload (there is none: answered with no offset, as Kafka does without tiering).
 """
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, by_topic, once, repeated, stop_if_abandoned
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
 from millstream.replication.partition import Partition
+from millstream.storage.lookup import LargeBatch, Searched
+from millstream.storage.values import TimestampOffset
 from millstream.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,43 +34,86 @@ NO_OFFSET: Final = -1
 READ_COMMITTED: Final = 1
 
 
-def handle(node: NodeState, request: Request, body: ListOffsetsRequest) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _one(node, topic.name, wanted, body.isolation_level)
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
+Wanted = tuple[str, ListOffsetsPartition]
+
+
+def handle(
+    node: NodeState, turns: Turns, request: Request, body: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    named = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
+    twice = repeated(map(_key, named))
+    wanted = once(named, _key)
+
+    def answer(
+        one: Wanted,
+    ) -> ListOffsetsPartitionResponse | Coroutine[Any, Any, ListOffsetsPartitionResponse]:
+        if _key(one) in twice:
+            return _answer(one[1].partition_index, KafkaCode.INVALID_REQUEST)
+        try:
+            return _one(node, one, body.isolation_level, {})
+        except LargeBatch:
+            return _search(node, turns, request, one, body.isolation_level)
+
+    def combine(partitions: list[ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
+        rows = by_topic(zip((topic for topic, _ in wanted), partitions, strict=True))
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(name=topic, partitions=found)
+                for topic, found in rows.items()
+            ]
+        )
+
+    return turns.answer_each(request, wanted, answer, combine)
+
+
+def _key(one: Wanted) -> tuple[str, int]:
+    return one[0], one[1].partition_index
+
+
+async def _search(
+    node: NodeState, turns: Turns, request: Request, one: Wanted, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    """Look into batches that are too large for the loop."""
+    searched: dict[int, TimestampOffset | None] = {}
+    while True:
+        stop_if_abandoned(request)
+        try:
+            return _one(node, one, isolation_level, searched)
+        except LargeBatch as large:
+            searched[large.base_offset] = await turns.in_thread(large.search)
 
 
 def _one(
-    node: NodeState, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    node: NodeState, one: Wanted, isolation_level: int, searched: Searched
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index,
-        error_code=KafkaCode.NONE,
-        timestamp=NO_TIMESTAMP_MS,
-        offset=NO_OFFSET,
-        leader_epoch=NO_LEADER_EPOCH,
-    )
+    topic, wanted = one
+    answer = _answer(wanted.partition_index, KafkaCode.NONE)
     try:
         partition = node.partitions.get(topic, wanted.partition_index)
         partition.require_online()
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        _look_up(partition, wanted.timestamp, isolation_level, answer)
+        _look_up(partition, wanted.timestamp, isolation_level, searched, answer)
     except KafkaError as error:
         answer.error_code = error.code
     return answer
 
 
+def _answer(index: int, code: KafkaCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=code,
+        timestamp=NO_TIMESTAMP_MS,
+        offset=NO_OFFSET,
+        leader_epoch=NO_LEADER_EPOCH,
+    )
+
+
 def _look_up(
-    partition: Partition, timestamp: int, isolation_level: int, answer: ListOffsetsPartitionResponse
+    partition: Partition,
+    timestamp: int,
+    isolation_level: int,
+    searched: Searched,
+    answer: ListOffsetsPartitionResponse,
 ) -> None:
     log = partition.log
     if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.is_settled:
@@ -86,9 +133,9 @@ def _look_up(
         pass
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         found = (
-            partition.offset_of_max_timestamp()
+            partition.offset_of_max_timestamp(searched)
             if timestamp == MAX_TIMESTAMP
-            else partition.offset_for_timestamp(timestamp, upto_offset=end)
+            else partition.offset_for_timestamp(timestamp, upto_offset=end, searched=searched)
         )
         if found is not None:
             answer.offset = found.offset

@@ -1,12 +1,13 @@
 """ListTransactions (66), versions 0-2: by state and producer; from 1 by age, from 2 by name."""
 
-import re
 from typing import Final
 
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.handlers.describe_transactions import state_name
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
+from millstream.coordinators.consumer.pattern import compile_pattern
 from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.list_transactions import (
@@ -32,40 +33,35 @@ STATE_NAMES: Final = frozenset(
 async def handle(
     node: NodeState,
     transactions: TransactionCoordinator,
+    turns: Turns,
     request: Request,
     body: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
-    unknown = [name for name in body.state_filters if name not in STATE_NAMES]
+    states = frozenset(body.state_filters)
+    producer_ids = frozenset(body.producer_id_filters)
+    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in STATE_NAMES]
+    text = body.transactional_id_pattern
     try:
-        pattern = re.compile(body.transactional_id_pattern or "")
+        pattern = compile_pattern(text) if text else None
         shards = await transactions.shards.active()
-    except re.error:
-        return _answer(KafkaCode.INVALID_REGULAR_EXPRESSION, unknown, [])
     except KafkaError as error:
         return _answer(error.code, unknown, [])
     now_ms = node.clock.now_ms()
     found = [
         transaction
         for shard in shards
-        for transaction in shard.state.transactions.values()
-        if _is_wanted(transaction, body, pattern, now_ms)
+        async for transaction in turns.each(request, list(shard.state.transactions.values()))
+        if (not states or state_name(transaction.stored) in states)
+        and (not producer_ids or transaction.stored.producer_id in producer_ids)
+        and (body.duration_filter < 0 or _is_older(transaction, body.duration_filter, now_ms))
+        and (pattern is None or pattern.matches(transaction.transactional_id))
     ]
     return _answer(KafkaCode.NONE, unknown, found)
 
 
-def _is_wanted(
-    transaction: Transaction, body: ListTransactionsRequest, pattern: "re.Pattern[str]", now_ms: int
-) -> bool:
-    stored = transaction.stored
-    if body.state_filters and state_name(stored) not in body.state_filters:
-        return False
-    if body.producer_id_filters and stored.producer_id not in body.producer_id_filters:
-        return False
-    if body.duration_filter >= 0 and now_ms - stored.start_ms <= body.duration_filter:
-        return False
-    if body.duration_filter >= 0 and stored.start_ms < 0:
-        return False
-    return not pattern.pattern or pattern.fullmatch(transaction.transactional_id) is not None
+def _is_older(transaction: Transaction, duration_ms: int, now_ms: int) -> bool:
+    start_ms = transaction.stored.start_ms
+    return start_ms >= 0 and now_ms - start_ms > duration_ms
 
 
 def _answer(

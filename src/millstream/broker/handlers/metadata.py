@@ -7,6 +7,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, once
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, topic_name_problem
 from millstream.wire.apis.metadata import (
@@ -20,17 +21,26 @@ HOLDS_NEXT_REQUEST = True
 
 
 def handle(
-    node: NodeState, topics: Topics, request: Request, body: MetadataRequest
+    node: NodeState, topics: Topics, turns: Turns, request: Request, body: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    wanted = body.topics
-    if wanted is None or (request.version == 0 and not wanted):
-        shown = [topic_view.describe(node, topic) for topic in node.image.topics.values()]
-        return _answer(node, request, shown)
+    if body.topics is None or (request.version == 0 and not body.topics):
+        return turns.answer_each(
+            request,
+            list(node.image.topics.values()),
+            lambda topic: topic_view.describe(node, topic),
+            lambda shown: _answer(node, request, shown),
+        )
+    wanted = once(body.topics, key=lambda topic: (topic.name, topic.topic_id))
     may_create = body.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
     missing = _missing(node, wanted) if may_create else []
     if missing:
-        return _create_and_answer(node, topics, request, wanted, missing)
-    return _answer(node, request, [_one(node, topic) for topic in wanted])
+        return _create_and_answer(node, topics, turns, request, wanted, missing)
+    return turns.answer_each(
+        request,
+        wanted,
+        lambda topic: _one(node, topic),
+        lambda shown: _answer(node, request, shown),
+    )
 
 
 def _missing(node: NodeState, wanted: list[MetadataRequestTopic]) -> list[str]:
@@ -47,13 +57,14 @@ def _missing(node: NodeState, wanted: list[MetadataRequestTopic]) -> list[str]:
 async def _create_and_answer(
     node: NodeState,
     topics: Topics,
+    turns: Turns,
     request: Request,
     wanted: list[MetadataRequestTopic],
     missing: list[str],
 ) -> MetadataResponse:
-    failed = await topics.auto_create(list(dict.fromkeys(missing)))
+    failed = await topics.auto_create(missing)
     shown = []
-    for topic in wanted:
+    async for topic in turns.each(request, wanted):
         error = failed.get(topic.name or "")
         # If another client created the topic at the same moment, it exists now.
         if error is not None and topic.name not in node.image.topics:

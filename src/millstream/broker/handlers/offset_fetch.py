@@ -3,9 +3,10 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from millstream.broker.coordination.coordinators import GroupCoordinators, gather
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, Weight, once
 from millstream.coordinators.codecs.changes import CommittedOffset
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import FetchedTopic
@@ -28,16 +29,30 @@ TOP_LEVEL_ERROR_FROM: Final = 2
 
 
 def handle(
-    node: NodeState, groups: GroupCoordinators, request: Request, body: OffsetFetchRequest
+    node: NodeState,
+    groups: GroupCoordinators,
+    turns: Turns,
+    request: Request,
+    body: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
-    if request.version >= BATCHED_FROM:
-        answers = [
-            _fetch(node, groups, request, group, body.require_stable) for group in body.groups
-        ]
-        return gather(answers, lambda answers: OffsetFetchResponse(groups=answers))
+    is_batched = request.version >= BATCHED_FROM
     alone = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
-    answer = _fetch(node, groups, request, alone, body.require_stable)
-    return gather([answer], lambda answers: _of_one_group(answers[0]))
+    return turns.answer_each(
+        request,
+        once(body.groups, key=lambda group: group.group_id) if is_batched else [alone],
+        lambda group: _fetch(node, groups, request, group, body.require_stable),
+        lambda answers: (
+            OffsetFetchResponse(groups=answers) if is_batched else _of_one_group(answers[0])
+        ),
+        Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
+    )
+
+
+def _weight(group: OffsetFetchGroupResponse) -> int:
+    return 50 + sum(
+        20 + len(topic.name) + sum(30 + len(row.metadata or "") for row in topic.partitions)
+        for topic in group.topics
+    )
 
 
 def _of_one_group(group: OffsetFetchGroupResponse) -> OffsetFetchResponse:
@@ -62,7 +77,7 @@ def _fetch(
                 code = KafkaCode.UNKNOWN_TOPIC_ID
                 unknown.append(_topic("", topic.topic_id, _failed(topic.partition_indexes, code)))
             else:
-                topics.append((name, topic.partition_indexes))
+                topics.append((name, list(dict.fromkeys(topic.partition_indexes))))
 
     def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
         rows = [_found(node, topic) for topic in found]

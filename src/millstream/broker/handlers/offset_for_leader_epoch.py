@@ -1,8 +1,12 @@
 """OffsetForLeaderEpoch (23), versions 2-4: the end offset of an epoch. It shows a reader
 whether records that it read were removed."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, by_topic, once
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,17 +18,23 @@ from millstream.wire.apis.offset_for_leader_epoch import (
 
 
 def handle(
-    node: NodeState, request: Request, body: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResponse(
-                topic=topic.topic,
-                partitions=[_one(node, topic.topic, wanted) for wanted in topic.partitions],
-            )
-            for topic in body.topics
-        ]
+    node: NodeState, turns: Turns, request: Request, body: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    wanted = once(
+        ((topic.topic, partition) for topic in body.topics for partition in topic.partitions),
+        key=lambda named: (named[0], named[1].partition),
     )
+
+    def combine(partitions: list[EpochEndOffset]) -> OffsetForLeaderEpochResponse:
+        named = zip((topic for topic, _ in wanted), partitions, strict=True)
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResponse(topic=topic, partitions=found)
+                for topic, found in by_topic(named).items()
+            ]
+        )
+
+    return turns.answer_each(request, wanted, lambda named: _one(node, *named), combine)
 
 
 def _one(node: NodeState, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -13,6 +13,7 @@ still to come (`Pending.gate`): then the next frame waits, or a pipelined write 
 
 import asyncio
 import logging
+import select
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -35,8 +36,14 @@ SHARED_BUFFER_BYTES: Final = (1 << 20) + (1 << 16)
 IN_FLIGHT_MAX: Final = 512
 # Beyond this, we stop reading from a client that does not read its replies.
 OUTPUT_BYTES_MAX: Final = 64 << 20
+# The other side sends nothing more; where the system cannot say that, it tells of errors.
+_HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 # How long one client's pipelined requests may occupy the loop before others get a turn.
 TURN_SECONDS_MAX: Final = 0.005
+
+
+class ClientGone(Exception):
+    """Raised by work for a client that has left."""
 
 
 class ConnectionHost(Host, Protocol):
@@ -263,6 +270,14 @@ class Connection:
         """How many bytes of an incomplete frame have arrived."""
         return 0 if self._partial is None else self._partial.have
 
+    def is_abandoned(self) -> bool:
+        """Has the client left? Asks the socket: the end is not seen while nothing is read."""
+        if self.is_closed:
+            return True
+        poller = select.poll()
+        poller.register(self.sock, _HUNG_UP)
+        return bool(poller.poll(0))
+
     # -- flow control ---------------------------------------------------------------
 
     def _is_held_back(self) -> bool:
@@ -324,6 +339,8 @@ class Connection:
             pieces = await pending.answer
         except ProtocolError as error:
             self.close(str(error))
+        except ClientGone:
+            self.close()
         except Exception:
             log.exception("closing %s: request failed", self.peer)
             self.close()

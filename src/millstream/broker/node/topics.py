@@ -5,6 +5,7 @@ finds the difference: a partition without a directory gets one, and a directory 
 topic is set aside.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -47,6 +48,8 @@ class Topics:
             for result in results:
                 if result.state is not None and result.error is None:
                     self.open_or_wait(result.state)
+                    # Making files takes long, and there may be thousands of topics.
+                    await asyncio.sleep(0)
         return results
 
     def open_or_wait(self, state: TopicState) -> None:

@@ -4,18 +4,20 @@ Handlers are in `handlers/<api>.py` and are imported on first use (see `routes`)
 translate; the layers below them decide.
 """
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
 
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import Route, listed_versions, load_route, served
 from millstream.broker.requests.services import Services
+from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millstream.wire.codec import request_reader, response_writer
-from millstream.wire.cursor import Cursor
+from millstream.wire.cursor import Cursor, TooManyElements
 from millstream.wire.headers import (
     RequestHeader,
     finish_frame,
@@ -23,6 +25,9 @@ from millstream.wire.headers import (
     response_header,
 )
 from millstream.wire.message import Api, Message
+
+# A request with more is read in a thread: a hundred thousand elements take a second.
+_FEW_ELEMENTS: Final = 5_000
 
 
 class Dispatcher:
@@ -58,11 +63,37 @@ class Dispatcher:
         assert route.handle is not None
         # The frame is in the buffer that all connections share; these handlers may keep
         # parts of it beyond their first await.
-        body = request_reader(api.request, header.version)(_copied(cursor))
+        data = memoryview(bytes(cursor.data))
+        read = request_reader(api.request, header.version)
+        try:
+            body = read(Cursor(data, cursor.position, _FEW_ELEMENTS))
+        except TooManyElements:
+            large = partial(read, Cursor(data, cursor.position))
+            return Pending(self._answer_large(route, request, large), gate=True)
         answer = route.handle(request, body)
         if isinstance(answer, Message):
             return _encode(api, header, answer)
-        return Pending(_encode_later(api, header, answer), gate=route.holds_next_request)
+        return Pending(self._encode_later(api, request, answer), gate=route.holds_next_request)
+
+    async def _answer_large(
+        self, route: Route, request: Request, read: Callable[[], Message]
+    ) -> Pieces:
+        assert route.handle is not None
+        turns = self._services.turns
+        async with turns.large_requests:
+            stop_if_abandoned(request)
+            request.is_long = True
+            body = await turns.in_thread(read)
+            answer = route.handle(request, body)
+            if isinstance(answer, Message):
+                return await turns.in_thread(partial(_encode, route.api, request.header, answer))
+            return await self._encode_later(route.api, request, answer)
+
+    async def _encode_later(
+        self, api: Api, request: Request, answer: Coroutine[Any, Any, Message]
+    ) -> Pieces:
+        encode = partial(_encode, api, request.header, await answer)
+        return await self._services.turns.in_thread(encode) if request.is_long else encode()
 
     def _find_route(self, header: RequestHeader) -> Route:
         api = served().get(header.api_key)
@@ -71,20 +102,10 @@ class Dispatcher:
         return self._routes.setdefault(header.api_key, load_route(api, self._services))
 
 
-def _copied(cursor: Cursor) -> Cursor:
-    return Cursor(memoryview(bytes(cursor.data)), cursor.position)
-
-
 def _encode(api: Api, header: RequestHeader, answer: Message) -> Pieces:
     out = response_header(header)
     response_writer(api.request, header.version)(out, answer)
     return [finish_frame(out)]
-
-
-async def _encode_later(
-    api: Api, header: RequestHeader, answer: Coroutine[Any, Any, Message]
-) -> Pieces:
-    return _encode(api, header, await answer)
 
 
 def _unsupported_api_versions(header: RequestHeader) -> Pieces:

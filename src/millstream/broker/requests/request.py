@@ -11,6 +11,8 @@ from millstream.wire.headers import RequestHeader
 class Request:
     header: RequestHeader
     connection: Connection
+    # Did it take several turns (see `turns`)? Then its response may be large, too.
+    is_long: bool = False
 
     @property
     def version(self) -> int:

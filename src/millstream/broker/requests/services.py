@@ -19,6 +19,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.turns import Turns
 from millstream.broker.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Services:
     admissions: Admissions
     fetch_sessions: FetchSessions
     cleaner: Cleaner
+    turns: Turns = field(default_factory=Turns)
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)
     # Held while a large batch is checked in a thread.

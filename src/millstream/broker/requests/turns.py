@@ -1,0 +1,180 @@
+"""Long work of a request, in short turns, and a bound on what it answers.
+
+A request may name thousands of resources. Handlers answer the first of them at once; what
+takes longer than a turn goes on later, one turn at a time for all requests together, so that
+other clients wait for one turn and not for the request. Work ends when its client is gone.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from millstream.broker.network.connection import ClientGone
+from millstream.broker.requests.request import Request
+from millstream.wire.message import Message
+
+TURN_SECONDS_MAX: Final = 0.005
+# What one response may weigh, about. Kafka's clients refuse 100 MB.
+RESPONSE_BYTES_MAX: Final = 64 << 20
+TOO_LARGE: Final = "the response would be too large; name fewer resources in one request"
+# Requests with thousands of elements that are under way; each may take some tens of megabytes.
+_LARGE_REQUESTS_MAX: Final = 2
+
+R = TypeVar("R")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer", bound=Message)
+Response = TypeVar("Response", bound=Message)
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight(Generic[Item, Answer]):
+    """What an answer adds to the response, and the answer where no room is left for it."""
+
+    of: Callable[[Answer], int]
+    refuse: Callable[[Item], Answer]
+
+
+class Turns:
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        # One at a time: threads that decode and encode compete with the loop.
+        self._thread = asyncio.Lock()
+        self.large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+
+    def answer_each(
+        self,
+        request: Request,
+        items: Iterable[Item],
+        answer: Callable[[Item], Answer | Coroutine[Any, Any, Answer]],
+        combine: Callable[[list[Answer]], Response],
+        weight: Weight[Item, Answer] | None = None,
+    ) -> Response | Coroutine[Any, Any, Response]:
+        """One response for several items, in order; at once if that does not take long."""
+        work = _Work(iter(items), answer, weight)
+        if work.go_on() and not work.waits:
+            return combine(work.answers)
+        return self._answer_later(request, work, combine)
+
+    async def _answer_later(
+        self,
+        request: Request,
+        work: "_Work[Item, Answer]",
+        combine: Callable[[list[Answer]], Response],
+    ) -> Response:
+        try:
+            while not work.is_done:
+                await self._next_turn(request, work.go_on)
+            await work.finish()
+        finally:
+            work.close()
+        return combine(work.answers)
+
+    async def each(self, request: Request, items: Iterable[Item]) -> AsyncIterator[Item]:
+        """The items, with a pause where they take longer than a turn."""
+        ends_at = time.perf_counter() + TURN_SECONDS_MAX
+        for item in items:
+            yield item
+            if time.perf_counter() > ends_at:
+                ends_at = await self._next_turn(request, _turn_end)
+
+    async def _next_turn(self, request: Request, work: Callable[[], R]) -> R:
+        request.is_long = True
+        async with self._turn:
+            # Everybody else first.
+            await asyncio.sleep(0)
+            stop_if_abandoned(request)
+            return work()
+
+    async def in_thread(self, work: Callable[[], R]) -> R:
+        """For work on what only the request knows, such as its bytes."""
+        async with self._thread:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def stop_if_abandoned(request: Request) -> None:
+    if request.connection.is_abandoned():
+        raise ClientGone
+
+
+def _turn_end() -> float:
+    return time.perf_counter() + TURN_SECONDS_MAX
+
+
+class _Work(Generic[Item, Answer]):
+    """Items that are answered one by one. An answer may have to wait for something."""
+
+    def __init__(
+        self,
+        items: Iterator[Item],
+        answer: Callable[[Item], Answer | Coroutine[Any, Any, Answer]],
+        weight: Weight[Item, Answer] | None,
+    ) -> None:
+        self._items = items
+        self._answer = answer
+        self._weight = weight
+        self._bytes_left = RESPONSE_BYTES_MAX
+        self.answers: list[Answer] = []
+        # Answers that are not there yet: their places, and what they are about.
+        self.waits: dict[int, tuple[Item, Coroutine[Any, Any, Answer]]] = {}
+        self.is_done = False
+
+    def go_on(self) -> bool:
+        """Answer until the turn is over; whether all are answered."""
+        ends_at = _turn_end()
+        for item in self._items:
+            if self._bytes_left < 0 and self._weight is not None:
+                self.answers.append(self._weight.refuse(item))
+            else:
+                self._add(item, self._answer(item))
+            if time.perf_counter() > ends_at:
+                return False
+        self.is_done = True
+        return True
+
+    def _add(self, item: Item, answer: Answer | Coroutine[Any, Any, Answer]) -> None:
+        if isinstance(answer, Message):
+            self.answers.append(self._weighed(item, answer))
+        else:
+            self.waits[len(self.answers)] = (item, answer)
+            self.answers.append(None)  # type: ignore[arg-type]  # filled in by finish
+
+    def _weighed(self, item: Item, answer: Answer) -> Answer:
+        if self._weight is not None:
+            self._bytes_left -= self._weight.of(answer)
+            if self._bytes_left < 0:
+                return self._weight.refuse(item)
+        return answer
+
+    async def finish(self) -> None:
+        while self.waits:
+            place, (item, answer) = self.waits.popitem()
+            self.answers[place] = self._weighed(item, await answer)
+
+    def close(self) -> None:
+        for _, answer in self.waits.values():
+            answer.close()
+
+
+def once(items: Iterable[Item], key: Callable[[Item], Key]) -> list[Item]:
+    """The items without repetitions: of each key the first."""
+    found: dict[Key, Item] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
+
+
+def repeated(keys: Iterable[Key]) -> set[Key]:
+    """The keys that occur more than once."""
+    seen: set[Key] = set()
+    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+
+
+def by_topic(answers: Iterable[tuple[str, Answer]]) -> dict[str, list[Answer]]:
+    """Partitions of the same topic together, in order."""
+    found: dict[str, list[Answer]] = {}
+    for topic, answer in answers:
+        found.setdefault(topic, []).append(answer)
+    return found

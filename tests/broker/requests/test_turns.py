@@ -1,0 +1,151 @@
+"""Long work leaves the loop to others, ends with its client, and its answer has a bound."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from millstream.broker.network.connection import ClientGone
+from millstream.broker.requests import turns as turns_module
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, Weight, by_topic, once, repeated
+from millstream.wire.apis.delete_groups import DeletedGroup, DeleteGroupsResponse
+
+
+def running(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in a loop."""
+
+    @wraps(test)
+    def run(*values: Any, **fixtures: Any) -> None:
+        asyncio.run(test(*values, **fixtures))
+
+    return run
+
+
+class FakeConnection:
+    has_left = False
+
+    def is_abandoned(self) -> bool:
+        return self.has_left
+
+
+@pytest.fixture
+def request_of() -> Request:
+    return Request(None, FakeConnection())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every item takes longer than a turn."""
+    monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
+
+
+def answer(name: str) -> DeletedGroup:
+    return DeletedGroup(group_id=name, error_code=0)
+
+
+async def answer_after_a_wait(name: str) -> DeletedGroup:
+    await asyncio.sleep(0)
+    return answer(name)
+
+
+def combine(answers: list[DeletedGroup]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=answers)
+
+
+def names(response: DeleteGroupsResponse) -> list[str]:
+    return [each.group_id for each in response.results]
+
+
+@running
+async def test_short_work_is_answered_at_once(request_of: Request) -> None:
+    found = Turns().answer_each(request_of, ["a", "b"], answer, combine)
+    assert isinstance(found, DeleteGroupsResponse)
+    assert names(found) == ["a", "b"]
+    assert not request_of.is_long
+
+
+@pytest.mark.usefixtures("no_time")
+@running
+async def test_the_loop_runs_between_the_turns_of_long_work(request_of: Request) -> None:
+    seen: list[str] = []
+
+    def note(name: str) -> DeletedGroup:
+        seen.append(name)
+        return answer(name)
+
+    found = Turns().answer_each(request_of, "abcdef", note, combine)
+    assert asyncio.iscoroutine(found)
+    assert seen == ["a"]
+    task = asyncio.ensure_future(found)
+    while len(seen) < 4:
+        before = len(seen)
+        await asyncio.sleep(0)
+        assert len(seen) - before <= 1
+    assert names(await task) == list("abcdef")
+    assert request_of.is_long
+
+
+@pytest.mark.usefixtures("no_time")
+@running
+async def test_requests_take_turns_with_each_other(request_of: Request) -> None:
+    turns = Turns()
+    seen: list[str] = []
+
+    async def work(name: str) -> None:
+        async for _ in turns.each(request_of, range(10)):
+            seen.append(name)
+
+    await asyncio.gather(work("a"), work("b"))
+    assert seen[:10] in (["a", "b"] * 5, ["b", "a"] * 5)
+
+
+@pytest.mark.usefixtures("no_time")
+@running
+async def test_work_ends_when_its_client_has_left(request_of: Request) -> None:
+    seen: list[str] = []
+
+    def leave(name: str) -> DeletedGroup:
+        seen.append(name)
+        if name == "b":
+            request_of.connection.has_left = True  # type: ignore[attr-defined]
+        return answer(name)
+
+    found: Any = Turns().answer_each(request_of, "abcdef", leave, combine)
+    with pytest.raises(ClientGone):
+        await found
+    assert seen == ["a", "b"]
+
+
+@running
+async def test_answers_that_wait_keep_their_places(request_of: Request) -> None:
+    def mixed(name: str) -> DeletedGroup | Coroutine[Any, Any, DeletedGroup]:
+        return answer_after_a_wait(name) if name in "bd" else answer(name)
+
+    found: Any = Turns().answer_each(request_of, "abcd", mixed, combine)
+    assert names(await found) == list("abcd")
+
+
+@pytest.mark.parametrize("give", [answer, answer_after_a_wait])
+@running
+async def test_what_has_no_room_in_the_response_is_refused(request_of: Request, give: Any) -> None:
+    def refuse(name: str) -> DeletedGroup:
+        return DeletedGroup(group_id=name, error_code=42)
+
+    weight = Weight(lambda each: turns_module.RESPONSE_BYTES_MAX // 2, refuse)
+    found: Any = Turns().answer_each(request_of, "abcd", give, combine, weight)
+    response = found if isinstance(found, DeleteGroupsResponse) else await found
+    assert names(response) == list("abcd")
+    assert sorted(each.error_code for each in response.results) == [0, 0, 42, 42]
+
+
+def test_repetitions() -> None:
+    assert once([("a", 1), ("b", 2), ("a", 3)], key=lambda each: each[0]) == [("a", 1), ("b", 2)]
+    assert repeated(["a", "b", "a", "a", "c"]) == {"a"}
+
+
+def test_partitions_of_a_topic_come_together() -> None:
+    a, b, c = answer("a"), answer("b"), answer("c")
+    assert by_topic([("t", a), ("u", b), ("t", c)]) == {"t": [a, c], "u": [b]}
