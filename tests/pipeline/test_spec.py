@@ -40,7 +40,7 @@ def test_a_python_file_says_the_same_as_a_toml_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("nmae = 'x'", "nmae is no setting; do you mean 'name'?"), ("1 / 0", "ZeroDivisionError")],
+    [("nmae = 'x'", "nmae is not a setting; do you mean 'name'?"), ("1 / 0", "ZeroDivisionError")],
 )
 def test_what_is_wrong_in_a_python_file_is_said(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "pipeline.py"
@@ -79,11 +79,11 @@ def test_settings_are_read(make_spec: MakeSpec) -> None:
     [
         ("name = 'a b'", "name: 'a b': letters"),
         ("trigger = 'soon'", "is not a duration"),
-        ("trigger = '0s'", "no time at all"),
-        ("[parse]\nlaet = '1s'", "parse.laet is no setting; do you mean 'late'?"),
+        ("trigger = '0s'", "not a positive duration"),
+        ("[parse]\nlaet = '1s'", "parse.laet is not a setting; do you mean 'late'?"),
         ("[input]\ntopics = []", "no topic"),
-        ("[parse]\nmask = ['name']", "none of address, user, query"),
-        ("timezone = 'Mars/Olympus'", "no time zone"),
+        ("[parse]\nmask = ['name']", "not one of address, user, query"),
+        ("timezone = 'Mars/Olympus'", "not a time zone"),
         ("state_partitions = 0", "at least 1"),
         ("state_partitions = true", "at least 1"),
         ("[windows]\nerror_share = 3", "between 0 and 1"),

@@ -1,5 +1,7 @@
-"""Log lines on their way into a topic: following files, and made-up traffic to try things with.
+"""Log lines before they reach a topic: following files, and generated traffic.
 
-No Kafka client, no Spark, no clock and no printing here; the commands `ship` and `loadgen`
-bring those.
+`tail` follows a file through rotation, `shipping_state` records what is acknowledged, `lines`
+splits bytes into lines; `traffic` invents a web site, `log_lines` and `bad_lines` its logs.
+Uses no Kafka client, no Spark, no clock and no output; the commands `ship` and `loadgen` add
+those.
 """

@@ -1,4 +1,7 @@
-"""Log lines into events: Arrow batches in, Arrow batches out, the loops over bytes compiled.
+"""Parses log lines into events: Arrow batches in, Arrow batches out, with compiled loops.
 
-Knows formats, times and masking. Does not know Spark, topics, or the clock.
+`parser` is the way in; `rules` choose a format or a function per source, `layouts` lists the
+formats, `scanning` picks the compiled scanner (`_scan.pyx`) or the Python one, `custom` calls a
+user's function, `masking` hides personal data, `schema` lists the columns.
+Does not know Spark, topics, or the clock; import contracts check this.
 """

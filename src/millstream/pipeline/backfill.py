@@ -1,10 +1,10 @@
-"""Lines of any age, taken once: tables first, then closed windows and visits from them.
+"""Processes lines of any age, once: tables first, then closed windows and visits from them.
 
 A stream judges an event by the time of its record, and closes windows by a watermark; a file
-of last year would be late in both. Here nothing is judged by its age, and as all lines are
-there, every window is closed. Taken again after more lines came, it adds those to the table
-and writes all results anew, under the keys they had; a visit that a new line makes begin
-earlier has another key, and stays under the old one too.
+of last year would be late in both. Here no line is judged by its age, and as all lines are
+there, every window is closed. When run again after more lines arrived, it adds them to the
+table and rewrites all results under their keys. If a new line moves the start of a visit, the
+visit gets another key and also stays under the old one.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ _RESULTS: Final[tuple[_Made, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    # New ones, by their problem; `good` has none.
+    # New lines, by their problem; `good` has none.
     lines: dict[str, int]
     # How many results there are now, by topic.
     results: dict[str, int]
@@ -57,7 +57,7 @@ def check_backfill(spec: Spec) -> None:
     if checkpoint(spec, _LIVE).exists():
         raise SpecError(
             f"the pipeline in {spec.home} runs in real time, which has judged lines by their "
-            "age; give the backfill a file with a name and a home of its own"
+            "age; give the backfill a separate file, with another name and home"
         )
 
 

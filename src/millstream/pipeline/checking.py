@@ -1,6 +1,6 @@
-"""Which lines of a sample a pipeline would read: by the same parser that it reads with.
+"""Which lines of a sample a pipeline can parse, with the pipeline's own parser.
 
-Whether a time is `ahead` or `late` is not asked: files at hand may be of any age.
+`ahead` and `late` do not apply: the files may be of any age.
 """
 
 from collections import Counter
@@ -41,9 +41,9 @@ class Checked:
     source: str
     lines: int
     read: int
-    # How many of the lines that were read are of each format.
+    # How many of the parsed lines are of each format.
     formats: dict[str, int]
-    # The first that were not.
+    # The first that could not be parsed.
     failed: list[Failed]
 
 
@@ -74,7 +74,7 @@ def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
 
 
 def _records(sample: Sample, begin: int) -> pa.RecordBatch:
-    """As they would come from a topic."""
+    """In the form in which they come from a topic."""
     lines = sample.lines[begin : begin + _BATCH_LINES]
     count = len(lines)
     return pa.RecordBatch.from_pydict(

@@ -1,7 +1,7 @@
-"""Whose clock the times of records are: that of the brokers, or of every producer.
+"""Which clock sets the times of records: the brokers', or every producer's.
 
-Events are judged by their record's time, so that one wrong clock in a line moves nothing. A
-topic that takes the times of records from producers as they come leaves that to their clocks.
+Events are judged by their record's time, so that one wrong clock in a line affects nothing
+else. A topic that accepts the times of producers relies on their clocks.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _AHEAD_MAX: Final = "message.timestamp.after.max.ms"
 
 
 def trusts_producers(configs: Mapping[str, str], *, ahead_ms_max: int) -> bool:
-    """Whether a topic takes a time from a producer that is further ahead than that."""
+    """Whether a topic accepts a producer's time that is further ahead than this."""
     if configs.get(_TYPE) == "LogAppendTime":
         return False
     return int(configs.get(_AHEAD_MAX) or 2**63 - 1) > ahead_ms_max
@@ -30,7 +30,7 @@ def topics_that_trust_producers(spec: Spec) -> list[str]:
     for resource, answer in admin.describe_configs(asked).items():
         entries = answer.result(_REQUEST_SECONDS_MAX)
         configs = {name: entry.value for name, entry in entries.items()}
-        # What is at most `skew` ahead the watermark's delay allows for.
+        # The watermark's delay allows for times up to `skew` ahead.
         if trusts_producers(configs, ahead_ms_max=spec.skew_ms):
             found.append(resource.name)
     return found

@@ -1,7 +1,7 @@
-"""Lines that do not count, on their way to the dead-letter topic.
+"""Lines that do not count, and how they get to the dead-letter topic.
 
-The task that parses a line makes a row of it (`letters`); the driver sends the rows of a
-micro-batch (`send`), each exactly once, with the reason and the place in the headers.
+The task that parses a line turns it into a row (`letters`); the driver sends the rows of a
+micro-batch (`send`), each exactly once, with the reason and the origin in the headers.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What an edited pipeline file means for the pipeline that ran before: `pipeline diff`.
+"""What an edited pipeline file means for a pipeline that has already run: `pipeline diff`.
 
-The values in force are kept beside the checkpoints. A change that the kept state cannot
-follow is named, and refused by `run`, before Spark fails on it in words of its own.
+The values in force are stored beside the checkpoints. `run` names and refuses a change that
+the stored state cannot follow, before Spark fails with its own message.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Final
 from millstream.pipeline.spec import FIELDS, Change, Spec
 
 KEPT_NAME: Final = "kept-settings.json"
-# Of what Spark keeps for the queries. Where a query keeps other things than before, one more.
+# Of the state that Spark stores for the queries. Increased when a query stores other things.
 STATE_VERSION: Final = 2
 _VERSION: Final = "version of the state"
 
-# Attributes of `Spec` by the setting they come from, where they are named otherwise.
+# Attributes of `Spec` by their setting, if the names differ.
 _SETTING_OF: Final = {
     "trigger_ms": "trigger",
     "topics": "input.topics",
@@ -41,7 +41,7 @@ _SETTING_OF: Final = {
     "weekly_report": "reports.weekly",
     "monthly_report": "reports.monthly",
 }
-# Kept in milliseconds, written by people as '90s' or '10 minutes'.
+# Stored in milliseconds, written by people as '90s' or '10 minutes'.
 _DURATIONS: Final = {
     setting for attribute, setting in _SETTING_OF.items() if attribute.endswith("_ms")
 }
@@ -56,7 +56,7 @@ class Difference:
 
 
 def keep(spec: Spec) -> None:
-    """Write down what this pipeline runs with."""
+    """Store the values that this pipeline runs with."""
     spec.home.mkdir(parents=True, exist_ok=True)
     new = spec.home / (KEPT_NAME + ".new")
     new.write_text(json.dumps(_plain(spec), indent=1, sort_keys=True) + "\n")
@@ -64,7 +64,7 @@ def keep(spec: Spec) -> None:
 
 
 def differences(spec: Spec) -> list[Difference]:
-    """Between the file and what the pipeline last ran with; empty where it never ran."""
+    """Between the file and the last run's values; empty if the pipeline never ran."""
     path = spec.home / KEPT_NAME
     if not path.exists():
         return []
@@ -91,7 +91,7 @@ def _shown(setting: str, value: object) -> object:
 
 def _plain(spec: Spec) -> dict[str, object]:
     values = {_SETTING_OF.get(name, name): value for name, value in asdict(spec).items()}
-    # Where it lies is not a part of it: a home may be moved as a whole. The salt is a secret.
+    # Its location is not a part of it: a home may be moved as a whole. The salt is a secret.
     del values["home"]
     values["parse.salt"] = bool(values["parse.salt"])
     values[_VERSION] = STATE_VERSION

@@ -1,7 +1,8 @@
-"""Visits: page views of one visitor without a long silence between, and how far they went.
+"""Visits: page views of one visitor without a long silence, and the funnel step they reached.
 
-A visit is given once, after it ended for certain: its silence and the watermark's delay have
-passed. The funnel's steps count when they were reached in order, other pages between or not.
+A visit is written once, after it has certainly ended: its silence and the watermark's delay
+have passed. The funnel's steps count if they were reached in order, with or without other
+pages in between.
 """
 
 from typing import Final
@@ -24,9 +25,9 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
     is_view = is_page_view() & F.col("visitor").isNotNull()
     views = countable(events, spec).where(is_view | is_never)
     step = funnel_step(spec.funnel)
-    # The record's place orders views of the same millisecond, the same way every time.
+    # The record's offset orders views of the same millisecond, the same way every time.
     seen = F.when(step > 0, F.struct("event_time", "partition", "offset", step.alias("step")))
-    # A silence of the whole gap ends a visit; for Spark one that is no longer joins two.
+    # A silence of the whole gap ends a visit; Spark's gap joins two that are exactly as long.
     longest_us = spec.session_gap_ms * 1000 - 1
     session = F.session_window("event_time", f"{longest_us} microseconds")
     grouped = views.groupBy(session, "visitor").agg(
@@ -48,7 +49,7 @@ def sessions(events: DataFrame, spec: Spec) -> DataFrame:
 
 
 def funnel_step(funnel: tuple[str, ...]) -> Column:
-    """1 for the first step, and so on; 0 for a page that is none."""
+    """1 for the first step, and so on; 0 for a page that is not a step."""
     found: Column | None = None
     for number, glob in enumerate(funnel, start=1):
         is_step = F.col("path").rlike(glob_pattern(glob))

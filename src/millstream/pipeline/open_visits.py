@@ -1,14 +1,14 @@
-"""Visits while they last: plain functions over plain values.
+"""Open visits: plain functions over plain values.
 
 A visit is followed in the order in which its views arrive: views of one batch by their time,
-batches one after the other. What `sessions` gives once, after the visit ended for certain, is
-known here at once and may still change.
+batches one after the other. `ended_visits` writes a visit once, after it has certainly ended;
+here it is known at once and may still change.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# The step of a visit that did not begin yet.
+# The step of a visit that has not begun yet.
 NOT_BEGUN = -1
 
 
@@ -16,7 +16,7 @@ NOT_BEGUN = -1
 class View:
     at_us: int
     is_error: bool
-    # Which step of the funnel the page is, from 1; 0 for none.
+    # The funnel step of the page, from 1; 0 for none.
     step: int
 
 
@@ -26,15 +26,15 @@ class Visit:
     last_us: int
     views: int
     errors: int
-    # How far it came in the funnel.
+    # The step it reached in the funnel.
     step: int
-    # The window in which the funnel counts it. It stays, also when an earlier view comes later.
+    # The window in which the funnel counts it. It stays, even if an earlier view arrives later.
     window_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a batch did to a visit; `step_before` is what the funnel counts already."""
+    """What a batch did to a visit; `step_before` is what the funnel already counts."""
 
     visit: Visit
     step_before: int
@@ -45,7 +45,7 @@ def follow(
 ) -> list[Change]:
     """The visits that `views`, by time, change or begin; the last of them is still open.
 
-    A view from before the visit belongs to an earlier one, which is over here.
+    A view from before the visit belongs to an earlier one, which has already ended here.
     """
     changes: list[Change] = []
     step_before = NOT_BEGUN if visit is None else visit.step
@@ -75,7 +75,7 @@ def _add(visit: Visit, view: View) -> None:
 
 
 def count_steps(counts: Sequence[int], moves: Iterable[tuple[int, int]]) -> list[int]:
-    """Visits, then those that came to each step, after visits moved (from, to)."""
+    """Visits, then those that reached each step, after visits moved (from, to)."""
     found = list(counts)
     for before, now in moves:
         for step in range(before + 1, now + 1):

@@ -1,4 +1,4 @@
-"""What a pipeline writes: its topics and tables, by name, and how they are kept."""
+"""What a pipeline writes: its topics and tables, by name, and their settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,17 +21,15 @@ class Output:
 
 
 _COMPACTED: Final = {"cleanup.policy": "compact"}
-# A line that is too long for anything else must be kept here, whatever the input topic takes.
+# Lines that are too long for anything else must fit here, whatever the input topic accepts.
 _LARGE: Final = {"max.message.bytes": str(100 * 1024 * 1024)}
 
-LIVE: Final = Output(
-    "live", _COMPACTED, "windows while they are open: the newest value of a key counts"
-)
-FINAL: Final = Output("windows", _COMPACTED, "windows that are closed: exact counts, written once")
+LIVE: Final = Output("live", _COMPACTED, "open windows: the newest value of a key counts")
+FINAL: Final = Output("windows", _COMPACTED, "closed windows: exact counts, written once")
 SESSIONS: Final = Output(
     "sessions", _COMPACTED, "visits that ended, with the step of the funnel reached"
 )
-VISITS: Final = Output("visits", _COMPACTED, "visits while they last; removed when they are over")
+VISITS: Final = Output("visits", _COMPACTED, "visits in progress; removed when they end")
 FUNNELS: Final = Output("funnels", _COMPACTED, "how far the visits of a window have come so far")
 ALERTS: Final = Output(
     "alerts", _COMPACTED, "bursts of errors, and hosts that fell silent or came back"

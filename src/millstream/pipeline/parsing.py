@@ -1,4 +1,4 @@
-"""Lines into events in Spark: `millstream.lines` parses, a batch at a time, in the workers.
+"""Parses lines into events in Spark: `millstream.lines` does it, a batch at a time, in workers.
 
 A query that reads a topic gets events from the source itself (`event_source`), parsed where
 the lines were read. Lines that come from elsewhere, such as a table, are parsed here, on
@@ -18,13 +18,13 @@ from millstream.lines.parser import EVENT_SCHEMA, LineParser, LineRules
 from millstream.pipeline.spec import Spec
 
 EVENT_COLUMNS: Final = tuple(EVENT_SCHEMA.names)
-# What an event is made from.
+# The input of an event.
 RECORD_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
 _UTC: Final = pa.timestamp("us", tz="UTC")
 
 
 def line_rules(spec: Spec) -> LineRules:
-    """What of a pipeline file decides how a line is read."""
+    """The part of a pipeline file that decides how a line is parsed."""
     return LineRules(
         sources=spec.sources,
         timezone=spec.timezone,
@@ -43,7 +43,7 @@ def event_types(columns: Sequence[str]) -> StructType:
 def parse_events(
     records: DataFrame, spec: Spec, columns: Sequence[str] = EVENT_COLUMNS
 ) -> DataFrame:
-    """One row for each record of the source `millstream`, with what could be read from it."""
+    """One row for each record of the source `millstream`, with what was parsed from it."""
     parsing = Parsing(line_rules(spec), tuple(columns))
     return records.select(*RECORD_COLUMNS).mapInArrow(parsing.run, event_types(columns))
 

@@ -1,7 +1,7 @@
 """The streaming queries of a pipeline: one table of them, and how each is started.
 
-Every query reads the input by itself, as the columns of events that it needs, so none waits
-for another, and each has a checkpoint of its own.
+Every query reads the input separately, as the columns of events that it needs. So none waits
+for another, and each has its own checkpoint.
 """
 
 import logging
@@ -39,7 +39,7 @@ class LineCounts:
     """Lines since the start of this run, by their problem; `good` has none."""
 
     def __init__(self) -> None:
-        # Written by the thread of a query, read by whoever shows it.
+        # Written by the thread of a query, read by the status display.
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
@@ -57,9 +57,9 @@ class Query:
     name: str
     # How many operators keep state.
     stateful: int
-    # It goes on while the clock does: in a run that takes what is there it would never end.
+    # It depends on the clock: with `--once` it would never end.
     is_by_clock: bool
-    # What it needs of an event; None where it wants the records themselves.
+    # The columns of an event that it needs; None if it needs the records themselves.
     columns: tuple[str, ...] | None
     build: Callable[[DataFrame, Spec, LineCounts], DataStreamWriter]
 
@@ -71,7 +71,7 @@ def checkpoint(spec: Spec, name: str) -> Path:
 def start_query(
     spark: SparkSession, spec: Spec, query: Query, counts: LineCounts, *, once: bool
 ) -> StreamingQuery:
-    """`once` takes what is there now and ends; otherwise a batch begins at every trigger."""
+    """`once` processes what is there now and ends; otherwise a batch starts at every trigger."""
     return start_on(read_input(spark, spec, query), spec, query, counts, once=once)
 
 
@@ -88,7 +88,7 @@ def start_on(
 
 
 def read_input(spark: SparkSession, spec: Spec, query: Query) -> DataFrame:
-    """Records, or events, as the query wants them."""
+    """Records, or events, as the query needs them."""
     options = {
         "columns": ",".join(RECORD_COLUMNS),
         "kafka.bootstrap.servers": spec.bootstrap,
@@ -127,7 +127,7 @@ def _append(
 def _store(records: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
     """Dead letters and tables: every line once, stateless.
 
-    Lines are parsed by the task that writes the files, and do not come back to Spark.
+    The task that writes the files parses the lines; they do not come back to Spark.
     """
 
     def write(batch: DataFrame, number: int) -> None:

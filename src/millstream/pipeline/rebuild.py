@@ -1,7 +1,7 @@
-"""Results made again from the tables: after a change of settings, or of mind.
+"""Computes results again from the tables, for example after a change of settings.
 
-Batch jobs over the warehouse, not over the topic, which may have forgotten. In a topic every
-result has the key that it had, so it takes the place of the old one; those that are not made
+Batch jobs over the warehouse, not over the topic, which may have deleted records. Every
+result in a topic keeps its key, so it replaces the old one; those that are not computed
 again are removed. Events are parsed again from the raw lines, and their days replaced.
 """
 
@@ -31,19 +31,19 @@ _DAY_MS: Final = 24 * 3600 * 1000
 
 
 class CannotRebuild(Exception):
-    """The tables do not have what it would be made from; the text says what is missing."""
+    """The tables lack what the results would be computed from; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """A topic of results that the table of events has all of."""
+    """A result topic that can be computed completely from the table of events."""
 
     output: outputs.Output
     key: tuple[str, ...]
     make: Callable[[DataFrame, Spec], DataFrame]
-    # The column, of the key, that says which day a result is of.
+    # The column of the key that says which day a result belongs to.
     begin: str
-    # When real time gives it: at this event time. None: from its first event on.
+    # The event time at which real time writes it. None: from its first event on.
     closed_at: Callable[[Spec], Column] | None
     # How far back a result of a day may reach.
     reach_ms: Callable[[Spec], int]
@@ -71,14 +71,14 @@ TOPICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    # The day it really began with: the table may not go back further.
+    # The actual first day: the table may not go back further.
     first_day: date
     written: int
     removed: int
 
 
 def rebuild(spark: SparkSession, spec: Spec, name: str, first_day: date) -> Rebuilt:
-    """Make the results of `first_day` and all days after it again."""
+    """Compute the results of `first_day` and all later days again."""
     if name == EVENTS:
         return rebuild_events(spark, spec, first_day)
     return rebuild_topic(spark, spec, TOPICS[name], first_day)
@@ -93,8 +93,8 @@ def rebuild_topic(spark: SparkSession, spec: Spec, results: Results, first_day: 
     events = read_table(spark, table_path(spec, EVENTS))
     read = events.where(F.col("date") >= (first - reach).isoformat())
     is_wanted = _is_wanted(results, spec, first, _watermark_us(events, spec))
-    # Kept before they are chosen from: Spark moves a condition on the begin of a visit before
-    # the views are gathered, and would cut those that go over midnight.
+    # Cached before the selection: Spark moves a condition on the start of a visit before the
+    # views are grouped, and would split visits at midnight.
     rows = results.make(read, spec).persist()
     try:
         made = as_records(rows.where(is_wanted), results.key)
@@ -113,12 +113,12 @@ def _oldest_whole_day(table: Table, spec: Spec) -> date:
     days = table.days()
     if not days:
         raise CannotRebuild("the table of events is empty")
-    # Where days are dropped, a visit of the oldest may have begun on one that is gone.
+    # If days are dropped, a visit of the oldest day may have begun on a dropped one.
     return date.fromisoformat(days[0]) + timedelta(days=1 if spec.keep_days else 0)
 
 
 def _watermark_us(events: DataFrame, spec: Spec) -> int:
-    """Up to where real time has given all results of these events; before all time for none."""
+    """Up to where real time has written all results of these events; before all time for none."""
     newest = F.coalesce(F.unix_micros(F.max("event_time")), F.lit(0))
     [row] = events.where("problem IS NULL").agg(newest.alias("micros")).collect()
     return int(row.micros) - spec.watermark_delay_ms * 1000
@@ -135,7 +135,7 @@ def _is_wanted(results: Results, spec: Spec, first: date, watermark_us: int) -> 
 def _stale(
     spark: SparkSession, spec: Spec, results: Results, made: DataFrame, is_wanted: Column
 ) -> DataFrame:
-    """Removals of what stands in the topic for those days and was not made again."""
+    """Tombstones for results of those days that were not computed again."""
     nothing = made.limit(0).select("key", F.lit(None).cast("string").alias("value"))
     if results.closed_at is None:
         # The topic may be ahead of the table.
@@ -171,16 +171,16 @@ def _write(records: DataFrame, spec: Spec, output: outputs.Output) -> None:
 
 
 def rebuild_events(spark: SparkSession, spec: Spec, first_day: date) -> Rebuilt:
-    """Parse raw lines again, as the file says now, and replace days of the table of events."""
-    # In this order: what is read then ends with the last batch of `events`, or we see that it
-    # does not. A batch that comes later makes the commit fail.
+    """Parse raw lines again, by the current file, and replace days of the table of events."""
+    # In this order: then the lines end with the last batch of `events`, or we see that they do
+    # not. A later batch makes the commit fail.
     events = _table(spec, EVENTS)
     raw = read_table(spark, table_path(spec, RAW))
     query_id = _store_query_id(spec)
     if _table(spec, RAW).last_batch(query_id) != events.last_batch(query_id):
-        raise CannotRebuild("a batch is being stored; end the run of the pipeline, or try again")
+        raise CannotRebuild("a batch is being stored; stop the pipeline, or try again")
     first = max(first_day, _oldest_whole_day(events, spec))
-    # A line is filed under the day of its record; its event may be `late` or `ahead` of that.
+    # A line is stored under the day of its record; its event may be `late` or `ahead` of that.
     reach = timedelta(days=math.ceil(spec.ahead_ms / _DAY_MS))
     lines = raw.where(F.col("date") >= (first - reach).isoformat())
     if not lines.where("value IS NULL AND problem IS NULL").isEmpty():
@@ -191,12 +191,12 @@ def rebuild_events(spark: SparkSession, spec: Spec, first_day: date) -> Rebuilt:
     try:
         events.replace_days(first.isoformat(), files)
     except TableChanged as refused:
-        raise CannotRebuild(f"a batch was stored meanwhile; try again ({refused})") from None
+        raise CannotRebuild(f"a batch was stored in the meantime; try again ({refused})") from None
     return Rebuilt(first, sum(file.rows for file in files), 0)
 
 
 def _as_read(lines: DataFrame) -> DataFrame:
-    """Rows of the table of raw lines as the source gave them."""
+    """Rows of the table of raw lines in the form of the source."""
     return lines.select(
         F.col("source").cast("binary").alias("key"),
         *("value", "topic", "partition", "offset"),
@@ -208,13 +208,13 @@ def _table(spec: Spec, name: str) -> Table:
     path = table_path(spec, name)
     table = find_table(path)
     if table is None:
-        raise CannotRebuild(f"there is no table in {path}; millstream pipeline run makes it")
+        raise CannotRebuild(f"there is no table in {path}; millstream pipeline run creates it")
     return table
 
 
 def _store_query_id(spec: Spec) -> str:
     path = checkpoint(spec, STORE) / "metadata"
     if not path.exists():
-        raise CannotRebuild(f"{path} is missing: the tables are not of this pipeline")
+        raise CannotRebuild(f"{path} is missing: the tables belong to another pipeline")
     found: str = json.loads(path.read_text())["id"]
     return found

@@ -1,4 +1,4 @@
-"""Running a pipeline: its topics, its queries, and what they report, until told to stop."""
+"""Runs a pipeline: its topics, its queries, and their reports, until it is stopped."""
 
 import json
 import time
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS_MAX: Final = 20.0
 _REPORTS_EVERY_SECONDS: Final = 60.0
-# Spark gives a Python process ten seconds to begin, and no setting for that. On a busy machine
-# it may take longer, above all when five queries have just begun.
+# Spark gives a Python process ten seconds to start, and has no setting for that. On a busy
+# machine it may take longer, above all when five queries have just started.
 _BEGAN_TOO_LATE: Final = "Python worker failed to connect back"
 _STARTS_MAX: Final = 4
 
@@ -40,18 +40,18 @@ class PipelineFailed(Exception):
 
 
 def check_differences(spec: Spec) -> None:
-    """Refuse what the kept state cannot follow, before Spark fails in words of its own."""
+    """Refuse what the stored state cannot follow, before Spark fails with its own message."""
     refused = [each for each in differences(spec) if each.change is Change.STATE]
     if refused:
         first = refused[0]
         raise SpecError(
             f"{first.setting} was {first.before} and is now {first.now}: "
-            f"it {first.change.value} (kept in {spec.home})"
+            f"it {first.change.value} (stored in {spec.home})"
         )
 
 
 def create_topics(spec: Spec) -> list[str]:
-    """The topics of results that are not there yet."""
+    """Create the missing result topics."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": spec.bootstrap, "log_level": 0})
@@ -60,7 +60,7 @@ def create_topics(spec: Spec) -> list[str]:
         NewTopic(
             output.topic(spec),
             num_partitions=spec.state_partitions,
-            # As many as the cluster gives by default.
+            # As many as the cluster's default.
             replication_factor=-1,
             config=dict(output.configs),
         )
@@ -75,7 +75,7 @@ def create_topics(spec: Spec) -> list[str]:
 
 @dataclass(slots=True)
 class Running:
-    """A pipeline at work."""
+    """A running pipeline."""
 
     spec: Spec
     session: "SparkSession"
@@ -87,10 +87,10 @@ class Running:
     starts: Counter[str] = field(default_factory=Counter)
 
     def start_next(self) -> None:
-        """Start a query when the one before it has shown that it works.
+        """Start a query when the previous one has shown that it works.
 
-        A cold first batch keeps a core busy for seconds; all of them at once would keep
-        everybody waiting for the slowest.
+        A cold first batch keeps a core busy for seconds; with all of them at once, every result
+        would wait for the slowest.
         """
         if not self.waiting:
             return
@@ -101,7 +101,7 @@ class Running:
         self._start(self.waiting.pop(0))
 
     def start_again(self, name: str, problem: str) -> None:
-        """Go on with a query that only had to wait too long. Raises when that was not all."""
+        """Resume a query that only had to wait too long. Raises if there was another problem."""
         if _BEGAN_TOO_LATE not in problem or self.starts[name] >= _STARTS_MAX:
             raise PipelineFailed(f"query {name}: {problem}")
         self._start(next(query for query in QUERIES if query.name == name))
@@ -161,7 +161,7 @@ def watch(
     *,
     is_over: Callable[[PipelineStatus], bool],
 ) -> PipelineStatus:
-    """Report until all queries ended or `is_over` says so; raises when one failed."""
+    """Report until all queries ended or `is_over` returns true; raises if one failed."""
     next_look = 0.0
     while True:
         running.start_next()
@@ -183,7 +183,7 @@ def watch(
 
 
 def reason(text: str) -> str:
-    """The lines of Spark's report that say why, without its traces."""
+    """The lines of Spark's report that give the reason, without its traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if "MILLSTREAM_" in line:

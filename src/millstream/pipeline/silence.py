@@ -1,7 +1,7 @@
 """Hosts that fall silent, and hosts that come back: alerts by processing time.
 
 Silence brings no event that could move a watermark, so the machine's own clock counts here:
-each host has a timer that every line of it puts off.
+each host has a timer that every line resets.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class HostAlert:
 
 
 class HostWatch:
-    """State of a host: when it last spoke, and whether an alert for its silence is out."""
+    """State of a host: the time of its last line, and whether it is reported as silent."""
 
     def __init__(self, handle: "StatefulProcessorHandle", *, silent_after_ms: int) -> None:
         self._handle = handle
@@ -37,10 +37,10 @@ class HostWatch:
             yield HostAlert("back", now_ms, "speaks again")
 
     def wake(self) -> Iterator[HostAlert]:
-        """Its timer ran out."""
+        """Its timer fired."""
         before = self._state.get()
         if before is None or before[1]:
             return
         self._state.update((before[0], True))
         seconds = self._silent_after_ms / 1000
-        yield HostAlert("silent", before[0], f"said nothing for {seconds:g} s")
+        yield HostAlert("silent", before[0], f"no lines for {seconds:g} s")

@@ -1,4 +1,4 @@
-"""The pipeline file: what a pipeline reads, how it parses, and what it makes of it.
+"""The pipeline file: what a pipeline reads, how it parses, and what it produces.
 
 One table, `FIELDS`, has every setting with its default, its meaning, and whether it may be
 changed under an existing checkpoint. Reading, the file that `pipeline init` writes, `diff`
@@ -21,7 +21,7 @@ from millstream.lines.rules import SourceRule
 
 FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "text")
 MASKS: Final = ("address", "user", "query")
-# What a window says already; a gauge cannot be called so.
+# What a window already contains; a gauge cannot have one of these names.
 WINDOW_COLUMNS: Final = (
     *("window_start", "window_end", "output", "name", "final", "count", "per_second", "errors"),
     *("size_bytes", "duration_ms_p50", "duration_ms_p95", "duration_ms_p99", "duration_ms_max"),
@@ -49,8 +49,8 @@ class Change(Enum):
     """What a changed setting means for a pipeline that ran before."""
 
     FREE = "takes effect at the next start"
-    RESULTS = "changes results from the next start on; older ones stay as they are"
-    STATE = "does not fit the kept state: begin anew with another `home`, or undo the change"
+    RESULTS = "changes results from the next start on; older ones stay unchanged"
+    STATE = "does not fit the stored state: start over with another `home`, or undo the change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _name(value: object) -> str:
     text = _text(value)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text):
         raise ValueError(
-            f"{text!r}: letters, digits, - and _ only, because topics are named after it"
+            f"{text!r}: letters, digits, - and _ only, because it is part of topic names"
         )
     return text
 
@@ -179,7 +179,7 @@ def _gauges(value: object) -> tuple[str, ...]:
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in choices:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
         return str(value)
 
     return read
@@ -189,19 +189,19 @@ def _zone(value: object) -> str:
     try:
         ZoneInfo(_text(value))
     except Exception:  # zoneinfo raises several kinds, all of which mean the same here
-        raise ValueError(f"{value!r} is no time zone such as 'UTC' or 'Europe/Berlin'") from None
+        raise ValueError(f"{value!r} is not a time zone such as 'UTC' or 'Europe/Berlin'") from None
     return _text(value)
 
 
 def _duration(value: object) -> int:
     found = parse_duration(value)
     if found <= 0:
-        raise ValueError(f"{value!r} is no time at all")
+        raise ValueError(f"{value!r} is not a positive duration")
     return found
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 2
@@ -209,62 +209,62 @@ def cores() -> int:
 
 FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
     "": (
-        Field("name", "site", _name, Change.STATE, "Topics of results are named after it."),
-        Field("bootstrap", "127.0.0.1:9092", _text, Change.FREE, "The broker to ask first."),
+        Field("name", "site", _name, Change.STATE, "The prefix of the result topics."),
+        Field("bootstrap", "127.0.0.1:9092", _text, Change.FREE, "The broker to connect to first."),
         Field("home", "pipeline-data", _text, Change.STATE,
               "Checkpoints, tables and reports; beside this file unless absolute."),
         Field("timezone", "UTC", _zone, Change.RESULTS,
-              "Rules days of tables and reports, and times that name no zone."),
-        Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch begins."),
+              "For the days of tables and reports, and for times without a zone."),
+        Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch starts."),
         Field("state_partitions", cores(), _whole(1), Change.STATE,
-              "Into how many parts the state of each query is divided: the number of cores."),
+              "The number of parts of each query's state, by default the number of cores."),
     ),
     "input": (
         Field("topics", ["logs"], _topics, Change.STATE,
               "Topics of lines; a record's key is its source."),
         Field("records_per_batch_max", 500_000, _whole(1), Change.FREE,
-              "At most so many records in a micro-batch."),
+              "Maximum number of records in a micro-batch."),
     ),
     "parse": (
         Field("ahead", "1 minute", _duration, Change.RESULTS,
-              "An event so much after its record's timestamp is a dead letter: `ahead`."),
+              "An event this much after its record's timestamp is a dead letter: `ahead`."),
         Field("late", "10 minutes", _duration, Change.RESULTS,
-              "An event so much before its record's timestamp is a dead letter: `late`."),
+              "An event this much before its record's timestamp is a dead letter: `late`."),
         Field("skew", "1 minute", _duration, Change.RESULTS,
               "How far timestamps of records may go back from batch to batch."),
         Field("mask", [], _masks, Change.RESULTS,
-              "What is made unrecognisable before it is stored: address, user, query."),
+              "What is masked before it is stored: address, user, query."),
         Field("salt", "", _text, Change.RESULTS, "Mixed into hashes of visitors and users."),
     ),
     "windows": (
-        Field("length", "1 minute", _duration, Change.STATE, "Of each window."),
-        Field("top", 10, _whole(1), Change.STATE, "So many pages in the list of top pages."),
+        Field("length", "1 minute", _duration, Change.STATE, "The length of a window."),
+        Field("top", 10, _whole(1), Change.STATE, "Number of pages in the list of top pages."),
         Field("session_gap", "30 minutes", _duration, Change.STATE,
-              "A visit ends after so much silence."),
+              "A visit ends after this much silence."),
         Field("funnel", ["/product*", "/cart", "/checkout", "/thanks"], _texts, Change.STATE,
-              "Steps of a visit, in order; * stands for anything."),
+              "Steps of a visit, in order; * matches anything."),
         Field("gauges", ["cpu", "memory", "disk"], _gauges, Change.STATE,
-              "Fields with a number of a host: mean and largest value in its windows."),
+              "Numeric fields of a host: mean and largest value in its windows."),
         Field("silent_after", "20 seconds", _duration, Change.RESULTS,
-              "A host that said nothing for so long gives an alert."),
+              "A host that is silent for this long causes an alert."),
         Field("error_share", 0.1, _share, Change.RESULTS,
-              "A service with more errors than this share of a window gives an alert."),
+              "A service whose share of errors in a window is larger causes an alert."),
         Field("error_count_min", 5, _whole(1), Change.RESULTS,
-              "Fewer errors in a window than this give no alert."),
+              "Fewer errors in a window than this cause no alert."),
     ),
     "warehouse": (
         Field("format", "delta", _one_of(("delta", "parquet", "iceberg", "none")), Change.STATE,
-              "Of the tables: `delta`, plain `parquet`, `iceberg`, or `none`."),
+              "The format of the tables: `delta`, plain `parquet`, `iceberg`, or `none`."),
         Field("compact_every", 50, _whole(1), Change.FREE,
-              "Small files are joined after so many batches."),
+              "Small files are merged after this many batches."),
         Field("keep_days", 0, _whole(0), Change.FREE,
               "Days older than this are removed from the tables; 0 keeps all."),
     ),
     "reports": (
         Field("daily", True, _yes_or_no, Change.FREE,
-              "A report of each day, written when nothing of it can come any more."),
-        Field("weekly", True, _yes_or_no, Change.FREE, "Of each week, Monday to Sunday."),
-        Field("monthly", True, _yes_or_no, Change.FREE, "Of each month."),
+              "A report of each day, written when no more lines of it can arrive."),
+        Field("weekly", True, _yes_or_no, Change.FREE, "A report of each week, Monday to Sunday."),
+        Field("monthly", True, _yes_or_no, Change.FREE, "A report of each month."),
     ),
 }  # fmt: skip
 
@@ -280,7 +280,7 @@ def load_spec(path: Path) -> Spec:
 
 
 def _python_settings(path: Path) -> dict[str, Any]:
-    """What the file assigns; names in capitals or with an underscore are its own affair."""
+    """The file's assignments; names in capitals or with an underscore are ignored."""
     try:
         names = runpy.run_path(str(path))
     except Exception as failed:  # the user's code may raise anything
@@ -336,7 +336,7 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
     )
 
 
-# The values of a file are whatever TOML allows until each is read by its field.
+# The values of a file are whatever TOML allows until its field parses each.
 def _read_all(raw: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for section, fields in FIELDS.items():
@@ -350,7 +350,7 @@ def _read_all(raw: dict[str, Any]) -> dict[str, Any]:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f"; do you mean {close[0]!r}?" if close else ""
-                raise SpecError(f"{_full(section, name)} is no setting{hint}")
+                raise SpecError(f"{_full(section, name)} is not a setting{hint}")
         for field in fields:
             try:
                 value = field.read(table.get(field.name, field.default))
@@ -369,7 +369,7 @@ def _read_rules(rules: object) -> tuple[SourceRule, ...]:
         if not isinstance(rule, dict) or not isinstance(rule.get("match"), str):
             raise SpecError(f"{where} needs match = '...', a pattern of sources")
         if unknown := set(rule) - {"match", "format", "function"}:
-            raise SpecError(f"{where}: {sorted(unknown)[0]} is no setting")
+            raise SpecError(f"{where}: {sorted(unknown)[0]} is not a setting")
         function = rule.get("function")
         if function is not None and not re.fullmatch(r"[\w.]+:\w+", str(function)):
             raise SpecError(f"{where}: function is 'module:name', not {function!r}")
@@ -384,7 +384,7 @@ def _full(section: str, name: str) -> str:
 
 
 def example_spec(**changed: object) -> str:
-    """The file with every setting at its default, or as changed, and what it means."""
+    """The file with every setting at its default, or as changed, and its meaning."""
     lines = ["# A Millstream pipeline. Every setting is here with its default.", ""]
     for section, fields in FIELDS.items():
         if section:
@@ -394,7 +394,7 @@ def example_spec(**changed: object) -> str:
             lines += [f"# {field.text}", f"{field.name} = {_toml(value)}"]
         lines.append("")
     lines += [
-        "# Formats are told from the lines. To fix one, or to parse by a function of your own:",
+        "# The format is detected per line. To fix it, or to parse with your own function:",
         "# [[parse.sources]]",
         "# match = 'nginx/*'",
         "# format = 'access'          # or: function = 'my_module:parse'",
@@ -415,7 +415,7 @@ def example_python(**changed: object) -> str:
             lines += text
         lines += ["}", ""] if section else [""]
     lines += [
-        "# Formats are told from the lines. To fix one, or to parse by a function of your own:",
+        "# The format is detected per line. To fix it, or to parse with your own function:",
         "# parse['sources'] = [{'match': 'nginx/*', 'format': 'access'}]",
     ]
     return "\n".join(lines) + "\n"

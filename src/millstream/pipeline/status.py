@@ -1,4 +1,4 @@
-"""What a running pipeline does, as plain values: written down for `pipeline status`."""
+"""The state of a running pipeline as plain values, stored for `pipeline status`."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 STATUS_NAME: Final = "status.json"
-# A run writes its status every second, but not while it makes a report.
+# A run writes its status every second, but not while it writes a report.
 _SILENCE_MAX: Final = timedelta(minutes=1)
 
 
@@ -37,7 +37,7 @@ class PipelineStatus:
     queries: list[QueryStatus] = field(default_factory=list)
     # Lines since the run began: good, unparsable, ahead, late.
     lines: Mapping[str, int] = field(default_factory=dict)
-    # Of the queries, so many keep state.
+    # How many of the queries keep state.
     stateful_queries: int = 0
 
 
@@ -87,7 +87,7 @@ def query_status(
 
 
 def is_unheard(status: PipelineStatus, now: datetime) -> bool:
-    """Whether a run that never said it ended has been silent for long: killed, most likely."""
+    """Whether a run that did not report its end has been silent for long: probably killed."""
     is_running = any(query.is_running for query in status.queries)
     return is_running and now - datetime.fromisoformat(status.written_at) > _SILENCE_MAX
 

@@ -1,8 +1,8 @@
-"""A micro-batch into its files, in one pass: both tables, dead letters and counts.
+"""Writes a micro-batch into files in one pass: both tables, dead letters and counts.
 
-Spark's tasks parse the lines and write the Parquet files of both tables as they come. What
-they hand on is small: which files there are, how many lines had which problem, and the dead
-letters. A task that Spark repeats writes files that no commit names.
+Spark's tasks parse the lines and write the Parquet files of both tables directly. They
+return little: the list of files, how many lines had which problem, and the dead letters. A
+task that Spark repeats writes files that no commit names.
 """
 
 from collections import Counter
@@ -148,8 +148,8 @@ def _counts(events: pa.RecordBatch) -> dict[str, int]:
 
 
 def event_day_times(events: pa.RecordBatch) -> pa.Array:
-    """An event whose time is not believed is filed under the day of its record: one wrong
-    clock makes no day of its own."""
+    """An event whose time is not trusted is stored under the day of its record: one wrong
+    clock creates no extra day."""
     is_good = pc.is_null(events.column("problem"))
     return pc.if_else(is_good, events.column("event_time"), events.column("record_time"))
 

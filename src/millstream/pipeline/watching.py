@@ -1,10 +1,10 @@
 """What is known at once, by the machine's own clock: silent hosts, open visits, their funnel.
 
 One query for all of it, with two stateful operators one after the other. The first follows
-each host and each visitor. The second hands on what the first said and counts, for each
-window, how far the visits that began in it have come. Both write when they have something
-to say, whatever the watermark is: a visit is shown while it lasts, and taken back when the
-clock says that it is over.
+each host and each visitor. The second passes on the rows of the first and counts, for each
+window, how far the visits that began in it have come. Both write whenever something changed,
+whatever the watermark is: a visit is shown while it is open, and removed when the clock says
+that it has ended.
 
 Times cross from Python as whole microseconds: Spark would read a time without a zone in
 that of the session, or of the machine.
@@ -78,7 +78,7 @@ def watch(events: DataFrame, spec: Spec) -> DataFrame:
 
 
 def _heard(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every host once, for one line of it is as good as thousands; and every page view."""
+    """Every host once, because one line is enough; and every page view."""
     for batch in batches:
         hosts = pc.drop_null(pc.unique(batch.column(_HOST)))
         views = batch.filter(pc.is_valid(batch.column(_VISITOR)))
@@ -97,7 +97,7 @@ def _heard(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Watch(StatefulProcessor):
-    """Of one host or one visitor, as its key says."""
+    """Of one host or one visitor, by its key."""
 
     def __init__(self, spec: Spec) -> None:
         self._silent_after_ms = spec.silent_after_ms
@@ -150,7 +150,7 @@ class VisitorWatch:
 
     def hear(self, visitor: str, rows: Iterator[Row], now_ms: int) -> Iterator[Row]:
         before = self._state.get()
-        # The record's place orders views of the same moment, the same way every time.
+        # The record's offset orders views of the same moment, the same way every time.
         ordered = sorted(rows, key=lambda row: (row.at_us, row.partition, row.offset))
         changes = follow(
             None if before is None else Visit(*before[:-1]),
@@ -174,7 +174,7 @@ class VisitorWatch:
             yield _visit_row(kind, visitor, change.visit, change.step_before)
 
     def wake(self, visitor: str, now_ms: int) -> Iterator[Row]:
-        """The timer of a visit is moved when it runs out, not at every view: that is cheaper."""
+        """The timer of a visit is moved when it fires, not at every view: that is cheaper."""
         before = self._state.get()
         if before is None:
             return
@@ -187,11 +187,11 @@ class VisitorWatch:
 
 
 class _FunnelWatch(StatefulProcessor):
-    """State of a window: how many visits began in it, and how many came to each step."""
+    """State of a window: how many visits began in it, and how many reached each step."""
 
     def __init__(self, spec: Spec) -> None:
         self._steps = len(spec.funnel)
-        # All visits of a window are over when none of them changed for as long as one may pause.
+        # All visits of a window have ended when none of them changed for as long as one may pause.
         self._keep_ms = 2 * spec.session_gap_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -263,7 +263,7 @@ def alerts(watched: DataFrame) -> DataFrame:
 
 
 def visit_records(watched: DataFrame, spec: Spec) -> DataFrame:
-    """By visitor: the open visit, in the form of those that ended; nothing once it is over."""
+    """By visitor: the open visit, in the form of ended ones; nothing once it has ended."""
     value = F.to_json(
         F.struct(
             F.col("subject").alias("visitor"),
@@ -283,7 +283,7 @@ def visit_records(watched: DataFrame, spec: Spec) -> DataFrame:
 
 
 def funnels(watched: DataFrame, spec: Spec) -> DataFrame:
-    """By window: visits that began in it, and how many of them came to each step so far."""
+    """By window: visits that began in it, and how many of them reached each step so far."""
     steps = [
         F.struct(F.lit(page).alias("step"), F.get("counts", F.lit(number)).alias("visits"))
         for number, page in enumerate(spec.funnel, start=1)
@@ -304,7 +304,7 @@ def writer(spec: Spec, *, write_alerts: Write, write_visits: Write, write_funnel
     def write(batch: DataFrame, number: int) -> None:
         batch = batch.persist()
         try:
-            # The clock makes batches also when nothing came: most have nothing for most topics.
+            # The clock starts batches even if nothing arrived: most have nothing for most topics.
             kinds = {row.kind for row in batch.select("kind").distinct().collect()}
             if kinds & _ALERTS:
                 write_alerts(alerts(batch), number)

@@ -1,9 +1,9 @@
 """Counts, errors, latencies, visitors and top pages for each window of time.
 
-Two queries make the same windows. `live_windows` shows them while they are open (update
-mode); visitors and top pages are estimates there. `final_windows` gives each once, after it
-closed (append mode); there all but the percentiles is exact, by two aggregations one after
-the other: first each visitor and each page, then the window.
+Two queries compute the same windows. `live_windows` shows them while they are open (update
+mode); visitors and top pages are estimates there. `final_windows` writes each once, after it
+closed (append mode); there everything but the percentiles is exact, by two aggregations one
+after the other: first each visitor and each page, then the window.
 
 An event counts in several groups at once: the whole input, its host, its service, the site.
 So one query, and one state, has them all.

@@ -5,7 +5,8 @@
     with Broker(topics={"orders": 3}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-For pytest, the plugin in `millstream.testing.plugin` gives fixtures on top of it.
+For pytest, the plugin in `millstream.testing.plugin` has fixtures built on it. May use the
+broker and its config; nothing else in Millstream imports this package.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ __all__ = ["Broker"]
 
 def __getattr__(name: str) -> object:
     # Pytest imports this package in every run where Millstream is installed; the broker
-    # itself is loaded only where a test asks for it.
+    # itself is loaded only when a test uses it.
     if name == "Broker":
         from millstream.testing.broker import Broker
 
