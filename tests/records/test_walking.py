@@ -23,7 +23,18 @@ FAR = 2**62
 
 def walked(data: bytes, count: int, implementation: Implementation, **terms: object) -> Walked:
     wanted = {"earliest_ms": 0, "latest_ms": FAR, "needs_key": False, **terms}
-    return walk(data, count, base_timestamp_ms=NOW_MS, implementation=implementation, **wanted)  # type: ignore[arg-type]
+    # In the midst of something else, as the records of a batch are.
+    around = b"<" + data + b">"
+    found = walk(
+        around,
+        1,
+        1 + len(data),
+        count,
+        base_timestamp_ms=NOW_MS,
+        implementation=implementation,
+        **wanted,
+    )  # type: ignore[arg-type]
+    return found or Walked(Problem.NONE, max(count, 0), [], 0, [], 0)
 
 
 def varint(value: int) -> bytes:
@@ -105,6 +116,12 @@ def test_keys_and_times_are_counted_and_the_first_are_kept(implementation: Imple
     assert found.null_keys == list(range(128))
     assert found.bad_times[0] == (100, NOW_MS + 100)
     assert len(found.bad_times) == 128
+
+
+def test_records_outside_of_the_data_are_not_looked_for(implementation: Implementation) -> None:
+    for start, stop in ((-1, 2), (2, 1), (0, 99)):
+        with pytest.raises(ValueError, match="outside"):
+            implementation.walk_records(b"ab", start, stop, 1, 0, 0, 0, False)
 
 
 def test_what_the_builder_makes_is_right(implementation: Implementation) -> None:

@@ -6,14 +6,18 @@ NAME: str
 
 def walk_records(
     data: bytes | bytearray | memoryview,
+    start: int,
+    stop: int,
     count: int,
     base_timestamp: int,
     earliest: int,
     latest: int,
     needs_key: bool,
-) -> Found: ...
+) -> Found | None: ...
 def find_time(
     data: bytes | bytearray | memoryview,
+    start: int,
+    stop: int,
     count: int,
     base_timestamp: int,
     wanted: int,

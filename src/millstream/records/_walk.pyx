@@ -4,6 +4,7 @@
 One pass over the bytes, without the GIL and without an object per record.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from millstream.records._record_walk cimport BAD_SIZE, BYTES_LEFT, NONE, Walk, next_record, varint, varlong
@@ -15,47 +16,59 @@ cdef enum:
 
 
 def walk_records(
-    const uint8_t[::1] data,
+    data,
+    Py_ssize_t start,
+    Py_ssize_t stop,
     int64_t count,
     int64_t base_timestamp,
     int64_t earliest,
     int64_t latest,
     bint needs_key,
 ):
-    """(problem, index, null key indexes, how many, bad times, how many)
+    """None where nothing is wrong with `data[start:stop]`, as nearly always. Else
+
+        problem, index, null key indexes, how many, bad times, how many
 
     `bad times` are (index, timestamp); of both lists only the first are kept.
     """
+    cdef Py_buffer buffer
     cdef Walk walk
-    cdef const uint8_t* stop
+    cdef const uint8_t* end
     cdef int64_t index = 0, key_length = 0, timestamp
     cdef int64_t null_keys = 0, bad_times = 0
     cdef int64_t[KEPT_MAX] key_indexes
     cdef int64_t[KEPT_MAX] time_indexes
     cdef int64_t[KEPT_MAX] times
-    cdef Py_ssize_t total = data.shape[0]
-    walk.at = &data[0] if total else NULL
-    stop = walk.at + total
-    walk.problem = NONE
-    with nogil:
-        while index < count:
-            timestamp = next_record(&walk, stop, index, &key_length)
-            if walk.problem != NONE:
-                break
-            if needs_key and key_length < 0:
-                if null_keys < KEPT_MAX:
-                    key_indexes[null_keys] = index
-                null_keys += 1
-            # Wraps round like Java's, without being undefined.
-            timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
-            if timestamp != -1 and (timestamp < earliest or timestamp > latest):
-                if bad_times < KEPT_MAX:
-                    time_indexes[bad_times] = index
-                    times[bad_times] = timestamp
-                bad_times += 1
-            index += 1
-        if walk.problem == NONE and walk.at != stop:
-            walk.problem = BYTES_LEFT
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= stop <= buffer.len:
+            raise ValueError("the records are outside of the data")
+        walk.at = <const uint8_t*> buffer.buf + start
+        end = <const uint8_t*> buffer.buf + stop
+        walk.problem = NONE
+        with nogil:
+            while index < count:
+                timestamp = next_record(&walk, end, index, &key_length)
+                if walk.problem != NONE:
+                    break
+                if needs_key and key_length < 0:
+                    if null_keys < KEPT_MAX:
+                        key_indexes[null_keys] = index
+                    null_keys += 1
+                # Wraps round like Java's, without being undefined.
+                timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
+                if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+                    if bad_times < KEPT_MAX:
+                        time_indexes[bad_times] = index
+                        times[bad_times] = timestamp
+                    bad_times += 1
+                index += 1
+            if walk.problem == NONE and walk.at != end:
+                walk.problem = BYTES_LEFT
+    finally:
+        PyBuffer_Release(&buffer)
+    if walk.problem == NONE and not null_keys and not bad_times:
+        return None
     return (
         walk.problem,
         index,

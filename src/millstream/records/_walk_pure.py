@@ -84,14 +84,18 @@ class _Walk:
 
 def walk_records(
     data: bytes | bytearray | memoryview,
+    start: int,
+    stop: int,
     count: int,
     base_timestamp: int,
     earliest: int,
     latest: int,
     needs_key: bool,
-) -> Found:
+) -> Found | None:
+    if not 0 <= start <= stop <= len(data):
+        raise ValueError("the records are outside of the data")
     walk = _Walk(memoryview(data))
-    stop = len(walk.data)
+    walk.at = start
     problem = index = null_keys = bad_times = 0
     key_indexes: list[int] = []
     times: list[tuple[int, int]] = []
@@ -112,6 +116,8 @@ def walk_records(
             problem = _BYTES_LEFT
     except _Stopped as stopped:
         problem = stopped.problem
+    if not problem and not null_keys and not bad_times:
+        return None
     return problem, index, key_indexes, null_keys, times, bad_times
 
 

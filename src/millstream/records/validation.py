@@ -234,41 +234,46 @@ def _check_codec(number: int, rules: BatchRules) -> None:
 def _check_records(
     batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int
 ) -> None:
-    records = _unpacked(batch, decoded_bytes_max)
+    if batch.attributes & CODEC_MASK:
+        data: Bytes = _unpacked(batch, decoded_bytes_max)
+        start, stop = 0, len(data)
+    else:
+        data, start, stop = batch.buffer, HEADER_BYTES, batch.size_bytes
+        if stop > decoded_bytes_max < HEAVY:
+            raise TooHeavy
     earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
     if rules.timestamp_type is not _LOG_APPEND_TIME:
-        earliest_ms = max(_INT64_MIN, now_ms - rules.timestamp_before_max_ms)
+        earliest_ms = now_ms - rules.timestamp_before_max_ms
         latest_ms = now_ms + rules.timestamp_after_max_ms
+        if latest_ms > INT64_MAX:
+            latest_ms = INT64_MAX
     found = walk(
-        records,
+        data,
+        start,
+        stop,
         batch.record_count,
         base_timestamp_ms=batch.base_timestamp_ms,
         earliest_ms=earliest_ms,
-        latest_ms=min(latest_ms, INT64_MAX),
+        latest_ms=latest_ms,
         needs_key=rules.is_key_required,
     )
+    if found is None:
+        return
     if found.problem is not Problem.NONE:
         raise _invalid(found.text)
-    if found.bad_time_count or found.null_key_count:
-        raise _record_errors(found, earliest_ms, latest_ms)
+    raise _record_errors(found, earliest_ms, latest_ms)
 
 
-def _unpacked(batch: BatchView, decoded_bytes_max: int) -> Bytes:
-    codec = batch.codec
-    records = batch.records
-    if codec is not Codec.NONE:
-        try:
-            records = memoryview(decompress(codec, records, limit_bytes=decoded_bytes_max))
-        except TooLarge:
-            if decoded_bytes_max < HEAVY:
-                raise TooHeavy from None
-            raise _invalid(f"records unpack to more than {decoded_bytes_max} bytes") from None
-        except ValueError as error:
-            # Not CORRUPT_MESSAGE, as if it had happened on the way: clients would send it again.
-            raise _invalid(f"records cannot be unpacked: {error}") from error
-    elif len(records) > decoded_bytes_max and decoded_bytes_max < HEAVY:
-        raise TooHeavy
-    return records
+def _unpacked(batch: BatchView, decoded_bytes_max: int) -> bytes:
+    try:
+        return decompress(batch.codec, batch.records, limit_bytes=decoded_bytes_max)
+    except TooLarge:
+        if decoded_bytes_max < HEAVY:
+            raise TooHeavy from None
+        raise _invalid(f"records unpack to more than {decoded_bytes_max} bytes") from None
+    except ValueError as error:
+        # Not CORRUPT_MESSAGE, as if it had happened on the way: clients would send it again.
+        raise _invalid(f"records cannot be unpacked: {error}") from error
 
 
 def _record_errors(found: Walked, earliest_ms: int, latest_ms: int) -> RecordErrors:

@@ -59,12 +59,14 @@ class Implementation(Protocol):
     def walk_records(
         self,
         data: Bytes,
+        start: int,
+        stop: int,
         count: int,
         base_timestamp: int,
         earliest: int,
         latest: int,
         needs_key: bool,
-    ) -> _walk_pure.Found: ...
+    ) -> _walk_pure.Found | None: ...
 
     def find_time(
         self, data: Bytes, count: int, base_timestamp: int, wanted: int, delta_min: int
@@ -88,7 +90,9 @@ IMPLEMENTATION: Final = COMPILED or PURE
 
 
 def walk(
-    records: Bytes,
+    data: Bytes,
+    start: int,
+    stop: int,
     count: int,
     *,
     base_timestamp_ms: int,
@@ -96,14 +100,18 @@ def walk(
     latest_ms: int,
     needs_key: bool,
     implementation: Implementation = IMPLEMENTATION,
-) -> Walked:
-    """Walk over `count` uncompressed records: are they whole, and as a topic wants them?
+) -> Walked | None:
+    """Walk over the `count` uncompressed records in `data[start:stop]`: are they whole, and as a
+    topic wants them? None if they are.
 
     A timestamp of -1 means that there is none, and is never out of range.
     """
-    problem, index, keys, key_count, times, time_count = implementation.walk_records(
-        records, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
+    found = implementation.walk_records(
+        data, start, stop, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
     )
+    if found is None:
+        return None
+    problem, index, keys, key_count, times, time_count = found
     return Walked(Problem(problem), index, keys, key_count, times, time_count)
 
 
