@@ -137,7 +137,8 @@ def test_clients_that_leave_while_their_batches_are_checked_hurt_nobody(
             sending.join()
     with RawClient(broker.bootstrap) as client:
         assert produce(client, topic, batch(b"after")).error_code == KafkaCode.NONE
-        assert fetched_values(client, topic)[-1] == b"after"
+        # What was received from the others may still be written, before it or behind it.
+        assert b"after" in fetched_values(client, topic)
 
 
 def _try_produce(client: RawClient, topic: str, data: bytes) -> None:
