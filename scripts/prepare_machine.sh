@@ -28,7 +28,7 @@ java_is_new_enough() { # Spark needs 17; version 8 calls itself 1.8
     version=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
     [ "${version:-0}" -ge 17 ]
 }
-rsyslog_writes_to_kafka() { # the module is a package of its own
+rsyslog_writes_to_kafka() { # the module is in a separate package
     ls /usr/lib/*/rsyslog/omkafka.so
 }
 if [ "$1" = pipeline ]; then

@@ -18,7 +18,7 @@ node_log=$home/node.log
 # What the node of an earlier run said would be read before this one says anything.
 rm -f "$node_log.out"
 touch "$node_log.out"
-# In a session of its own: Ctrl-C is for the pipeline, and the node ends after it.
+# In a separate session: Ctrl-C is for the pipeline, and the node ends after it.
 setsid "$bin/millstream" broker --data-dir "$data_dir" --listen "$listen" >"$node_log.out" 2>"$node_log" &
 node=$!
 trap 'kill "$node" 2>/dev/null || true; wait "$node" 2>/dev/null || true' EXIT
@@ -48,7 +48,7 @@ echo "  $bin/millstream consume hello -o beginning -n 1$ask"
 PYTHON=${PYTHON:-python3} sh "$(dirname "$0")/prepare_machine.sh" pipeline
 if ! [ "$bin/../installed-pipeline" -nt pyproject.toml ]; then
     echo "Installing what the pipeline needs, once: Spark (about 450 MB to download), Arrow (50 MB),"
-    echo "Delta tables (50 MB), pandas and numpy (30 MB). The node goes on meanwhile."
+    echo "Delta tables (50 MB), pandas and numpy (30 MB). The node keeps running."
     "$bin/python" -m pip install --constraint constraints.txt --editable '.[pipeline]' |
         grep --line-buffered -E '^(Downloading|Building|Installing|Successfully)|ERROR' || true
     "$bin/python" -c 'import pyspark, deltalake'

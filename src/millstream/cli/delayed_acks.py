@@ -69,7 +69,7 @@ class Delay:
         self._is_acks_all = is_acks_all
 
     @contextlib.contextmanager
-    def told(self, acknowledged: Callable[[], Acknowledged]) -> Iterator[None]:
+    def explained(self, acknowledged: Callable[[], Acknowledged]) -> Iterator[None]:
         """Print what the command waits for."""
         done = threading.Event()
         thread = threading.Thread(target=self._tell, args=(acknowledged, done), daemon=True)

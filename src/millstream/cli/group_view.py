@@ -240,10 +240,10 @@ def offsets_at(
     for node, topics in by_node.items():
         times = [_times(name, indexes, timestamp_ms) for name, indexes in topics.items()]
         answer = cluster.ask(node, ListOffsetsRequest(replica_id=-1, topics=times), 7)
-        for told in answer.topics:
-            for one in told.partitions:
-                check(one.error_code, f"{told.name}-{one.partition_index}")
-                found[TopicPartition(told.name, one.partition_index)] = one.offset
+        for topic_row in answer.topics:
+            for one in topic_row.partitions:
+                check(one.error_code, f"{topic_row.name}-{one.partition_index}")
+                found[TopicPartition(topic_row.name, one.partition_index)] = one.offset
     return found
 
 

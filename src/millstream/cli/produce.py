@@ -77,7 +77,7 @@ def produce(
     describe_topic(admin, topic)
     delay = Delay(admin, topic, is_acks_all=acks == "all")
     sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet), delay)
-    with delay.told(sender.acknowledged) if not quiet else nullcontext():
+    with delay.explained(sender.acknowledged) if not quiet else nullcontext():
         sender.send_all(_read_records(parse))
     if not quiet:
         echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)

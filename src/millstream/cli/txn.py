@@ -202,9 +202,13 @@ def _open_transactions(cluster: Cluster, *topics: str) -> Iterator[OpenTransacti
             wanted = DescribeProducersTopic(name=name, partition_indexes=[part.partition_index])
             request = DescribeProducersRequest(topics=[wanted])
             answer = cluster.ask(nodes[part.leader_id], request, 0)
-            [told] = answer.topics[0].partitions
-            check(told.error_code, f"{name}-{part.partition_index}", told.error_message)
-            for one in told.active_producers:
+            [partition_row] = answer.topics[0].partitions
+            check(
+                partition_row.error_code,
+                f"{name}-{part.partition_index}",
+                partition_row.error_message,
+            )
+            for one in partition_row.active_producers:
                 if one.current_txn_start_offset >= 0:
                     yield OpenTransaction(
                         name,

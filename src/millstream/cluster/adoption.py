@@ -244,7 +244,7 @@ def _summary(plan: AdoptionPlan, config: BrokerConfig, *, has_metadata: bool) ->
         yield f"topics, ids and options are copied from {METADATA_DIRECTORY}, which stays untouched"
         if any("retention.ms" not in topic.configs for topic in metadata.topics):
             yield (
-                "topics without a retention of their own follow this node's; if Kafka's "
+                "topics without their own retention use this node's; if Kafka's "
                 "server.properties said otherwise, give that file with --config"
             )
     else:

@@ -337,8 +337,8 @@ class Membership:
     def _tell_log_ends_if_asked(self) -> None:
         if self.is_fenced or self._self_state is None or self._telling is not None:
             return
-        told = self._self_state
-        if all(told.log_end(*lost) is not None for lost in self.lost_partitions()):
+        published = self._self_state
+        if all(published.log_end(*lost) is not None for lost in self.lost_partitions()):
             return
         self._telling = asyncio.get_running_loop().create_task(self._tell_log_ends())
 

@@ -107,8 +107,8 @@ class PortWatch:
                 is_dead = await self._refuses(broker)
                 if is_dead:
                     # In a separate task: what it writes ends this one.
-                    told = self._refused(broker.id, broker.epoch, version)
-                    await asyncio.shield(asyncio.ensure_future(told))
+                    handled = self._refused(broker.id, broker.epoch, version)
+                    await asyncio.shield(asyncio.ensure_future(handled))
             if is_dead or not was_open:
                 # The node that has to act may first have to become the controller.
                 await asyncio.sleep(self._retry_seconds)

@@ -196,7 +196,7 @@ def _is_same(path: Path, mark: FileMark) -> bool:
 def _siblings(path: Path) -> list[Path]:
     """Rotated files of this name (`x.log.1`, `x.log-20260101`), newest first.
 
-    Packed ones are left out: what is in them cannot be told from what was read.
+    Packed ones are left out: their contents cannot be compared with what was read.
     """
     found = []
     rotated = re.compile(re.escape(path.name) + r"[.-]\d[\d.-]*")

@@ -5,7 +5,7 @@ hosts tell their health. Now and then a crowd comes, a service fails or slows do
 falls silent. Everything is drawn from one seeded generator in the order of event time, so a
 seed and a start make one endless sequence of lines.
 
-Knows no clock: whoever sends the lines keeps their pace.
+Knows no clock: the sender of the lines keeps their pace.
 """
 
 import heapq
@@ -25,7 +25,7 @@ _HEALTH_EVERY_MS: Final = 5_000
 _INCIDENT_EVERY_MS: Final = 45_000
 _INCIDENT_MS: Final = 30_000
 _CROWD_FACTOR: Final = 4.0
-# A visit makes about so many lines.
+# A visit causes about this many lines.
 _LINES_PER_VISIT: Final = 9.0
 
 # From a page to the next, with weights; "" leaves.
@@ -66,7 +66,7 @@ _SYSTEM: Final = (
 @dataclass(slots=True)
 class TrafficLine:
     time_ms: int
-    # `host/log`: the record's key, and what formats are told apart by.
+    # `host/log`: the record's key, from which the format is known.
     source: str
     data: bytes
 

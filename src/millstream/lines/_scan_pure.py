@@ -1,6 +1,6 @@
 """Lines into columns in plain Python, by regular expressions: what `_scan.pyx` is held against.
 
-Slow, and used only where no compiler was at hand.
+Slow, and used only if there was no compiler.
 """
 
 import re

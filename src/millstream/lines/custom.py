@@ -62,7 +62,7 @@ def call_parser(parse: Parser, lines: pa.RecordBatch) -> pa.MapArray:
         if parsed.num_rows != lines.num_rows:
             raise ValueError(f"{parsed.num_rows} rows for {lines.num_rows} lines")
         return _as_maps(names, columns, lines.num_rows)
-    except Exception as failed:  # the user's code may raise anything; the query must go on
+    except Exception as failed:  # the user's code may raise anything; the query must continue
         log.warning("the parser %s failed: %s", parse, failed)
         return pa.nulls(lines.num_rows, FIELDS)
 

@@ -76,7 +76,7 @@ def masked_values(
 ) -> pa.BinaryArray:
     """Lines as they may be stored: nothing of a row that is not kept, others without addresses.
 
-    Kept rows are text. A user's name in a line that nobody could read cannot be found.
+    Kept rows are text. A user's name in a line that could not be parsed cannot be found.
     """
     rows = of_numpy(np.flatnonzero(is_kept))
     texts = values.take(rows).cast(pa.string())

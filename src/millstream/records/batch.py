@@ -31,7 +31,7 @@ from millstream.model import Codec, TimestampType
 from millstream.records.checksum import crc32c
 
 HEADER_BYTES: Final = 61
-# What length and magic need; a reader of a file must have this much to go on.
+# What length and magic need; a reader of a file needs at least this much.
 PREFIX_BYTES: Final = 17
 LENGTH_FIELD_END: Final = 12
 CRC_START: Final = 21

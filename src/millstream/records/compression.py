@@ -75,7 +75,7 @@ def _within(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _decompress_gzip(data: Bytes, limit_bytes: int) -> bytes:
-    """Every member of the stream: Java's reader goes on after the first, so do we."""
+    """Every member of the stream: Java's reader continues after the first, so do we."""
     parts: list[bytes] = []
     size = 0
     rest = bytes(data)

@@ -8,7 +8,7 @@ the same answer.
 To unpack and walk over a large batch takes milliseconds. `LIGHT` says what may be done on the
 event loop; `HEAVY` belongs in a thread, which makes a `CheckedBatch` of it.
 
-A batch is checked by itself, or in a group whose batches were found to be well-formed while
+A batch is checked alone, or in a group whose batches were found to be well-formed while
 they were received. What a topic asks of a batch is written down once, for both, in
 `_check_size` and `_check_facts`.
 """

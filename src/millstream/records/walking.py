@@ -14,7 +14,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Problem(IntEnum):
-    """Why records cannot be read; nobody could get past them."""
+    """Why records cannot be read; no consumer could get past them."""
 
     NONE = 0
     ENDS_EARLY = 1

@@ -251,10 +251,10 @@ class Cluster:
         )
         found = {}
         for topic in answer.topics:
-            for told in topic.partitions:
-                partition = TopicPartition(topic.name, told.partition_index)
-                raise_for(told.error_code, f"offsets of {partition}")
-                found[partition] = told.offset
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                raise_for(result.error_code, f"offsets of {partition}")
+                found[partition] = result.offset
         return found
 
     def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

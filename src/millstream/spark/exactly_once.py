@@ -79,8 +79,8 @@ def find_context(options: WriteOptions) -> BatchContext:
     run_id = ""
     if context is not None and context.getLocalProperty(_QUERY_ID) is not None:
         query_id = query_id or context.getLocalProperty(_QUERY_ID)
-        told = context.getLocalProperty(_BATCH_ID)
-        batch_id = int(told) if batch_id is None and told is not None else batch_id
+        found_id = context.getLocalProperty(_BATCH_ID)
+        batch_id = int(found_id) if batch_id is None and found_id is not None else batch_id
         run_id = _checked_run(context.getLocalProperty(_RUN_ID))
     if query_id is None or batch_id is None:
         raise SourceError(

@@ -83,7 +83,7 @@ class Broker:
         try:
             self._create_missing_topics()
         except BaseException:
-            # Nobody leaves a block that was not entered.
+            # A block that was not entered is never left.
             self.stop()
             raise
 

@@ -1,7 +1,7 @@
 """Fixtures for pytest, found through the wheel's entry point.
 
 `kafka` is one broker for the whole test run, `kafka_bootstrap` its address, and
-`make_topic` makes topics with names of their own, so that tests share the broker without
+`make_topic` creates topics with unique names, so that tests share the broker without
 seeing each other. Nothing starts, and little is imported, until a test asks for one.
 """
 

@@ -1,8 +1,8 @@
 """A table in Iceberg's format, by `pyiceberg`, without a jar.
 
 The number of the last batch is a property of the table, set by the commit that adds the
-batch's files. `pyiceberg` would repeat a refused commit by itself, and add the batch again
-after another driver added it; so it is told not to.
+batch's files. `pyiceberg` would retry a refused commit, and add the batch again
+after another driver added it; so its retries are turned off.
 """
 
 import time
@@ -45,7 +45,7 @@ _KEEP_VERSIONS: Final = timedelta(days=7)
 _KEEP_FILES_SECONDS: Final = 24 * 3600
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
-    # Each commit writes the table's metadata anew.
+    # Each commit rewrites the table's metadata.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }

@@ -31,7 +31,7 @@ from millstream.warehouse.snapshots import (
     write_snapshot,
 )
 
-# Whoever reads an older version has this long to end.
+# Readers of an older version have this long to finish.
 _KEEP_SNAPSHOTS_SECONDS: Final = 3600
 # No batch takes so long from its first file to its commit.
 _KEEP_FILES_SECONDS: Final = 24 * 3600
@@ -81,7 +81,7 @@ class Parquet:
             write_snapshot(self._path, new)
         except SnapshotTaken as refused:
             raise TableChanged(str(refused)) from None
-        # Whoever slept for longer than versions are kept finds its number free again, below
+        # A driver that slept for longer than versions are kept finds its number free again, below
         # versions that others made since. If instead they built on ours just now, the next
         # look at the table tells.
         if snapshot_paths(self._path)[-1].stem != f"{new.version:020}":

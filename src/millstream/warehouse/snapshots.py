@@ -33,7 +33,7 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of a table; version 0 is a table that nobody wrote yet."""
+    """One version of a table; version 0 is a table without a commit."""
 
     version: int
     # In Spark's form, as `StructType.jsonValue` gives it.
@@ -64,7 +64,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Make `snapshot` the current one; SnapshotTaken where its version is there already."""
+    """Make `snapshot` the current one; SnapshotTaken if its version already exists."""
     folder = path / SNAPSHOTS
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / f"{uuid.uuid4()}.new"
@@ -72,6 +72,6 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     try:
         os.link(new, folder / f"{snapshot.version:020}.json")
     except FileExistsError:
-        raise SnapshotTaken(f"version {snapshot.version} of {path} is there already") from None
+        raise SnapshotTaken(f"version {snapshot.version} of {path} already exists") from None
     finally:
         new.unlink()

@@ -72,7 +72,7 @@ def event_rows(events: DataFrame) -> DataFrame:
     """Rows of the table of events: what was parsed; `ahead` and `late` are there, too.
 
     The day is the event's own, in the declared time zone. An event whose time is not believed
-    is filed under the day of its record: one wrong clock makes no day of its own.
+    is filed under the day of its record: one wrong clock creates no extra day.
     """
     day = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
     return (
@@ -108,7 +108,7 @@ def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
 def commit_batch(
     path: Path, schema: pa.Schema, table_format: str, batch: Batch, files: list[WrittenFile]
 ) -> bool:
-    """Make a batch part of the table, whoever else commits meanwhile; False where it is."""
+    """Add a batch to the table, even if others commit in the meantime; False if it is there."""
     for _ in range(_COMMITS_TRIED):
         try:
             return commit_files(open_table(path, schema, table_format), batch, files)
@@ -158,8 +158,8 @@ def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-u
         context = TaskContext.get()
         query_id = (context.getLocalProperty(QUERY_ID) if context else None) or BY_HAND
         files = write_files(batches, Path(folder), name=name, has_day_inside=table_format != DELTA)
-        # The first row has no file: a task without rows tells its query, too.
-        told = [{"query_id": query_id}, *({"query_id": query_id, **asdict(f)} for f in files)]
-        yield pa.RecordBatch.from_pylist(told, schema=_FILES_SCHEMA)
+        # The first row has no file: a task without rows names its query, too.
+        rows = [{"query_id": query_id}, *({"query_id": query_id, **asdict(f)} for f in files)]
+        yield pa.RecordBatch.from_pylist(rows, schema=_FILES_SCHEMA)
 
     return write

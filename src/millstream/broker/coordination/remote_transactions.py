@@ -132,7 +132,7 @@ async def _ask_coordinator(
         raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     if answer.error_code != KafkaCode.NONE:
         raise KafkaError(KafkaCode(answer.error_code))
-    told = {
+    codes = {
         (topic.name, partition.partition_index): KafkaCode(partition.partition_error_code)
         for one in answer.results_by_transaction
         if one.transactional_id == transactional_id
@@ -140,4 +140,4 @@ async def _ask_coordinator(
         for partition in topic.results_by_partition
     }
     wanted = [(name, index) for name, indexes in partitions.items() for index in indexes]
-    return {where: told.get(where, KafkaCode.COORDINATOR_NOT_AVAILABLE) for where in wanted}
+    return {where: codes.get(where, KafkaCode.COORDINATOR_NOT_AVAILABLE) for where in wanted}

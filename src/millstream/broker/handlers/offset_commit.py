@@ -1,6 +1,6 @@
 """OffsetCommit (8), versions 2-10: topics by id from version 10.
 
-Reads the frame with a codec of its own, because this group request arrives thousands of
+Reads the frame with a hand-written codec, because this group request arrives thousands of
 times a second. A reply that waits for the disk is a future, not a task. A client that commits
 the same partitions again gets a shortcut (`wire.repeated_commit`).
 """

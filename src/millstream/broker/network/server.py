@@ -26,7 +26,7 @@ BACKLOG: Final = 1024
 # This many replies wait for each other. With fewer, every send wakes a client that needs a
 # core; with more, clients are idle while hundreds are served.
 FLUSHED_TOGETHER: Final = 16
-# Large frames that can be received at once without memory of their own.
+# Large frames that can be received at once in lent buffers.
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
 # How long a client may take to send one frame, or to read our replies.

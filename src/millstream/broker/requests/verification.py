@@ -155,10 +155,10 @@ class _Later:
                     refused[where] = KafkaError(produce_code(code, self._version))
 
     def _refuse_all(self, error: KafkaError, refused: Refused) -> None:
-        told = KafkaError(produce_code(error.code, self._version), error.message)
+        refusal = KafkaError(produce_code(error.code, self._version), error.message)
         for topic, indexes in self._partitions.items():
             for index in indexes:
-                refused.setdefault((topic, index), told)
+                refused.setdefault((topic, index), refusal)
 
 
 def produce_code(code: KafkaCode, version: int) -> KafkaCode:

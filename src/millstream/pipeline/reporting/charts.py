@@ -11,7 +11,7 @@ _HEIGHT: Final = 130
 _LEFT: Final = 64
 _BOTTOM: Final = 20
 _TOP: Final = 8
-# A label needs about so much room.
+# A label needs about this much room.
 _LABEL_WIDTH: Final = 46
 
 

@@ -12,7 +12,7 @@ from pyarrow.compute import Expression
 
 from millstream.pipeline.reporting.periods import Period
 
-# Latencies are counted by their value to so many digits, so that a month of them is a short
+# Latencies are counted by their value to this many digits, so that a month of them is a short
 # list; a percentile is at most half of the last digit off.
 LATENCY_DIGITS: Final = 4
 _ERROR_LEVELS: Final = ("emergency", "alert", "critical", "crit", "fatal", "error", "err")
@@ -26,7 +26,7 @@ IS_VIEW: Final = pc.coalesce(
 IS_ERROR: Final = pc.coalesce(pc.field("status") >= 500, FALSE) | pc.coalesce(
     pc.field("level").isin(list(_ERROR_LEVELS)), FALSE
 )
-# Of page views only: who asks a service is not known to visit.
+# Of page views only: a request to a service need not be a visit.
 VISITOR: Final = pc.if_else(IS_VIEW, pc.field("visitor"), NO_TEXT)
 
 

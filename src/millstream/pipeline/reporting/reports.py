@@ -84,7 +84,7 @@ def report_on(spec: Spec, store: "StreamingQuery | None") -> None:
     try:
         made = make_due_reports(spec, until)
     except (OSError, pa.ArrowException, DeltaError) as failed:
-        # It stays due, so the next look tries again; the queries go on meanwhile.
+        # It stays due, so the next check tries again; the queries continue.
         log.warning("could not make a report: %s", failed)
     else:
         for path in made:

@@ -136,7 +136,7 @@ def pages(events: Events, period: Period) -> Section:
 
 
 def funnel(events: Events, period: Period, spec: Spec) -> Section:
-    """Day by day: a visit that goes on after midnight begins anew."""
+    """Day by day: a visit that is open at midnight counts as a new one after it."""
     totals = [0] * (len(spec.funnel) + 1)
     for day in period.days:
         views = events.rows(
