@@ -101,7 +101,7 @@ def advise_command(
     if mb_per_second is None and bootstrap is None:
         raise click.UsageError("give --mb-per-second, or --bootstrap of a running cluster")
     retention_seconds = parse_duration(retention)
-    rates = _rates(measure_in, seconds=measure_seconds, is_new=is_new, is_told=not as_json)
+    rates = _rates(measure_in, seconds=measure_seconds, is_new=is_new, is_announced=not as_json)
     if consumer_mb_per_second is not None:
         rates = replace(rates, consumer_mb_per_second=consumer_mb_per_second)
     if mb_per_second is not None:
@@ -124,13 +124,13 @@ def parse_duration(text: str) -> float:
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
-def _rates(folder: Path, *, seconds: float, is_new: bool, is_told: bool) -> Rates:
+def _rates(folder: Path, *, seconds: float, is_new: bool, is_announced: bool) -> Rates:
     kept = None if is_new else read_measurement(cache_path())
     if kept is None:
         echo(f"measuring this machine for {seconds:.0f} s ...", err=True)
         kept = measure(folder, seconds=seconds)
         write_measurement(cache_path(), kept)
-    if is_told:
+    if is_announced:
         _show_rates(kept)
     return kept.rates
 

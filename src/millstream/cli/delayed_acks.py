@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.5
 _TELL_AFTER_SECONDS: Final = 2.0
-_TELL_EVERY_SECONDS: Final = 15.0
+_PRINT_EVERY_SECONDS: Final = 15.0
 _MIN_ISR: Final = "min.insync.replicas"
 
 
@@ -46,19 +46,19 @@ class Patience:
     def __init__(self, *, now: float) -> None:
         self._count = -1
         self._since = now
-        self._told: tuple[str, float] | None = None
+        self._printed: tuple[str, float] | None = None
 
     def is_over(self, seen: Acknowledged, *, now: float) -> bool:
         """Was nothing acknowledged for a while, although something waits?"""
         if seen.count != self._count or seen.waiting_count == 0:
-            self._count, self._since, self._told = seen.count, now, None
+            self._count, self._since, self._printed = seen.count, now, None
         return now - self._since >= _TELL_AFTER_SECONDS
 
     def is_due(self, text: str, *, now: float) -> bool:
-        told_text, told_at = self._told or ("", 0.0)
-        if told_text == text and now - told_at < _TELL_EVERY_SECONDS:
+        printed_text, printed_at = self._printed or ("", 0.0)
+        if printed_text == text and now - printed_at < _PRINT_EVERY_SECONDS:
             return False
-        self._told = (text, now)
+        self._printed = (text, now)
         return True
 
 
@@ -72,7 +72,7 @@ class Delay:
     def explained(self, acknowledged: Callable[[], Acknowledged]) -> Iterator[None]:
         """Print what the command waits for."""
         done = threading.Event()
-        thread = threading.Thread(target=self._tell, args=(acknowledged, done), daemon=True)
+        thread = threading.Thread(target=self._watch, args=(acknowledged, done), daemon=True)
         thread.start()
         try:
             yield
@@ -86,7 +86,7 @@ class Delay:
             reason += ". Nodes that cannot reach ZooKeeper accept records with acks=all only"
         return CommandFailed(f"topic {self._topic}: {what}: {reason}", exit_code=ExitCode.TIMEOUT)
 
-    def _tell(self, acknowledged: Callable[[], Acknowledged], done: threading.Event) -> None:
+    def _watch(self, acknowledged: Callable[[], Acknowledged], done: threading.Event) -> None:
         patience = Patience(now=time.monotonic())
         while not done.wait(_LOOK_SECONDS):
             seen = acknowledged()

@@ -21,7 +21,7 @@ from millstream.clock import Clock
 from millstream.cluster import election, znodes
 from millstream.cluster.election import Nodes
 from millstream.cluster.incomplete_topics import remove_half_made
-from millstream.cluster.observer import ImageChange, Observer, tell_failure
+from millstream.cluster.observer import ImageChange, Observer, log_failure
 from millstream.cluster.state import ClusterImage, Incarnation, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     Check,
@@ -122,7 +122,7 @@ class Controller:
         self._observer.listeners.append(self._image_changed)
         self._is_due.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(tell_failure)
+        self._task.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         with contextlib.suppress(ValueError):

@@ -77,7 +77,7 @@ class Observer:
         self._mark_all()
         await self.refresh()
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(tell_failure)
+        self._task.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         self.listeners.clear()
@@ -269,7 +269,7 @@ class Observer:
         return is_new
 
 
-def tell_failure(task: "asyncio.Task[None]") -> None:
+def log_failure(task: "asyncio.Task[None]") -> None:
     """For tasks that end only by a bug in this module."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("this node no longer follows the cluster", exc_info=error)
