@@ -302,10 +302,10 @@ def test_options_of_a_topic_change_one_by_one_or_all_at_once_and_last():
             [
                 ConfigChange("cleanup.policy", "compact", ConfigOperation.APPEND),
                 ConfigChange("retention.ms", None, ConfigOperation.DELETE),
-                ConfigChange("segment.bytes", "1000"),
+                ConfigChange("segment.bytes", "20000"),
             ],
         )
-        assert topic.overrides == {"cleanup.policy": "delete,compact", "segment.bytes": "1000"}
+        assert topic.overrides == {"cleanup.policy": "delete,compact", "segment.bytes": "20000"}
         await controller.alter_topic_configs(
             "a", [ConfigChange("cleanup.policy", "delete", ConfigOperation.SUBTRACT)]
         )

@@ -13,8 +13,8 @@ from millstream.config import (
 
 def test_a_topic_falls_back_on_the_node():
     node = load_config(sets=["log.retention.minutes=1", "message.max.bytes=500"])
-    topic = topic_config(node, {"segment.bytes": "1000"})
-    assert topic.int("segment.bytes") == 1000
+    topic = topic_config(node, {"segment.bytes": "10000"})
+    assert topic.int("segment.bytes") == 10_000
     assert topic.int("retention.ms") == 60_000
     assert topic.int("max.message.bytes") == 500
     assert topic.list("cleanup.policy") == ("delete",)
@@ -60,8 +60,16 @@ def test_kafka_3s_bound_on_timestamps_sets_both_newer_ones():
 
 
 def test_the_internal_segment_size_goes_first():
-    topic = topic_config(load_config(), {"internal.segment.bytes": "99", "segment.bytes": "5000"})
-    assert topic.int("segment.bytes") == 99
+    topic = topic_config(
+        load_config(), {"internal.segment.bytes": "10000", "segment.bytes": "50000"}
+    )
+    assert topic.int("segment.bytes") == 10_000
+
+
+@pytest.mark.parametrize("name", ["segment.bytes", "internal.segment.bytes"])
+def test_segments_are_not_tiny(name):
+    assert topic_config_problem(name, "10000") is None
+    assert topic_config_problem(name, "9999") == f"{name}: 9999 is less than 10000"
 
 
 def test_unknown_stored_names_are_left_alone():

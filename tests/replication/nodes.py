@@ -203,7 +203,13 @@ async def ask(node: OpenNode, request: Request[M], version: int) -> M:
 
 
 async def produce(
-    node: OpenNode, count: int = 1, *, topic: str = "t", index: int = 0, acks: int = -1
+    node: OpenNode,
+    count: int = 1,
+    *,
+    topic: str = "t",
+    index: int = 0,
+    acks: int = -1,
+    value: bytes = b"value",
 ) -> tuple[KafkaCode, int]:
     """The code of the answer, and the offset of the first record."""
     answer = await ask(
@@ -215,7 +221,9 @@ async def produce(
             topic_data=[
                 ProduceTopicData(
                     name=topic,
-                    partition_data=[ProducePartitionData(index=index, records=bytes(batch(count)))],
+                    partition_data=[
+                        ProducePartitionData(index=index, records=bytes(batch(count, value=value)))
+                    ],
                 )
             ],
         ),

@@ -40,10 +40,10 @@ def flip_a_byte(path: Path, position: int = 75) -> None:
 
 async def fill(cluster: Cluster) -> None:
     """Several closed segments, on every replica."""
-    await cluster.create(segment_bytes="300")
+    await cluster.create(segment_bytes="10000")
     leader = await cluster.led()
     for _ in range(10):
-        assert (await produce(leader, 2))[0] is KafkaCode.NONE
+        assert (await produce(leader, 2, value=bytes(2000)))[0] is KafkaCode.NONE
     everybody = list(cluster.nodes)
     await until(
         lambda: all(len(cluster.replica(n).log.segments) > 3 for n in everybody), "segments"
@@ -210,10 +210,10 @@ def test_what_could_not_be_healed_is_tried_again(
 def test_the_only_replica_is_kept_however_damaged(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, settings=_ALWAYS) as cluster:
-            await cluster.create(replicas=1, segment_bytes="300")
+            await cluster.create(replicas=1, segment_bytes="10000")
             leader = await cluster.led()
             for _ in range(10):
-                assert (await produce(leader, 2))[0] is KafkaCode.NONE
+                assert (await produce(leader, 2, value=bytes(2000)))[0] is KafkaCode.NONE
             path = first_segment(tmp_path, leader.node_id)
             flip_a_byte(path)
             before, partition = path.read_bytes(), cluster.replica(leader.node_id)

@@ -7,7 +7,7 @@ from millstream.records.batch import BatchView
 from millstream.records.builder import build_batch
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record
-from millstream.storage.producers import SEQUENCE_MAX, ProducerStates
+from millstream.storage.producers import PRODUCERS_MAX, SEQUENCE_MAX, ProducerStates
 from tests.storage.logs import batch
 
 
@@ -160,3 +160,33 @@ def test_a_marker_ends_a_transaction_and_reports_the_aborted_one(ending: Control
             11,
             12,
         )
+
+
+def test_invented_producers_make_room_for_each_other() -> None:
+    states = ProducerStates()
+    states.update(view(0, producer_id=1))
+    for number in range(PRODUCERS_MAX + 10):
+        states.update(view(0, offset=1 + number, producer_id=100 + number))
+        if number % 1000 == 0:
+            states.update(view(1 + number // 1000, offset=1 + number, producer_id=1))
+    assert len(states) <= PRODUCERS_MAX
+    # The one that goes on writing is known, the oldest of the others is not.
+    assert states.get(1) is not None
+    assert states.get(100) is None
+    assert states.get(100 + PRODUCERS_MAX) is not None
+
+
+def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
+    states = ProducerStates()
+    data = build_batch(
+        [Record(0, 1, None, b"v")],
+        base_offset=0,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    states.update(BatchView(memoryview(data)))
+    for number in range(PRODUCERS_MAX + 10):
+        states.update(view(0, offset=1 + number, producer_id=100 + number))
+    assert states.has_open_transaction(1, 0)

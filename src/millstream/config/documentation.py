@@ -39,7 +39,7 @@ Intended differences from Kafka:
 - `log.dir` is the folder `data`, not a temporary one.
 - `node.id` is 1 and `process.roles` is `broker`, so neither has to be set.
 - `queued.max.request.bytes` is 256 MiB, so that large requests cannot use up all memory.
-- `segment.bytes` and `log.segment.bytes` may be as small as in Kafka 3 (14 bytes; Kafka 4: 1 MiB).
+- `segment.bytes` and `log.segment.bytes` may be as small as 10,000 bytes (Kafka 4: 1 MiB).
 - A node without `zookeeper.connect` creates internal topics with one replica, whatever is set.
 - With one replica, acks=all waits for the disk. `--dev` turns that off.
 

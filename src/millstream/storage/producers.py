@@ -6,6 +6,7 @@ out of order. The state is saved in Kafka's `.snapshot` format whenever a segmen
 and at a clean stop, and replayed from the log after that.
 """
 
+import heapq
 import struct
 from collections import deque
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+# Of one partition; each takes about half a kilobyte. Those with an open transaction stay.
+PRODUCERS_MAX: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -156,6 +160,8 @@ class ProducerStates:
             return None
         producer = self._producers.get(producer_id)
         if producer is None:
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._forget_oldest()
             producer = self._producers[producer_id] = Producer(batch.producer_epoch)
         if batch.producer_epoch != producer.epoch:
             producer.epoch = batch.producer_epoch
@@ -205,6 +211,21 @@ class ProducerStates:
             and now_ms - producer.last_timestamp_ms >= expiration_ms
         ]
         for producer_id in expired:
+            del self._producers[producer_id]
+
+    def _forget_oldest(self) -> None:
+        """Make room: a client may invent producer ids. By offsets, as timestamps are invented,
+        too, and several at once, as finding them takes long. Producers of which only the end of
+        a transaction is known go last."""
+        idle = (
+            (
+                producer.batches[-1].last_offset if producer.batches else self.next_offset,
+                producer_id,
+            )
+            for producer_id, producer in self._producers.items()
+            if producer.transaction_first_offset < 0
+        )
+        for _, producer_id in heapq.nsmallest(PRODUCERS_MAX // 10, idle):
             del self._producers[producer_id]
 
     def clear(self, next_offset: int) -> None:

@@ -1,6 +1,12 @@
 import pytest
 
-from millstream.broker.requests.fetch_sessions import EVICT_AFTER_MS, NO_SESSION, FetchSessions
+from millstream.broker.requests.fetch_sessions import (
+    EVICT_AFTER_MS,
+    NO_SESSION,
+    PARTITIONS_MAX,
+    FetchSession,
+    FetchSessions,
+)
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.fetch import (
@@ -74,3 +80,39 @@ def test_only_news_is_sent_and_an_error_is_news_until_it_is_over() -> None:
     assert partition.is_news(FetchResult(1, KafkaCode.OFFSET_OUT_OF_RANGE))
     assert partition.is_news(FetchResult(1, 0, 11, 11, 0))
     assert not partition.is_news(FetchResult(1, 0, 11, 11, 0))
+
+
+def test_an_address_that_has_taken_all_slots_gives_some_to_others() -> None:
+    sessions = FetchSessions(10)
+
+    def open_from(address: str) -> FetchSession:
+        return sessions.open(request(0, 0, 1), uses_topic_ids=False, address=address, now_ms=0)
+
+    greedy = [open_from("10.0.0.1") for _ in range(12)]
+    assert [session.id == NO_SESSION for session in greedy] == [False] * 10 + [True] * 2
+    others = [open_from("10.0.0.2") for _ in range(12)]
+    assert sum(session.id != NO_SESSION for session in others) == 5
+    assert len(sessions) == 10
+
+
+def test_sessions_of_one_address_hold_a_bounded_number_of_partitions() -> None:
+    sessions = FetchSessions(100)
+
+    def open_with(count: int, address: str = "10.0.0.1") -> FetchSession:
+        wanted = request(0, 0, *range(count))
+        return sessions.open(wanted, uses_topic_ids=False, address=address, now_ms=0)
+
+    assert open_with(PARTITIONS_MAX + 1).id == NO_SESSION
+    kept = [open_with(PARTITIONS_MAX).id != NO_SESSION for _ in range(7)]
+    assert kept == [True] * 5 + [False] * 2
+    assert open_with(PARTITIONS_MAX, "10.0.0.2").id != NO_SESSION
+
+
+def test_a_session_that_grows_too_large_is_closed() -> None:
+    sessions = FetchSessions(10)
+    session = sessions.open(request(0, 0, 1), uses_topic_ids=False, now_ms=0)
+    larger = request(session.id, 1, *range(PARTITIONS_MAX + 1))
+    with pytest.raises(KafkaError) as caught:
+        sessions.resume(larger, uses_topic_ids=False, now_ms=1)
+    assert caught.value.code == KafkaCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0

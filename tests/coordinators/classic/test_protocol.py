@@ -48,6 +48,13 @@ def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
     assert world.state.groups == {}
 
 
+def test_metadata_that_could_never_be_stored_is_refused() -> None:
+    world = World()
+    protocols = (("range", bytes(600_000)), ("roundrobin", bytes(600_000)))
+    assert refused(lambda: world.join(protocols=protocols)) is KafkaCode.INVALID_REQUEST
+    assert world.state.groups == {}
+
+
 def test_a_group_without_a_name_is_refused() -> None:
     assert refused(lambda: World().join(group_id="")) is KafkaCode.INVALID_GROUP_ID
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+from millstream.broker.coordination.member_quota import MemberQuota
 from millstream.broker.coordination.shards import Shards, shown
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
@@ -43,6 +44,7 @@ class GroupCoordinators:
         self._node = node
         self._topics = topics
         self.shards = Shards(node, topics, self._topic, machine, self._env)
+        self._quota = MemberQuota()
         self._settings: GroupSettings | None = None
         self._settings_of: object = None
 
@@ -121,6 +123,11 @@ class GroupCoordinators:
         except KafkaError as error:
             return refuse(error)
         return shown(answer, show, refuse)
+
+    def admit_member(self, address: str, size_bytes: int) -> None:
+        """Raises KafkaError where an address has too many members in this node's groups."""
+        groups = (group for shard in self.shards.all for group in shard.state.groups.values())
+        self._quota.admit(address, size_bytes, groups, now_ms=self._node.now_ms())
 
     async def active_shards(self) -> list[GroupShard]:
         """All shards, once what they show is committed. Raises KafkaError while one loads."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
-from millstream.coordinators.consumer.group import sorted_assignment
+from millstream.coordinators.consumer.group import JOINING_EPOCH, sorted_assignment
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
@@ -40,6 +40,11 @@ def handle(
         ),
         must_bring_its_id=request.version >= 1,
     )
+    if heartbeat.epoch == JOINING_EPOCH:
+        try:
+            groups.admit_member(heartbeat.client_host, sum(map(len, heartbeat.topics or ())))
+        except KafkaError as error:
+            return _refuse(error)
     return groups.ask(
         body.group_id,
         lambda state, env: requests.consumer_heartbeat(state, heartbeat, env),

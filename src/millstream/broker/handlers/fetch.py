@@ -93,7 +93,12 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
     if body.session_epoch == FINAL_EPOCH:
         parts.fetch_sessions.close(body.session_id)
     elif body.session_epoch == INITIAL_EPOCH:
-        session = parts.fetch_sessions.open(body, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = parts.fetch_sessions.open(
+            body,
+            uses_topic_ids=uses_topic_ids,
+            address=request.connection.address,
+            now_ms=now_ms,
+        )
     else:
         try:
             session = parts.fetch_sessions.resume(

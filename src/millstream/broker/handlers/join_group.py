@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.request import Request
+from millstream.coordinators.classic.group import protocols_bytes
 from millstream.coordinators.classic.protocol import JoinRequest
 from millstream.coordinators.classic.rebalance import JoinReply
 from millstream.coordinators.groups import requests
@@ -47,6 +48,10 @@ def handle(
     def refuse(error: KafkaError) -> JoinGroupResponse:
         return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
 
+    try:
+        groups.admit_member(join.client_host, protocols_bytes(join.protocols))
+    except KafkaError as error:
+        return refuse(error)
     return groups.ask(
         body.group_id, lambda state, env: requests.join(state, join, env), show=show, refuse=refuse
     )

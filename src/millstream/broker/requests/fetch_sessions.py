@@ -5,7 +5,7 @@ per partition, the consumer's position and what it was last sent.
 """
 
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 # A session that was not used for this long may be replaced when the cache is full.
 EVICT_AFTER_MS: Final = 120_000
+# Partitions in one session, and in all sessions of one address. A larger session is not kept;
+# the client names all its partitions each time.
+PARTITIONS_MAX: Final = 20_000
+_ADDRESS_PARTITIONS_MAX: Final = 100_000
 
 # A topic as the request's version identifies it: by name or by id.
 TopicKey = str | TopicId
@@ -52,10 +56,11 @@ class SessionPartition:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "partitions", "used_at_ms", "uses_topic_ids")
+    __slots__ = ("address", "epoch", "id", "partitions", "used_at_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, address: str, now_ms: int) -> None:
         self.id = session_id
+        self.address = address
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.used_at_ms = now_ms
@@ -100,14 +105,18 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+    def open(
+        self, request: FetchRequest, *, uses_topic_ids: bool, address: str = "", now_ms: int
+    ) -> FetchSession:
         """A session for a full fetch; its id is NO_SESSION when the cache has no room."""
         self.close(request.session_id)
-        session_id = self._new_id() if self._make_room(now_ms) else NO_SESSION
-        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session_id = self._new_id() if self._make_room(address, now_ms) else NO_SESSION
+        session = FetchSession(
+            session_id, uses_topic_ids=uses_topic_ids, address=address, now_ms=now_ms
+        )
         session.update(request)
         # A session without partitions is not kept, as in Kafka.
-        if session_id != NO_SESSION and session.partitions:
+        if session_id != NO_SESSION and session.partitions and self._may_keep(session):
             self._sessions[session_id] = session
         else:
             session.id = NO_SESSION
@@ -123,6 +132,9 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(KafkaCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
+        if len(session.partitions) > PARTITIONS_MAX:
+            self.close(session.id)
+            raise KafkaError(KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
         session.used_at_ms = now_ms
         self._sessions.move_to_end(session.id)
@@ -131,15 +143,30 @@ class FetchSessions:
     def close(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 
-    def _make_room(self, now_ms: int) -> bool:
+    def _may_keep(self, session: FetchSession) -> bool:
+        size = len(session.partitions)
+        held = (len(s.partitions) for s in self._sessions.values() if s.address == session.address)
+        return size <= PARTITIONS_MAX and size + sum(held) <= _ADDRESS_PARTITIONS_MAX
+
+    def _make_room(self, address: str, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_at_ms < EVICT_AFTER_MS:
-            return False
+            return self._take_from_greediest(address)
         self.close(oldest.id)
+        return True
+
+    def _take_from_greediest(self, address: str) -> bool:
+        """One address must not take all slots: another one gets a share of them. A client that
+        loses its session opens a new one."""
+        counts = Counter(session.address for session in self._sessions.values())
+        greediest, count = counts.most_common(1)[0]
+        if count <= counts[address] + 1:
+            return False
+        self.close(next(each.id for each in self._sessions.values() if each.address == greediest))
         return True
 
     def _new_id(self) -> int:

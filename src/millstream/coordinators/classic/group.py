@@ -8,6 +8,7 @@ restart the members start over.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from millstream.coordinators.codecs.changes import StoredGroup, StoredMember
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_subscription
@@ -24,6 +25,14 @@ class ClassicState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+
+
+# What a protocol takes besides its name and its metadata, about.
+_PROTOCOL_BYTES: Final = 100
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    return sum(_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True)

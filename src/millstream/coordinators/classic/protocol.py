@@ -13,6 +13,7 @@ from millstream.coordinators.classic.group import (
     ClassicMember,
     ClassicState,
     Protocols,
+    protocols_bytes,
 )
 from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
 from millstream.coordinators.codecs.changes import GroupChange
@@ -47,6 +48,9 @@ def check_join(request: JoinRequest, env: Env) -> None:
     shortest, longest = env.settings.session_timeout_min_ms, env.settings.session_timeout_max_ms
     if not shortest <= request.session_timeout_ms <= longest:
         raise KafkaError(KafkaCode.INVALID_SESSION_TIMEOUT)
+    if protocols_bytes(request.protocols) > env.settings.batch_bytes_max:
+        # Its group could never be stored.
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "the member's metadata is too large")
 
 
 def join(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision[JoinReply]:
