@@ -17,7 +17,7 @@ help:
 	@echo "make run           a node on $(LISTEN), traffic, and the pipeline on it; ARGS='--for 60' ends"
 	@echo "make node          start a node alone, with its data in $(DATA_DIR)"
 	@echo "make test          lint, types, import contracts and all tests"
-	@echo "make unit          only the tests that start no other program"
+	@echo "make unit          only the quick tests; ARGS=tests/storage for those of one package"
 	@echo "make lint          ruff, mypy and the import contracts"
 	@echo "make format        let ruff format the code"
 	@echo "make bench         beside Apache Kafka, 45 minutes; ARGS=--quick for 8, ARGS=NAME for a part"
@@ -37,7 +37,7 @@ test: lint
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check $(SOURCES)
