@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
-from tests.broker.handlers.exchanges import produce
+from tests.broker.handlers.exchanges import batch, produce
 from tests.interop.malformed import CODECS, cases
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
@@ -54,7 +54,13 @@ def codes_of(bootstrap: str, topic: str, wanted: dict[str, bytes]) -> dict[str, 
     configs = {"cleanup.policy": "compact"} if topic == "compacted" else {}
     [created] = admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values()
     created.result(30)
-    wait_until(lambda: topic in admin.list_topics(timeout=10).topics, "the topic is known")
+
+    def is_led() -> bool:
+        with RawClient(bootstrap) as client:
+            return produce(client, topic, batch(b"x", keys=[b"k"])).error_code == KafkaCode.NONE
+
+    # Kafka shows a topic a moment before it leads it.
+    wait_until(is_led, "the topic has a leader")
     found = {}
     for name, data in wanted.items():
         with RawClient(bootstrap) as client:
