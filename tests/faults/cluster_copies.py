@@ -5,13 +5,12 @@ different nodes, and every kill moves some of them.
 """
 
 import random
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults.copier import TARGET
-from tests.faults.copy_job import problems, read, start_copier, wait_a_while, write_input
+from tests.faults.copy_job import Copier, problems, read, write_input
 from tests.faults.kills import Round
 from tests.support.cluster import MillstreamCluster, millstream_cluster
 
@@ -29,10 +28,10 @@ def _copy_pass(cluster: MillstreamCluster, seed: int, records: int) -> Round:
     chance = random.Random(seed)
     kills = {"node": 0, "copier": 0}
     write_input(cluster.bootstrap, records, replicas=len(cluster.nodes))
-    copier: subprocess.Popen[bytes] = start_copier(cluster.bootstrap, records)
-    try:
+    with Copier(cluster.bootstrap, records) as copier:
+        copier.start()
         deadline = time.monotonic() + _PASS_SECONDS_MAX
-        while (code := wait_a_while(copier, chance)) != 0:
+        while (code := copier.wait_a_while(chance)) != 0:
             if time.monotonic() > deadline:
                 return Round(seed, 0, _told(kills), ["the copy does not get on"])
             if code is None and chance.random() < 0.6:
@@ -46,15 +45,10 @@ def _copy_pass(cluster: MillstreamCluster, seed: int, records: int) -> Round:
                 continue
             if code is None:
                 copier.kill()
-                copier.wait()
                 kills["copier"] += 1
-            copier = start_copier(cluster.bootstrap, records)
+            copier.start()
         committed = read(cluster.bootstrap, "read_committed")
         everything = read(cluster.bootstrap, "read_uncommitted")
-    finally:
-        if copier.poll() is None:
-            copier.kill()
-            copier.wait()
     return Round(seed, len(committed), _told(kills), problems(committed, everything, records))
 
 

@@ -2,6 +2,8 @@
 
     python -m tests.faults.copier BOOTSTRAP RECORDS
 
+It prints a dot for each transaction that it has committed.
+
 Exactly once: the offset read up to and the records written are one transaction. Partitions
 are assigned, not subscribed to: a killed member would block the group for a whole session,
 and it is the transactional id that keeps two copiers apart.
@@ -87,6 +89,7 @@ def commit(producer: Producer) -> None:
     while True:
         try:
             producer.commit_transaction(_SECONDS)
+            print(".", end="", flush=True)
             return
         except KafkaException as failed:
             if not failed.args[0].retriable():

@@ -4,12 +4,16 @@ Afterwards a reader of committed records must find the input: all of it, in orde
 reader of everything also finds what was aborted, and nothing that was never input.
 """
 
+import contextlib
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,6 +25,61 @@ from tests.support.node import MillstreamNode
 
 RECORDS = 100_000
 _PASS_SECONDS_MAX = 300
+_START_SECONDS_MAX = 5.0
+
+
+class Copier:
+    """`with Copier(...) as copier:` the program `copier`, which is killed and started again."""
+
+    def __init__(self, bootstrap: str, records: int) -> None:
+        self._command = [sys.executable, "-m", "tests.faults.copier", bootstrap, str(records)]
+        self._process: subprocess.Popen[bytes] | None = None
+        # A byte for each commit.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed at the end of the block
+        self._commits_before = 0
+
+    def __enter__(self) -> "Copier":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._output.close()
+
+    def start(self) -> None:
+        self._commits_before = self._commits()
+        self._process = subprocess.Popen(
+            self._command, stdout=self._output, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def wait_a_while(self, chance: random.Random) -> int | None:
+        """Some time between two faults; the exit code if the copier ended by itself."""
+        assert self._process is not None
+        begin = time.monotonic()
+        seconds = 0.3 + chance.random() * 1.2
+        while (code := self._process.poll()) is None:
+            waited = time.monotonic() - begin
+            # On a busy machine faults would come faster than copiers start, and the copy would
+            # never end. But a node that was killed meanwhile may keep one from committing.
+            if waited > _START_SECONDS_MAX or (waited > seconds and self._has_committed()):
+                return None
+            time.sleep(0.01)
+        return code
+
+    def _commits(self) -> int:
+        return os.fstat(self._output.fileno()).st_size
+
+    def _has_committed(self) -> bool:
+        return self._commits() > self._commits_before
 
 
 def copy_passes(folder: Path, seeds: list[int], records: int = RECORDS) -> Iterator[Round]:
@@ -46,13 +105,14 @@ def copy_pass(data_dir: Path, seed: int, records: int, disk: CuttableDisk | None
     if disk is not None:
         node.keep_log_in(disk.mount_point.parent)
     node.start()
-    copier: subprocess.Popen[bytes] | None = None
     kills = {"node": 0, "copier": 0}
-    try:
+    with contextlib.ExitStack() as running:
+        running.callback(node.kill)
         write_input(node.bootstrap, records)
-        copier = start_copier(node.bootstrap, records)
+        copier = running.enter_context(Copier(node.bootstrap, records))
+        copier.start()
         deadline = time.monotonic() + _PASS_SECONDS_MAX
-        while (code := wait_a_while(copier, chance)) != 0:
+        while (code := copier.wait_a_while(chance)) != 0:
             if time.monotonic() > deadline:
                 return Round(seed, 0, _told(kills), ["the copy does not get on"])
             if code is None and chance.random() < 0.5:
@@ -61,17 +121,11 @@ def copy_pass(data_dir: Path, seed: int, records: int, disk: CuttableDisk | None
                 continue
             if code is None:
                 copier.kill()
-                copier.wait()
                 kills["copier"] += 1
-            copier = start_copier(node.bootstrap, records)
+            copier.start()
         # What the last kill left of an open transaction is ended by the copier that came after.
         committed = read(node.bootstrap, "read_committed")
         everything = read(node.bootstrap, "read_uncommitted")
-    finally:
-        if copier is not None and copier.poll() is None:
-            copier.kill()
-            copier.wait()
-        node.kill()
     return Round(seed, len(committed), _told(kills), problems(committed, everything, records))
 
 
@@ -89,22 +143,6 @@ def kill_node(node: MillstreamNode, disk: CuttableDisk | None) -> None:
 
 def _told(kills: dict[str, int]) -> str:
     return f"SIGKILL of the node {kills['node']} times, of the copier {kills['copier']} times"
-
-
-def wait_a_while(copier: "subprocess.Popen[bytes]", chance: random.Random) -> int | None:
-    """Some time between two faults; the copier's exit code if it ended by itself."""
-    try:
-        return copier.wait(0.3 + chance.random() * 1.2)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def start_copier(bootstrap: str, records: int) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.copier", bootstrap, str(records)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def value_of(number: int) -> bytes:
