@@ -23,7 +23,7 @@ HOLDS_NEXT_REQUEST = True
 async def handle(
     node: NodeState, topics: Topics, turns: Turns, request: Request, body: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    wanted = [_new_topic(topic) for topic in body.topics]
+    wanted = [_new_topic(topic) async for topic in turns.each(request, body.topics)]
     results = await topics.create(wanted, validate_only=body.validate_only)
     return CreateTopicsResponse(
         topics=[_answer(node, result) async for result in turns.each(request, results)]

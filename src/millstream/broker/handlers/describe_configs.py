@@ -1,6 +1,6 @@
 """DescribeConfigs (32), versions 1-4: every option with its default, and where it is set."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable, Mapping
 from typing import Any
 
 from millstream.broker.node.state import NodeState
@@ -21,10 +21,11 @@ from millstream.wire.apis.describe_configs import (
 def handle(
     node: NodeState, turns: Turns, request: Request, body: DescribeConfigsRequest
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+    known: dict[Hashable, list[DescribedConfig]] = {}
     return turns.answer_each(
         request,
         once(body.resources, _key),
-        lambda resource: _describe(node, body, resource),
+        lambda resource: _describe(node, body, resource, known),
         lambda results: DescribeConfigsResponse(results=results),
         Weight(_weight, _too_large),
     )
@@ -53,8 +54,12 @@ def _too_large(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 
 def _describe(
-    node: NodeState, body: DescribeConfigsRequest, resource: DescribeConfigsResource
+    node: NodeState,
+    body: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    known: dict[Hashable, list[DescribedConfig]],
 ) -> DescribeConfigsResult:
+    """`known` has the entries of earlier resources: most have the same settings."""
     answer = DescribeConfigsResult(
         error_code=KafkaCode.NONE,
         error_message=None,
@@ -63,38 +68,58 @@ def _describe(
         configs=[],
     )
     try:
-        answer.configs = _entries(node, resource)
+        settings = frozenset(_overrides(node, resource).items())
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
-    for entry in answer.configs:
+        return answer
+    key = (resource.resource_type, settings, tuple(resource.configuration_keys or ()))
+    if key not in known:
+        known[key] = _entries(node, body, resource)
+    answer.configs = known[key]
+    return answer
+
+
+def _overrides(node: NodeState, resource: DescribeConfigsResource) -> Mapping[str, str]:
+    """The resource's own settings. Raises KafkaError where there is no such resource."""
+    name = resource.resource_name
+    if resource.resource_type == config_view.TOPIC:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, problem)
+        topic = node.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic.overrides
+    if resource.resource_type == config_view.BROKER:
+        broker_of(node, name)
+        return {}
+    if resource.resource_type == config_view.GROUP:
+        if not name:
+            raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
+        return node.image.group_overrides.get(name, {})
+    raise KafkaError(
+        KafkaCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no options here"
+    )
+
+
+def _entries(
+    node: NodeState, body: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> list[DescribedConfig]:
+    name = resource.resource_name
+    # An empty list of keys means all, like a null one.
+    keys = dict.fromkeys(resource.configuration_keys) if resource.configuration_keys else None
+    if resource.resource_type == config_view.TOPIC:
+        entries = config_view.topic_entries(node, node.image.topics[name], names=keys)
+    elif resource.resource_type == config_view.BROKER:
+        entries = config_view.broker_entries(node, names=keys)
+    else:
+        entries = config_view.group_entries(node, name, names=keys)
+    for entry in entries:
         if not body.include_synonyms:
             entry.synonyms = []
         if not body.include_documentation:
             entry.documentation = None
-    return answer
-
-
-def _entries(node: NodeState, resource: DescribeConfigsResource) -> list[DescribedConfig]:
-    # An empty list of keys means all, like a null one.
-    names = dict.fromkeys(resource.configuration_keys) if resource.configuration_keys else None
-    if resource.resource_type == config_view.TOPIC:
-        problem = topic_name_problem(resource.resource_name)
-        if problem is not None:
-            raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, problem)
-        topic = node.image.topics.get(resource.resource_name)
-        if topic is None:
-            raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return config_view.topic_entries(node, topic, names=names)
-    if resource.resource_type == config_view.BROKER:
-        broker_of(node, resource.resource_name)
-        return config_view.broker_entries(node, names=names)
-    if resource.resource_type == config_view.GROUP:
-        if not resource.resource_name:
-            raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
-        return config_view.group_entries(node, resource.resource_name, names=names)
-    raise KafkaError(
-        KafkaCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no options here"
-    )
+    return entries
 
 
 def group_of(name: str) -> str:
