@@ -43,15 +43,26 @@ from millstream.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
 )
+from millstream.wire.apis.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsTopic,
+)
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
+from millstream.wire.apis.leave_group import LeaveGroupMember, LeaveGroupRequest
 from millstream.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from millstream.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
 from millstream.wire.message import Message, Request
@@ -354,6 +365,35 @@ def deletions_repeated(client: RawClient) -> list[bytes]:
     return [frame(DeleteTopicsRequest(topics=named, timeout_ms=1000), 6)]
 
 
+def commits_invented(client: RawClient) -> list[bytes]:
+    create_topic(client, "t")
+    find_groups(client)
+    partitions = [
+        OffsetCommitPartition(partition_index=i, committed_offset=1, committed_metadata="")
+        for i in range(_NAMED)
+    ]
+    topics = [OffsetCommitTopic(name="t", partitions=partitions)]
+    return [frame(OffsetCommitRequest(group_id="g", topics=topics), 6)]
+
+
+def offsets_invented(client: RawClient) -> list[bytes]:
+    create_topic(client, "t")
+    find_groups(client)
+    topics = [OffsetFetchTopic(name="t", partition_indexes=list(range(_NAMED)))]
+    return [frame(OffsetFetchRequest(group_id="g", topics=topics), 5)]
+
+
+def topics_invented(client: RawClient) -> list[bytes]:
+    named = [DescribeTopicPartitionsTopic(name=f"t{i}") for i in range(_NAMED)]
+    return [frame(DescribeTopicPartitionsRequest(topics=named), 0)]
+
+
+def members_leaving(client: RawClient) -> list[bytes]:
+    find_groups(client)
+    members = [LeaveGroupMember(member_id=f"m{i}", group_instance_id=None) for i in range(_NAMED)]
+    return [frame(LeaveGroupRequest(group_id="g", members=members), 3)]
+
+
 def large_joins(client: RawClient) -> list[bytes]:
     find_groups(client)
     return [frame(join(f"g{i}", bytes(50 << 20)), 3) for i in range(3)]
@@ -396,6 +436,10 @@ ATTACKS: Final = (
     Attack("Fetch: 199,000 invented partitions in a session", fetches_invented),
     Attack("DescribeProducers: one partition 199,000 times", producers_repeated),
     Attack("DeleteTopics: one topic 199,000 times", deletions_repeated),
+    Attack("OffsetCommit: 199,000 invented partitions", commits_invented),
+    Attack("OffsetFetch: 199,000 invented partitions", offsets_invented),
+    Attack("DescribeTopicPartitions: 199,000 invented topics", topics_invented),
+    Attack("LeaveGroup: 199,000 invented members", members_leaving),
     Attack("ListOffsets: 150,000 lookups of a bomb, client gone", many_lookups_of_bomb, False),
     Attack("JoinGroup: three groups with 50 MB of metadata", large_joins, False),
     Attack("Produce: 20,000 invented producer ids", invented_producers),

@@ -28,6 +28,10 @@ from millstream.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
 )
+from millstream.wire.apis.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsTopic,
+)
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.list_offsets import (
@@ -37,6 +41,11 @@ from millstream.wire.apis.list_offsets import (
 )
 from millstream.wire.apis.list_transactions import ListTransactionsRequest
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+)
 from tests.broker.handlers.exchanges import batch, produce
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
@@ -218,3 +227,34 @@ def test_patterns_of_transactional_ids_are_matched_in_linear_time(client: RawCli
             state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
         )
         assert client.ask(request, 2).error_code == code
+
+
+def test_offsets_of_many_partitions_are_fetched_in_parts(client: RawClient, topic: str) -> None:
+    ask = FindCoordinatorRequest(key="g", key_type=0)
+    wait_until(lambda: client.ask(ask, 1).error_code == 0, "the coordinator is ready")
+    topics = [
+        OffsetFetchTopic(name=topic, partition_indexes=[*range(MANY), 1]),
+        OffsetFetchTopic(name="other", partition_indexes=[0]),
+    ]
+    groups = [OffsetFetchGroup(group_id=name, topics=topics) for name in ("a", "b", "a")]
+    found = client.ask(OffsetFetchRequest(groups=groups), 8).groups
+    assert [group.group_id for group in found] == ["a", "b"]
+    for group in found:
+        assert [each.name for each in group.topics] == [topic, "other"]
+        assert [row.partition_index for row in group.topics[0].partitions] == list(range(MANY))
+        assert {row.committed_offset for row in group.topics[0].partitions} == {-1}
+
+
+def test_invented_topics_fill_a_page(client: RawClient) -> None:
+    named = [DescribeTopicPartitionsTopic(name=f"t{i:05}") for i in range(MANY)]
+    cursor = None
+    seen: list[str | None] = []
+    while True:
+        request = DescribeTopicPartitionsRequest(topics=named, cursor=cursor)
+        page = client.ask(request, 0)
+        assert len(page.topics) <= 2000
+        seen += [each.name for each in page.topics]
+        if page.next_cursor is None:
+            break
+        cursor = page.next_cursor
+    assert seen == [each.name for each in named]

@@ -1,5 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
 
+from heapq import nsmallest
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.request import Request
@@ -18,16 +20,15 @@ from millstream.wire.apis.describe_topic_partitions import (
 def handle(
     node: NodeState, request: Request, body: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in body.topics} or node.image.topics)
     start, first_index = "", 0
     if body.cursor is not None:
         start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
     room_max = node.config.int("max.request.partition.size.limit")
     room = min(max(body.response_partition_limit, 1), room_max)
+    named = {topic.name for topic in body.topics} or node.image.topics
     topics: list[DescribedTopic] = []
-    for name in names:
-        if name < start:
-            continue
+    # Each takes some of the room, so that no more can be shown.
+    for name in nsmallest(room + 1, (name for name in named if name >= start)):
         index = first_index if name == start else 0
         if room == 0:
             return _answer(
@@ -35,7 +36,7 @@ def handle(
             )
         described, shown, is_whole = _page(node, name, index, room)
         topics.append(described)
-        room -= shown
+        room -= max(shown, 1)
         if not is_whole:
             return _answer(
                 topics,

@@ -1,6 +1,6 @@
 """OffsetFetch (9), versions 1-10: several groups from version 8, topics by id from 10."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
@@ -26,6 +26,7 @@ BATCHED_FROM: Final = 8
 BY_ID_FROM: Final = 10
 # Before version 2 the response has no field for an error of the group.
 TOP_LEVEL_ERROR_FROM: Final = 2
+_PARTITIONS_AT_ONCE_MAX: Final = 500
 
 
 def handle(
@@ -37,15 +38,64 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     is_batched = request.version >= BATCHED_FROM
     alone = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
+    wanted = once(body.groups, key=lambda group: group.group_id) if is_batched else [alone]
+
+    def combine(parts: list[OffsetFetchGroupResponse]) -> OffsetFetchResponse:
+        answers = _merged(parts)
+        return OffsetFetchResponse(groups=answers) if is_batched else _of_one_group(answers[0])
+
     return turns.answer_each(
         request,
-        once(body.groups, key=lambda group: group.group_id) if is_batched else [alone],
+        (part for group in wanted for part in _parts(group)),
         lambda group: _fetch(node, groups, request, group, body.require_stable),
-        lambda answers: (
-            OffsetFetchResponse(groups=answers) if is_batched else _of_one_group(answers[0])
-        ),
+        combine,
         Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
     )
+
+
+def _parts(group: OffsetFetchGroup) -> Iterator[OffsetFetchGroup]:
+    """A group in parts that can be answered quickly; nearly always the only one."""
+    topics: list[OffsetFetchTopic] = []
+    size = 0
+    for topic in group.topics or ():
+        indexes = list(dict.fromkeys(topic.partition_indexes))
+        for start in range(0, max(len(indexes), 1), _PARTITIONS_AT_ONCE_MAX):
+            chunk = indexes[start : start + _PARTITIONS_AT_ONCE_MAX]
+            topics.append(
+                OffsetFetchTopic(name=topic.name, topic_id=topic.topic_id, partition_indexes=chunk)
+            )
+            size += 1 + len(chunk)
+            if size > _PARTITIONS_AT_ONCE_MAX:
+                yield _part(group, topics)
+                topics, size = [], 0
+    if topics or not group.topics:
+        yield _part(group, topics if group.topics is not None else None)
+
+
+def _part(group: OffsetFetchGroup, topics: list[OffsetFetchTopic] | None) -> OffsetFetchGroup:
+    return OffsetFetchGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=topics,
+    )
+
+
+def _merged(parts: list[OffsetFetchGroupResponse]) -> list[OffsetFetchGroupResponse]:
+    """The parts of each group together."""
+    groups: dict[str, OffsetFetchGroupResponse] = {}
+    for part in parts:
+        whole = groups.setdefault(part.group_id, part)
+        if whole is part:
+            continue
+        whole.error_code = whole.error_code or part.error_code
+        for topic in part.topics:
+            last = whole.topics[-1] if whole.topics else None
+            if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
+                last.partitions += topic.partitions
+            else:
+                whole.topics.append(topic)
+    return list(groups.values())
 
 
 def _weight(group: OffsetFetchGroupResponse) -> int:
@@ -77,7 +127,7 @@ def _fetch(
                 code = KafkaCode.UNKNOWN_TOPIC_ID
                 unknown.append(_topic("", topic.topic_id, _failed(topic.partition_indexes, code)))
             else:
-                topics.append((name, list(dict.fromkeys(topic.partition_indexes))))
+                topics.append((name, topic.partition_indexes))
 
     def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
         rows = [_found(node, topic) for topic in found]
