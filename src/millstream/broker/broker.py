@@ -29,12 +29,12 @@ from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.services import Services
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
+from millstream.broker.upkeep.strays import set_strays_aside
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import BrokerConfig, parse_listeners
 from millstream.errors import StartError
-from millstream.model import NO_TOPIC_ID
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
 from millstream.storage.files import OsFileSystem
@@ -132,7 +132,7 @@ class Broker:
         self._disk.on_failure = self.node.cluster.disk_failed
         # Only now: recovery has to know which logs are compacted and may have gaps.
         self._disk.store.load(self._stored_log_config)
-        self._put_strays_aside()
+        set_strays_aside(self.node)
         for topic in self.node.image.topics.values():
             self.topics.open_or_wait(topic)
         self.coordination.start()
@@ -237,19 +237,6 @@ class Broker:
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.node.image.topics.get(topic)
         return log_config(self.node.config, {} if state is None else state.overrides)
-
-    def _put_strays_aside(self) -> None:
-        """After a crash during a topic deletion, or a lost database: keep the files, serve none."""
-        store, image = self._disk.store, self.node.image
-        for where, partition_log in list(store.logs.items()):
-            topic = image.topics.get(where.topic)
-            if topic is None or partition_log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
-                store.put_aside(where)
-                continue
-            state = image.partition(where.topic, where.partition)
-            if state is not None and not self.node.cluster.hosts(state):
-                # Reassigned to other nodes while this one was down.
-                store.delete(where)
 
     # -- stop -------------------------------------------------------------------------
 

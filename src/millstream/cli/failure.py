@@ -1,7 +1,8 @@
 """How a command fails: one line on stderr and an exit code for scripts.
 
 0 success; 1 failure; 2 wrong usage; 3 timeout; 4 no broker reached; 130 Ctrl-C; 141 the
-reader closed the output, as `head` does: then nothing is printed.
+reader closed the output, as `head` does: then nothing is printed. `main` turns exceptions into
+these codes; a command raises `CommandFailed` with the code it means.
 """
 
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Elections and reassignments on a person's request, on any node of a cluster.
+"""Elections and reassignments that a request or a node asks for, on any node of a cluster.
 
 Each computes one partition's next state with `election` and writes it with its version and
 the epochs of the nodes it relies on. Requests only start and cancel a reassignment here; the

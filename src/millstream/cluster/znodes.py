@@ -26,7 +26,8 @@ is.
                                             <- elections and controller, for a reassignment
 /brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, ISR
                                             <- controller
-                                            <- elections, on request
+                                            <- elections, on request or to give up a replica
+                                            <- member_publisher, when a topic comes or goes
                                             <- membership of the leader, for its ISR
 /config/topics/<t>                        a topic's own options
                                             <- member_publisher, at any node

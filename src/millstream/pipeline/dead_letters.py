@@ -1,7 +1,8 @@
 """Lines that do not count, and how they get to the dead-letter topic.
 
-The task that parses a line turns it into a row (`letters`); the driver sends the rows of a
-micro-batch (`send`), each exactly once, with the reason and the origin in the headers.
+`lines.parser` decides which lines these are, and the reason. The task that parses a line turns
+it into a row (`letters`); the driver sends the rows of a micro-batch (`send`), each exactly
+once, with the reason and the origin in the headers.
 """
 
 from collections.abc import Mapping

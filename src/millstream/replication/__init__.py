@@ -4,6 +4,6 @@
 functions and values without I/O: `leadership`, `isr`, `progress`, `following`, `throttle`,
 `admission`. `leader`, `follower_log`, `isr_proposer` and `replica_fetcher` drive them;
 `group_commit` makes records safe on the disk, `waiting` holds waiting requests.
-May use storage, cluster, records and wire. Knows no handler, and the broker only through the
-functions that it is given (`node`).
+May use storage, cluster, client, records and wire. Knows no handler, and the broker only
+through the functions that it is given (`node`).
 """

@@ -5,6 +5,9 @@
 - It joins when it has everything up to the high watermark and up to the start of this
   leadership, and the broker that fetched is the registered incarnation (`may_join`).
 
+These are the leader's rules. A replica that is dead, suspect or given up is removed by the
+controller, with `cluster.election`.
+
 Pure: `leadership` knows the followers and their positions, `isr_proposer` writes the changes.
 """
 

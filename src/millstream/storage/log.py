@@ -165,7 +165,8 @@ class Log:
         return self.append_unchecked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def _check_fits(self, group: BatchGroup, now_ms: int) -> None:
-        """Write a group unchanged, into the active segment. Raises AppendOneByOne."""
+        """A group is written unchanged, into the active segment. Raises AppendOneByOne where that
+        cannot be."""
         segment = self.segments.active
         if (
             self._rewrites_batches

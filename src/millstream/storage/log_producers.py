@@ -1,7 +1,7 @@
 """The producers of one log: their state in memory, and the snapshots it is read from.
 
 The state is read from the newest snapshot and the log after it, when it is first needed: few
-of ten thousand partitions have producers with an id.
+of ten thousand partitions have producers with an id. `producers` checks sequence numbers.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The tables of a pipeline, without a jar: Delta, Iceberg and plain Parquet.
 
 `tables` commits each micro-batch exactly once, `reading` finds the files of a table's
-current version, and there is one module for each format. Knows Arrow, and Spark in `tables`
-alone; knows nothing of pipelines, which name the tables they want.
+current version, and there is one module for each format. May use Arrow, Spark and the schema of
+`lines`; knows nothing of pipelines, which name the tables they want.
 """
 
 from typing import Final

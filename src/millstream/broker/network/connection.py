@@ -88,6 +88,7 @@ class Connection:
         "challenge",
         "client_id",
         "client_software",
+        "frame_began_at",
         "is_closed",
         "is_reading",
         "last_request",
@@ -98,7 +99,6 @@ class Connection:
         "sent_at",
         "shortcut",
         "sock",
-        "stalled_since",
     )
 
     def __init__(
@@ -130,7 +130,7 @@ class Connection:
         self.is_reading = True
         self.received_at = now
         # When the incomplete frame began, and when output last made progress.
-        self.stalled_since: float | None = None
+        self.frame_began_at: float | None = None
         self.sent_at = now
         self._registration = host.receiver.register(self, sock.fileno())
 
@@ -223,7 +223,7 @@ class Connection:
 
     def _begin_partial(self, rest: memoryview) -> None:
         self._partial = PartialFrame(self._host, rest, self.address)
-        self.stalled_since = self.received_at
+        self.frame_began_at = self.received_at
         self._read_if_allowed()
 
     def _receive_partial(self, partial_frame: PartialFrame) -> None:
@@ -249,10 +249,10 @@ class Connection:
             return
         if consumed == partial_frame.have:
             self._drop_partial()
-            self.stalled_since = None
+            self.frame_began_at = None
         elif consumed:
             partial_frame.cut(consumed)
-            self.stalled_since = self.received_at
+            self.frame_began_at = self.received_at
         self._read_if_allowed()
 
     def _drop_partial(self) -> None:
@@ -294,12 +294,12 @@ class Connection:
         held_back = self._is_held_back()
         if held_back and self.is_reading:
             self.is_reading = False
-            self.stalled_since = None
+            self.frame_began_at = None
             self._registration.pause()
         elif not held_back and not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
-                self.stalled_since = self._loop.time()
+                self.frame_began_at = self._loop.time()
             self._registration.resume()
 
     def _resume(self) -> None:

@@ -3,6 +3,7 @@
 Its memory grows with what has arrived, not with what the frame announces, and counts against
 the bound on all of them (`memory`). A frame that fits the shared buffer stays where its
 beginning arrived: that buffer is lent to it, and the other connections share another one.
+`deadlines` says how long it may take.
 """
 
 import socket

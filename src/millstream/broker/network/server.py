@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.broker.network.connection import SHARED_BUFFER_BYTES, Connection
+from millstream.broker.network.deadlines import overdue
 from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
@@ -29,13 +30,6 @@ FLUSHED_TOGETHER: Final = 16
 # Large frames that can be received at once in lent buffers.
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
-# How long a client may take to send one frame, or to read our replies.
-FRAME_SECONDS_MAX: Final = 15.0
-SEND_STALL_SECONDS_MAX: Final = 30.0
-# A large frame over a slow line gets more time while it arrives at this rate; while memory
-# is short, at the second one.
-SLOWEST_BYTES_PER_SECOND: Final = 10_000
-SLOWEST_WHEN_SHORT: Final = 100_000
 SWEEP_SECONDS: Final = 1.0
 # Connections that receive within this time of each other are served in one loop iteration.
 ALONE_SECONDS: Final = 0.0002
@@ -252,22 +246,14 @@ class Server:
             await asyncio.sleep(SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
             for connection in list(self.connections):
-                reason = self._overdue(connection, now)
+                reason = overdue(
+                    connection,
+                    now,
+                    idle_seconds_max=self.limits.idle_seconds_max,
+                    is_memory_short=self.memory.is_short,
+                )
                 if reason is not None:
                     connection.close(reason)
-
-    def _overdue(self, connection: Connection, now: float) -> str | None:
-        began = connection.stalled_since
-        if began is not None:
-            pace = SLOWEST_WHEN_SHORT if self.memory.is_short else SLOWEST_BYTES_PER_SECOND
-            allowed = FRAME_SECONDS_MAX + connection.partial_bytes / pace
-            if now - began > allowed:
-                return f"frame incomplete after {now - began:.0f} s"
-        if connection.has_output and now - connection.sent_at > SEND_STALL_SECONDS_MAX:
-            return f"replies not read for {SEND_STALL_SECONDS_MAX:.0f} s"
-        if now - max(connection.received_at, connection.sent_at) > self.limits.idle_seconds_max:
-            return "idle (connections.max.idle.ms)"
-        return None
 
     # -- the end --------------------------------------------------------------------
 

@@ -5,6 +5,10 @@ the topic's options, the replica's standing, permissions and limits. Every route
 only checks whether its admission is current, and otherwise gets another one here. A new rule
 (authorisation, quotas) is added here and holds on all routes at once. A change of the rule
 must bump the generation.
+
+The generation is bumped by: changes of a topic's or the node's options (`node/topics.py`,
+`node/state.py`), of a replica's role, ISR or disk (`replication/partition.py`,
+`replication/replicated.py`), and of permissions (`Admissions.use`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Deletes directories that were set aside because no topic claims them.
+"""Directories that no topic claims: set aside at the start, deleted much later.
 
 A topic can be deleted while a node is down, and the node is not notified. That the cluster
 does not know a topic is not enough reason to delete data: its metadata may be lost, or be
@@ -23,6 +23,21 @@ from millstream.model import NO_TOPIC_ID
 from millstream.storage.strays import Stray
 
 log = logging.getLogger(__name__)
+
+
+def set_strays_aside(node: NodeState) -> None:
+    """Before the topics are opened. A directory that no topic claims is renamed and not served:
+    its topic was deleted while the node was down, or a deletion was cut short, or the database
+    was lost. One of a partition that was reassigned to other nodes meanwhile is deleted."""
+    store, image = node.disk.store, node.image
+    for where, partition_log in list(store.logs.items()):
+        topic = image.topics.get(where.topic)
+        if topic is None or partition_log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
+            store.put_aside(where)
+            continue
+        state = image.partition(where.topic, where.partition)
+        if state is not None and not node.cluster.hosts(state):
+            store.delete(where)
 
 
 async def delete_strays(node: NodeState) -> None:

@@ -2,7 +2,8 @@
 
 State, and questions about it; `protocol` and `rebalance` change it. A record holds a group
 only when it has become stable or empty. Everything in between lives in memory, and after a
-restart the members start over.
+restart the members start over. The first member leads; `remove` passes the lead on, and
+`rebalance` replaces a leader that did not join in time.
 """
 
 from collections.abc import Iterable
