@@ -10,7 +10,7 @@ import pytest
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests import turns as turns_module
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns, Weight, by_topic, once, repeated
+from millstream.broker.requests.turns import Turns, Weight, by_topic, distinct, once
 from millstream.wire.apis.delete_groups import DeletedGroup, DeleteGroupsResponse
 
 
@@ -143,7 +143,7 @@ async def test_what_has_no_room_in_the_response_is_refused(request_of: Request, 
 
 def test_repetitions() -> None:
     assert once([("a", 1), ("b", 2), ("a", 3)], key=lambda each: each[0]) == [("a", 1), ("b", 2)]
-    assert repeated(["a", "b", "a", "a", "c"]) == {"a"}
+    assert distinct("abaac", key=str.upper) == (["a", "b", "c"], {"A"})
 
 
 def test_partitions_of_a_topic_come_together() -> None:

@@ -8,7 +8,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns, once, repeated
+from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.alter_configs import (
     AlterConfigsRequest,
@@ -44,8 +44,8 @@ async def alter_each(
 ) -> list[AlterConfigsResult]:
     """Change each resource of a request; each gets its own error code."""
     answers = []
-    twice = repeated(map(_key, resources))
-    async for resource in turns.each(request, once(resources, _key)):
+    wanted, twice = distinct(resources, _key)
+    async for resource in turns.each(request, wanted):
         answer = AlterConfigsResult(
             error_code=KafkaCode.NONE,
             error_message=None,

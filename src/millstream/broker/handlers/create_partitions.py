@@ -2,7 +2,7 @@
 
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns, once, repeated
+from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.create_partitions import (
     CreatePartitionsRequest,
@@ -16,9 +16,9 @@ HOLDS_NEXT_REQUEST = True
 async def handle(
     topics: Topics, turns: Turns, request: Request, body: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    twice = repeated(topic.name for topic in body.topics)
+    wanted, twice = distinct(body.topics, key=lambda topic: topic.name)
     results = []
-    async for topic in turns.each(request, once(body.topics, key=lambda topic: topic.name)):
+    async for topic in turns.each(request, wanted):
         answer = CreatePartitionsResult(
             name=topic.name, error_code=KafkaCode.NONE, error_message=None
         )

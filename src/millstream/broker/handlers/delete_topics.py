@@ -3,7 +3,7 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns, once, repeated
+from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.wire.apis.delete_topics import (
@@ -23,13 +23,13 @@ async def handle(
         wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
         wanted = body.topics
-    twice = repeated(map(_key, wanted))
+    wanted, twice = distinct(wanted, _key)
     return DeleteTopicsResponse(
         responses=[
             _named_twice(topic)
             if _key(topic) in twice
             else await _delete(node, topics, request, topic)
-            async for topic in turns.each(request, once(wanted, _key))
+            async for topic in turns.each(request, wanted)
         ]
     )
 

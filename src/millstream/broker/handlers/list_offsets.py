@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns, by_topic, once, repeated, stop_if_abandoned
+from millstream.broker.requests.turns import Turns, by_topic, distinct, stop_if_abandoned
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
 from millstream.replication.partition import Partition
@@ -40,9 +40,8 @@ Wanted = tuple[str, ListOffsetsPartition]
 def handle(
     node: NodeState, turns: Turns, request: Request, body: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    named = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
-    twice = repeated(map(_key, named))
-    wanted = once(named, _key)
+    named = ((topic.name, partition) for topic in body.topics for partition in topic.partitions)
+    wanted, twice = distinct(named, _key)
 
     def answer(
         one: Wanted,

@@ -160,16 +160,20 @@ class _Work(Generic[Item, Answer]):
 
 def once(items: Iterable[Item], key: Callable[[Item], Key]) -> list[Item]:
     """The items without repetitions: of each key the first."""
+    return distinct(items, key)[0]
+
+
+def distinct(items: Iterable[Item], key: Callable[[Item], Key]) -> tuple[list[Item], set[Key]]:
+    """The items without repetitions, and the keys that were repeated."""
     found: dict[Key, Item] = {}
+    twice: set[Key] = set()
     for item in items:
-        found.setdefault(key(item), item)
-    return list(found.values())
-
-
-def repeated(keys: Iterable[Key]) -> set[Key]:
-    """The keys that occur more than once."""
-    seen: set[Key] = set()
-    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+        its_key = key(item)
+        if its_key in found:
+            twice.add(its_key)
+        else:
+            found[its_key] = item
+    return list(found.values()), twice
 
 
 def by_topic(answers: Iterable[tuple[str, Answer]]) -> dict[str, list[Answer]]:
