@@ -1,4 +1,7 @@
-"""Options of a topic or a group: its own settings, else the node's under the node's names."""
+"""Options of a topic or a group: its own settings, else the node's under the node's names.
+
+The order among the node's own sources is in `broker_config`.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -2,6 +2,7 @@
 
 Events are judged by their record's time, so that one wrong clock in a line affects nothing
 else. A topic that accepts the times of producers relies on their clocks.
+Which events are too far ahead or behind is decided in `lines.parser`.
 """
 
 from collections.abc import Mapping

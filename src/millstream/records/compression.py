@@ -3,6 +3,7 @@
 Compressed bytes arrive from strangers: a kilobyte of zstd can stand for tens of megabytes.
 `decompress` never holds more than `limit_bytes` of output, whatever the input claims.
 The codec libraries are imported on first use; most brokers never decompress anything.
+How far a produced batch may unpack is decided in `validation`.
 """
 
 import struct

@@ -34,7 +34,7 @@ INT64_MAX: Final = 2**63 - 1
 _CODEC_MAX: Final = max(Codec).value
 _ZSTD: Final = Codec.ZSTD.value
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
-# Batches are compressed at most some thirty times in practice; a bomb stops here.
+# What readers of stored batches unpack at most. A produced batch stops at `HEAVY`.
 DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
 _ERRORS_SHOWN_MAX: Final = 3
 # How far records are unpacked, and how many bytes of them are walked over, on the event loop:

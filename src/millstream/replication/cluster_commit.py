@@ -3,6 +3,7 @@ has them.
 
 Group commit still runs underneath: it brings everything to the disk, and notifies
 partitions that count only synced records.
+`leader` holds the waiting producers, and fails them when the ISR falls below the minimum.
 """
 
 import asyncio

@@ -132,7 +132,8 @@ def group_segments(
 
 
 def is_horizon_past(batch: BatchView, now_ms: int) -> bool:
-    """Whether tombstones and markers of the batch were kept long enough (KIP-534)."""
+    """Whether the markers of the batch were kept long enough (KIP-534). Tombstones are removed
+    record by record, in `records.columns`."""
     return bool(batch.attributes & DELETE_HORIZON_MASK) and now_ms >= batch.base_timestamp_ms
 
 

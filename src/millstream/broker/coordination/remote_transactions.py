@@ -3,6 +3,7 @@ by its coordinator.
 
 Both may be sent twice: a marker that exists is not written again, and a partition that was
 added is not added again.
+One attempt each; `transactions` retries.
 """
 
 import asyncio
