@@ -23,7 +23,8 @@ def option_error(option: str, text: str) -> SourceError:
 
 
 def data_loss(text: str) -> SourceError:
-    """Raised by `stream`, `planning` and `fetching`. The failure that `failOnDataLoss` controls, with both remedies."""
+    """The failure that `failOnDataLoss` controls, with both remedies. `stream`, `planning` and
+    `fetching` raise it."""
     return SourceError(
         "DATA_LOSS",
         f"{text}. Some data may have been lost because it is no longer in the topic: retention "
