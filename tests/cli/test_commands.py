@@ -121,7 +121,7 @@ def test_creating_a_topic_twice_fails_unless_that_is_allowed(bootstrap: str, top
 def test_deleting_asks_and_without_anyone_to_ask_it_refuses(bootstrap: str, topic: str) -> None:
     ran = run_millstream("topic", "delete", topic, bootstrap=bootstrap)
     assert ran.exit_code == 1
-    assert "needs -y" in ran.errors
+    assert "requires -y" in ran.errors
     ran = run_millstream("topic", "delete", topic, "-y", bootstrap=bootstrap)
     assert ran == Ran(0, "", f"deleted {topic}\n")
     assert topic not in run_millstream("topic", "list", bootstrap=bootstrap).output

@@ -159,7 +159,7 @@ def test_a_group_that_is_not_there_yet_is_given_a_place_to_begin(
     [
         (["reset", "g", "--to", "soon"], 2, "'soon' is not beginning, end, N, -N or @TIME"),
         (["reset", "g", "--to", "end", "-t", "no-topic"], 1, "topic no-topic does not exist"),
-        (["reset", "g", "--to", "end", "-t", "TOPIC:9"], 1, "there is no partition 9"),
+        (["reset", "g", "--to", "end", "-t", "TOPIC:9"], 1, "partition 9 does not exist"),
         (["reset", "g", "--to", "end", "-t", "TOPIC:x"], 2, "is not TOPIC or TOPIC:PARTITION"),
         (["describe", "nobody"], 1, "group nobody does not exist"),
         (["delete", "nobody", "-y"], 1, "group nobody does not exist"),

@@ -9,6 +9,7 @@ client sees what a crash can remove. If an append fails there is no undo: the st
 dropped, waiting requests get NOT_COORDINATOR, and the log is replayed.
 
 The shard reaches the log through a `Port` only. Decisions are made elsewhere.
+Until the log is replayed, requests get COORDINATOR_LOAD_IN_PROGRESS (`require_active`).
 """
 
 import asyncio

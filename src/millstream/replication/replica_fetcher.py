@@ -2,6 +2,8 @@
 
 One request has all the busy partitions. The quiet ones have another, on a second connection
 (`busy_and_quiet`). A partition that fails is skipped for a while and does not affect others.
+Pauses after failures double from `PAUSE_SECONDS_MIN` to `replica.fetch.backoff.ms`;
+`fetch_connection` does the same for a node that does not answer.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Prepares the batches of an append for the log: splits, checks and recompresses them."""
+"""Prepares the batches of an append for the log: splits, checks and recompresses them.
+
+`log` stamps LogAppendTime.
+"""
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TimestampType

@@ -2,6 +2,7 @@
 
 Wiring only: which shard a name belongs to, the partition under a shard, one timer per
 shard. `coordinators/` decides what groups and transactions do.
+`journal` refuses requests while a shard loads.
 """
 
 import asyncio
@@ -317,7 +318,7 @@ class Shards(Generic[S, C, E]):
     # -- requests ---------------------------------------------------------------------
 
     def shard_for(self, name: str) -> Shard[S, C, E]:
-        """Raises KafkaError if this node does not coordinate the name, or has not loaded it."""
+        """The shard of a name. Raises KafkaError where the topic does not exist yet."""
         if not self.all:
             raise KafkaError(KafkaCode.NOT_COORDINATOR)
         return self.all[partition_for(name, len(self.all))]

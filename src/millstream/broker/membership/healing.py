@@ -12,7 +12,7 @@ from typing import Final
 
 from millstream.broker.membership.roles import Roles
 from millstream.broker.node.state import NodeState
-from millstream.cluster.elections import Elections
+from millstream.cluster.requested_elections import Elections
 from millstream.errors import KafkaError, LogDirFailed
 from millstream.model import TopicPartition
 from millstream.replication.replicated import ReplicatedPartition

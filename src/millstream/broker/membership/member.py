@@ -29,11 +29,11 @@ from millstream.client.aio import Connection
 from millstream.client.node_proof import node_proof, prove
 from millstream.clock import Clock
 from millstream.cluster.controller import policy_of
-from millstream.cluster.elections import Elections
 from millstream.cluster.joining import Session
 from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.membership import Membership
 from millstream.cluster.metadata import ClusterMetadata
+from millstream.cluster.requested_elections import Elections
 from millstream.cluster.state import (
     NO_LEADER,
     BrokerState,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.cluster.elections import Elections
+from millstream.cluster.requested_elections import Elections
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from tests.cluster.world import World, run, until
