@@ -60,7 +60,7 @@ clean:
 
 # The stamps make a second run quick: they are redone when a dependency, or what is compiled,
 # may have changed.
-COMPILED := setup.py $(wildcard src/millstream/*/*.pyx src/millstream/*/*.pxd src/millstream/*/*/*.pyx src/millstream/*/*/*.pxd)
+COMPILED := setup.py $(wildcard src/millstream/*/*.h src/millstream/*/*.pyx src/millstream/*/*.pxd src/millstream/*/*/*.pyx src/millstream/*/*/*.pxd)
 $(VENV)/installed: pyproject.toml constraints.txt $(COMPILED)
 	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

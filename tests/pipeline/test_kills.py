@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.kills import FAULTS, pipeline_kill_rounds
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 
 def test_a_pipeline_agrees_with_a_plain_reading_after_kills_of_driver_and_node(
