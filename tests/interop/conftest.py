@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 
+# Before the tests are sorted, since slow ones begin first.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
