@@ -40,6 +40,8 @@ _ERRORS_SHOWN_MAX: Final = 3
 # How far records are unpacked, and how many bytes of them are walked over, on the event loop:
 # about a millisecond.
 LIGHT: Final = 1 << 20
+# Without unpacking; above the default of max.message.bytes, which large producers fill.
+LIGHT_PLAIN: Final = 2 << 20
 HEAVY: Final = 64 << 20
 _INT64_MIN: Final = -(2**63)
 
@@ -239,7 +241,7 @@ def _check_records(
         start, stop = 0, len(data)
     else:
         data, start, stop = batch.buffer, HEADER_BYTES, batch.size_bytes
-        if stop > decoded_bytes_max < HEAVY:
+        if stop > LIGHT_PLAIN and decoded_bytes_max < HEAVY:
             raise TooHeavy
     earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
     if rules.timestamp_type is not _LOG_APPEND_TIME:

@@ -15,7 +15,7 @@ from millstream.broker.requests.admission import Admissions
 from millstream.errors import KafkaError
 from millstream.model import Principal
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES
-from millstream.records.validation import HEAVY, LIGHT, CheckedBatch, TooHeavy
+from millstream.records.validation import HEAVY, LIGHT, LIGHT_PLAIN, CheckedBatch, TooHeavy
 from millstream.replication.partition import Partition
 from millstream.storage.incoming import ready_batch
 from millstream.wire.produce import ACKS_ALL, ProduceRequest
@@ -65,7 +65,7 @@ def make_ready(
 
 def _is_light(data: memoryview, partition: Partition) -> bool:
     """Nothing has to be unpacked, and there is little to look at."""
-    if len(data) > LIGHT or partition.log.config.compression_type is not None:
+    if len(data) > LIGHT_PLAIN or partition.log.config.compression_type is not None:
         return False
     return len(data) < HEADER_BYTES or not data[_ATTRIBUTES_BYTE] & CODEC_MASK
 
