@@ -138,8 +138,8 @@ class Broker:
         self.coordination.start()
         self._server.start()
         loop = asyncio.get_running_loop()
-        commits = lambda: self.coordination.groups_with_offsets  # noqa: E731
-        self._housekeeping = loop.create_task(keep_house(self.node, self.topics, commits))
+        housekeeping = keep_house(self.node, self.topics, self.coordination.groups_with_offsets)
+        self._housekeeping = loop.create_task(housekeeping)
         self.cleaner.start()
         await self.node.cluster.register()
         self._confirming = loop.create_task(self._disk.confirm_recovery())

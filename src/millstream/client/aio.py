@@ -1,8 +1,7 @@
 """One connection to another node from an event loop: requests out, answers back, one at a time.
 
-Each answer is read straight into memory of its own, so what a caller cuts out of it are views
-that stay good. After any failure the caller closes: an answer that was not read would be taken
-for that of the next request.
+Each answer gets its own memory, so views that a caller keeps of it stay valid. After any
+failure the caller closes the connection: an unread answer would be taken for the next one's.
 """
 
 import asyncio

@@ -196,8 +196,8 @@ def tls_refusal(failed: ssl.SSLError, security: Security) -> SecurityError | Non
 
 
 def hint_after_close(security: Security) -> str:
-    """Why a connection may be closed before it answered anything; only what a broker offers
-    is told to everybody."""
+    """Why a broker may close a connection before it answers. The hint reveals only what a broker
+    shows to every client."""
     if security.uses_tls and not (security.keystore or security.keystore_pem):
         return f" (perhaps it wants a certificate: {security.option('ssl.keystore.location')})"
     if not security.uses_tls and not security.uses_sasl:

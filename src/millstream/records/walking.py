@@ -104,7 +104,7 @@ def walk(
     """Walk over the `count` uncompressed records in `data[start:stop]`: are they whole, and as a
     topic wants them? None if they are.
 
-    A timestamp of -1 means that there is none, and is never out of range.
+    A record without a timestamp has -1, which is never out of range.
     """
     found = implementation.walk_records(
         data, start, stop, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key

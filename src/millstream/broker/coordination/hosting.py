@@ -67,7 +67,6 @@ class Coordinators:
     def has_transactions(self) -> bool:
         return "transactions" in vars(self)
 
-    @property
     def groups_with_offsets(self) -> "GroupCoordinators | None":
         """None while nothing was ever committed here."""
         return self.groups if self.has_groups and self.groups.has_topic else None

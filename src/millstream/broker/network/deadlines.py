@@ -15,7 +15,7 @@ SEND_STALL_SECONDS_MAX: Final = 30.0
 
 
 class Timed(Protocol):
-    """What a connection knows of its own progress, in seconds of the loop's clock."""
+    """The progress of a connection, in seconds of the loop's clock."""
 
     @property
     def frame_began_at(self) -> float | None: ...
