@@ -25,6 +25,7 @@ from millstream.broker.network.partial_frame import PartialFrame, frame_size
 from millstream.broker.network.replies import Pending, Pieces, ReplyQueue, Shortcut, Slot
 from millstream.broker.network.sender import Sender
 from millstream.errors import ProtocolError
+from millstream.model import ANONYMOUS
 from millstream.wire.headers import SIZE_BYTES
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class Connection:
         "last_request",
         "listener",
         "peer",
+        "principal",
         "proved_node_id",
         "received_at",
         "sent_at",
@@ -109,6 +111,8 @@ class Connection:
         self.sock = sock
         self.listener = listener
         self.peer = peer
+        # Who is at the other end, as far as it has proved that.
+        self.principal = ANONYMOUS
         self.client_id: str | None = None
         self.client_software: str | None = None
         # The node of the cluster that is known to be at the other end; -1 for everybody else.

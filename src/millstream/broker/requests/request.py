@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from millstream.broker.network.connection import Connection
-from millstream.model import ANONYMOUS, Principal
+from millstream.model import Principal
 from millstream.wire.headers import RequestHeader
 
 
@@ -20,8 +20,7 @@ class Request:
 
     @property
     def principal(self) -> Principal:
-        """No client authenticates yet."""
-        return ANONYMOUS
+        return self.connection.principal
 
     @property
     def listener(self) -> str:
