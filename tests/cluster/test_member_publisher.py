@@ -5,11 +5,12 @@ import itertools
 
 import pytest
 
-from millstream.cluster import member_publisher
+from millstream.cluster import member_publisher, znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.metadata import ClusterMetadata
-from millstream.cluster.stores.store import Delete, NoNode
+from millstream.cluster.stores.store import Delete, NoNode, Put
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from tests.cluster.world import Node, World, run, until
@@ -81,6 +82,54 @@ def test_two_changes_of_options_at_two_nodes_are_both_kept():
         await until(lambda: "g" in second.image.group_overrides)
         await second.replace_group_configs("g", {})
         await until(lambda: "g" not in first.image.group_overrides)
+
+    run(scenario)
+
+
+def test_every_node_learns_the_options_of_users_and_of_their_clients():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        first, second = map(controller_at, nodes)
+        seen: list[frozenset[ClientEntity]] = []
+        second.image.client_entities.listeners.append(seen.append)
+        user, both = ClientEntity(user="u"), ClientEntity(user="u", client_id="c/1")
+        await first.alter_client_entity(both, {"producer_byte_rate": "1"})
+        assert first.image.client_entities.options == {both: {"producer_byte_rate": "1"}}
+        await until(lambda: both in second.image.client_entities.options)
+        await asyncio.gather(
+            first.alter_client_entity(user, {"a": "1"}),
+            second.alter_client_entity(user, {"b": "2"}),
+        )
+        for metadata in (first, second):
+            entities = metadata.image.client_entities
+            await until(lambda e=entities: e.options_of(user) == {"a": "1", "b": "2"})
+        await second.alter_client_entity(both, {"producer_byte_rate": None})
+        await until(lambda: both not in first.image.client_entities.options)
+        assert {entity for changed in seen for entity in changed} == {user, both}
+
+    run(scenario)
+
+
+def test_a_lost_hint_about_a_user_is_made_up_for_by_a_poll():
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        image, user = node.membership.image, ClientEntity(user="u")
+        await controller_at(node).alter_client_entity(user, {"a": "1"})
+        observer = node.membership.observer
+        before = image.client_entities.options
+        observer.poll()
+        await observer.refresh()
+        assert image.client_entities.options is before
+        data = znodes.encode_config({"a": "2"})
+        # Without the write to the root there is no hint.
+        await world.outside.commit([Put(znodes.entity_config_path(user), data)])
+        observer.poll()
+        await observer.refresh()
+        assert image.client_entities.options_of(user) == {"a": "1"}
+        await world.outside.commit([Put(znodes.USER_CONFIGS, b"")])
+        observer.poll()
+        await observer.refresh()
+        assert image.client_entities.options_of(user) == {"a": "2"}
 
     run(scenario)
 

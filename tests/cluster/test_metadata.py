@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import ClusterMetadata, start_alone
 from millstream.cluster.stores.memory import MemoryTree
 from millstream.cluster.stores.store import BadVersion, Put
@@ -434,6 +435,31 @@ def test_options_of_a_group_last_until_they_are_taken_back(group_id):
         assert overrides == {"consumer.heartbeat.interval.ms": "6000"}
         await controller.replace_group_configs(group_id, {})
         assert (await world.start()).image.group_overrides == {}
+
+    asyncio.run(scenario())
+
+
+def test_options_of_users_clients_and_addresses_outlast_the_node():
+    async def scenario():
+        world = World()
+        controller = await world.start()
+        wanted = {
+            ClientEntity(user="a"): {"x": "1"},
+            ClientEntity(user="", client_id=".."): {"x": "2", "y": "3"},
+            ClientEntity(client_id="a/b*~ ü"): {"x": "4"},
+            ClientEntity(ip="::1"): {"connection_creation_rate": "5"},
+        }
+        for entity, options in wanted.items():
+            await controller.alter_client_entity(entity, options)
+        await controller.alter_client_entity(ClientEntity(user="a"), {"z": "1", "x": None})
+        wanted[ClientEntity(user="a")] = {"z": "1"}
+        assert controller.image.client_entities.options == wanted
+        controller = await world.start()
+        assert controller.image.client_entities.options == wanted
+        for entity, options in wanted.items():
+            await controller.alter_client_entity(entity, dict.fromkeys(options))
+        assert controller.image.client_entities.options == {}
+        assert (await world.start()).image.client_entities.options == {}
 
     asyncio.run(scenario())
 

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import ClusterMetadata, load_image, start_alone
 from millstream.cluster.move_to_zookeeper import move, read_move, target_problem
 from millstream.cluster.stores.memory import MemoryTree
@@ -32,6 +33,8 @@ async def single_node():
     await controller.alter_group_configs(
         "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
     )
+    for entity in (ClientEntity(user="u", client_id="c"), ClientEntity(ip="10.0.0.1")):
+        await controller.alter_client_entity(entity, {"x": "1"})
     return store, controller
 
 
@@ -50,6 +53,7 @@ def test_everything_is_there_and_the_node_leads_it_as_a_member():
         assert image.topics["small"].overrides == {"retention.ms": "7"}
         assert image.broker_overrides == {None: {"log.retention.ms": "9"}}
         assert image.group_overrides == before.image.group_overrides
+        assert image.client_entities.options == before.image.client_entities.options
         await until(lambda: node.state(499, "large").leader == 1)
         epoch = before.image.topics["large"].partitions[499].leader_epoch
         assert node.state(499, "large").leader_epoch > epoch

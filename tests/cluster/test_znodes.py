@@ -3,7 +3,10 @@
 import json
 import uuid
 
+import pytest
+
 from millstream.cluster import znodes
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
 from millstream.cluster.stores.store import Create, Node
 
@@ -79,3 +82,32 @@ def test_ids_and_blocks_are_read_back():
     assert znodes.decode_producer_block(Node(data, 0)) == block
     assert znodes.decode_uuid(znodes.encode_uuid(TOPIC_ID)) == TOPIC_ID
     assert znodes.broker_config_path(None) == "/config/brokers/<default>"
+
+
+@pytest.mark.parametrize(
+    ("entity", "path"),
+    [
+        (ClientEntity(user="alice"), "/config/users/alice"),
+        (ClientEntity(user=""), "/config/users/<default>"),
+        (ClientEntity(user="<default>"), "/config/users/%3Cdefault%3E"),
+        (ClientEntity(user="CN=a b*~,O=ü"), "/config/users/CN%3Da%20b%2A%7E%2CO%3D%C3%BC"),
+        (ClientEntity(user="a", client_id=""), "/config/users/a/clients/<default>"),
+        (ClientEntity(user="clients", client_id="."), "/config/users/clients/clients/%2E"),
+        (ClientEntity(client_id="a.b-c_d"), "/config/clients/a.b-c_d"),
+        (ClientEntity(ip="10.0.0.1"), "/config/ips/10.0.0.1"),
+    ],
+)
+def test_entities_have_kafkas_paths(entity, path):
+    assert znodes.entity_config_path(entity) == path
+    assert znodes.entity_of_config_path(path) == entity
+
+
+def test_folders_between_entities_are_no_entities():
+    data = znodes.encode_config({"x": "1"})
+    assert json.loads(data) == {"version": 1, "config": {"x": "1"}}
+    below = {
+        "/config/users/a": Node(b"", 0),
+        "/config/users/a/clients": Node(b"", 0),
+        "/config/users/a/clients/c": Node(data, 0),
+    }
+    assert znodes.decode_entities(below) == {ClientEntity(user="a", client_id="c"): {"x": "1"}}

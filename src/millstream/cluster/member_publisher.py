@@ -7,12 +7,14 @@ znode is empty. The next controller removes what a crash leaves behind.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import znodes
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.membership import Membership
+from millstream.cluster.publisher import missing_parents
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     BadVersion,
@@ -125,19 +127,34 @@ class MemberPublisher:
             await self.write([Delete(path)])
         await self.catch_up()
 
+    async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None:
+        path, root = znodes.entity_config_path(entity), znodes.entity_root(entity)
+        present = self.image.client_entities.options_of(entity)
+        try:
+            missing = await missing_parents(self._membership.store, path)
+            operation = await self._put_operation(path, present, options)
+            await self.write([*missing, operation, Put(root, b"")])
+            await self._membership.observer.read_entities(root)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+
     async def _put_options(
         self, path: str, present: dict[str, str], overrides: dict[str, str]
     ) -> None:
+        await self.write([await self._put_operation(path, present, overrides)])
+
+    async def _put_operation(
+        self, path: str, present: Mapping[str, str], overrides: dict[str, str]
+    ) -> Operation:
         """A decision based on `present` is only right while the store has that, too."""
         data = znodes.encode_config(overrides)
         try:
             node = await self.get(path)
         except NoNode:
-            await self.write([Create(path, data)])
-            return
-        if znodes.decode_config(node) != present:
+            return Create(path, data)
+        if (znodes.decode_config(node) if node.data else {}) != present:
             raise BadVersion(path)
-        await self.write([Put(path, data, node.version)])
+        return Put(path, data, node.version)
 
     async def get(self, path: str) -> Node:
         try:

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from millstream.cluster import changes, znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.publisher import Publisher, StandalonePublisher
 from millstream.cluster.state import BrokerState, ClusterImage, PartitionState, TopicState
 from millstream.cluster.stores.store import (
@@ -237,6 +238,24 @@ class ClusterMetadata:
 
         await self._decided(change)
 
+    async def alter_client_entity(
+        self, entity: ClientEntity, altered: Mapping[str, str | None]
+    ) -> None:
+        """Set options of a user, a client id or an address; None removes one. The caller has
+        checked them. Raises KafkaError."""
+
+        async def change() -> None:
+            present = self.image.client_entities.options_of(entity)
+            merged = {**present, **altered}
+            options = {name: value for name, value in merged.items() if value is not None}
+            if options == present:
+                return
+            await self._publisher.set_entity_options(entity, options)
+            # Only the names: a value may be a credential.
+            log.info("options of %s changed: %s", entity, ", ".join(sorted(altered)))
+
+        await self._decided(change)
+
     async def allocate_producer_ids(self) -> range:
         """A block of ids that is handed out only once."""
         return await self._decided(self._next_producer_block)
@@ -438,4 +457,8 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         image.broker_overrides[broker_id] = znodes.decode_config(node)
     for path, node in (await store.tree(znodes.GROUP_CONFIGS)).items():
         image.group_overrides[znodes.group_of_config_path(path)] = znodes.decode_config(node)
+    entities: dict[ClientEntity, dict[str, str]] = {}
+    for root in znodes.ENTITY_CONFIGS:
+        entities.update(znodes.decode_entities(await store.tree(root)))
+    image.client_entities.replace(entities)
     return image

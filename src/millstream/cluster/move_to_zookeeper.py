@@ -5,11 +5,12 @@ there is no cluster, and an interrupted move starts again from nothing. The node
 store is read and never changed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.cluster import znodes
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import load_image
 from millstream.cluster.state import ClusterImage, TopicState
 from millstream.cluster.stores.store import (
@@ -19,6 +20,7 @@ from millstream.cluster.stores.store import (
     NodeExists,
     NoNode,
     Operation,
+    parent_of,
 )
 from millstream.errors import StartError
 
@@ -109,6 +111,19 @@ def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
         yield Create(znodes.broker_config_path(broker_id), znodes.encode_config(overrides))
     for group_id, overrides in what.image.group_overrides.items():
         yield Create(znodes.group_config_path(group_id), znodes.encode_config(overrides))
+    yield from _entities(what.image.client_entities.options)
+
+
+def _entities(entities: Mapping[ClientEntity, Mapping[str, str]]) -> Iterator[Operation]:
+    wanted = {
+        znodes.entity_config_path(entity): znodes.encode_config(options)
+        for entity, options in entities.items()
+    }
+    for path in tuple(wanted):
+        while (path := parent_of(path)) not in znodes.ENTITY_CONFIGS:
+            wanted.setdefault(path, b"")
+    for path in sorted(wanted):
+        yield Create(path, wanted[path])
 
 
 def _moved(topic: TopicState, min_isr: int) -> TopicState:

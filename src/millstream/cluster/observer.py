@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from millstream.cluster.reading import ROOTS, STATE, Found, Mark, Reader
+from millstream.cluster.reading import ENTITIES, ROOTS, STATE, Found, Mark, Reader
 from millstream.cluster.state import (
     ClusterImage,
     PartitionState,
@@ -124,6 +124,11 @@ class Observer:
         self._mark(("topic", name))
         await self.refresh()
 
+    async def read_entities(self, root: str) -> None:
+        """Read the users, client ids or addresses below `root`."""
+        self._mark((ENTITIES, root))
+        await self.refresh()
+
     async def read_incarnations(self) -> None:
         """Read all starts, and which nodes are alive."""
         for kind in ("epochs", "handled", "brokers"):
@@ -188,6 +193,7 @@ class Observer:
             has_broker_configs=_update(self.image.broker_overrides, found.broker_configs),
             has_controller=self._enter_controller(found),
         )
+        self._enter_entities(found)
         if not change.is_empty:
             for listener in tuple(self.listeners):
                 listener(change)
@@ -257,6 +263,19 @@ class Observer:
         ]
         self.image.brokers = alive
         return tuple(changed)
+
+    def _enter_entities(self, found: Found) -> None:
+        if not found.entities:
+            return
+        read = self._reader.entities
+        read.update(found.entities)
+        self.image.client_entities.replace(
+            {
+                entity: options
+                for below in read.values()
+                for entity, options in below.options.items()
+            }
+        )
 
     def _enter_controller(self, found: Found) -> bool:
         read = found.controller

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millstream.cluster import znodes
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     CoordinationFailed,
@@ -18,6 +19,7 @@ from millstream.cluster.stores.store import (
     Node,
     Operation,
     Put,
+    parent_of,
 )
 from millstream.errors import KafkaCode, KafkaError
 
@@ -46,6 +48,8 @@ class Publisher(Protocol):
     async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
         """No overrides at all delete the group's znode."""
         ...
+
+    async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None: ...
 
     async def get(self, path: str) -> Node:
         """Raises NoNode."""
@@ -115,6 +119,15 @@ class StandalonePublisher:
             await self.write([Delete(path)])
             del self.image.group_overrides[group_id]
 
+    async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None:
+        path = znodes.entity_config_path(entity)
+        missing = await missing_parents(self.store, path)
+        operation: Operation = Create(path, znodes.encode_config(options))
+        if await self.store.exists(path):
+            operation = Put(path, znodes.encode_config(options))
+        await self.write([*missing, operation])
+        self.image.client_entities.put(entity, options)
+
     async def _put(self, path: str, data: bytes) -> None:
         operation: Operation = Create(path, data)
         if await self.store.exists(path):
@@ -133,3 +146,13 @@ class StandalonePublisher:
 
     async def catch_up(self) -> None:
         raise AssertionError("no other node writes here")
+
+
+async def missing_parents(store: CoordinationStore, path: str) -> list[Operation]:
+    """What has to be created above an entity's znode, without options."""
+    missing: list[Operation] = []
+    above = parent_of(path)
+    while not await store.exists(above):
+        missing.insert(0, Create(above))
+        above = parent_of(above)
+    return missing

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from millstream.cluster import znodes
+from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import (
     BrokerState,
     ClusterImage,
@@ -37,6 +38,9 @@ Mark = tuple[Hashable, ...]
 # The kind of mark that there may be thousands of: a partition's state.
 STATE: Final = "state"
 
+# The kind of mark for users, client ids or addresses: all that are below one path.
+ENTITIES: Final = "entities"
+
 # What everything else depends on.
 ROOTS: Final[tuple[Mark, ...]] = (
     ("topics",),
@@ -45,6 +49,7 @@ ROOTS: Final[tuple[Mark, ...]] = (
     ("handled",),
     ("broker_configs",),
     ("group_configs",),
+    *((ENTITIES, root) for root in znodes.ENTITY_CONFIGS),
     ("controller",),
 )
 
@@ -54,6 +59,14 @@ class ControllerNode:
     broker_id: int
     epoch: int
     epoch_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntitiesBelow:
+    """Users, client ids or addresses. `version` is that of the path, which every change writes."""
+
+    version: int
+    options: dict[ClientEntity, dict[str, str]]
 
 
 @dataclass(slots=True)
@@ -68,6 +81,7 @@ class Found:
     handled: dict[int, int] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] | None = None
+    entities: dict[str, EntitiesBelow] = field(default_factory=dict)
     controller: ControllerNode | None = None
 
 
@@ -84,6 +98,8 @@ class Reader:
         self.registered: dict[int, BrokerState] = {}
         # The topics' own znodes, as last read.
         self.entries: dict[str, znodes.TopicEntry] = {}
+        # What entered the image, by path: the observer keeps it.
+        self.entities: dict[str, EntitiesBelow] = {}
 
     def _hint(self, *mark: Hashable) -> OnChange:
         return lambda: self._mark(mark)
@@ -110,6 +126,8 @@ class Reader:
                     await self._read_broker_configs(found, is_poll)
                 case "group_configs":
                     await self._read_group_configs(found, is_poll)
+                case "entities":
+                    await self._read_entities(found, str(mark[1]), is_poll)
                 case "controller":
                     await self._read_controller(found, is_poll)
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
@@ -244,6 +262,16 @@ class Reader:
             with contextlib.suppress(NoNode):
                 config = znodes.decode_config(await self._store.get(path, hint))
                 found.group_configs[znodes.group_of_config_path(path)] = config
+
+    async def _read_entities(self, found: Found, root: str, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint(ENTITIES, root)
+        version = (await self._store.get(root, hint)).version
+        known = self.entities.get(root)
+        if is_poll and known is not None and known.version == version:
+            return
+        # What changes while the tree is read changes the version too, and is read again.
+        options = znodes.decode_entities(await self._store.tree(root))
+        found.entities[root] = EntitiesBelow(version, options)
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
         """The controller, and the version of the epoch that was in force before and after."""

@@ -6,6 +6,7 @@ Only the observer changes an image (on a standalone node, the publisher); other 
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.cluster.client_entities import ClientEntities
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
 NO_LEADER: Final = -1
@@ -128,6 +129,8 @@ class ClusterImage:
     broker_overrides: dict[int | None, dict[str, str]] = field(default_factory=dict)
     # Options of single groups, by group id; a group need not exist to have some.
     group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Quotas and credentials.
+    client_entities: ClientEntities = field(default_factory=ClientEntities)
 
     def add_topic(self, topic: TopicState) -> None:
         self.topics[topic.name] = topic

@@ -35,8 +35,20 @@ is.
                                             <- member_publisher, at any node
 /config/groups/=<g>                       a group's own options, <g> quoted
                                             <- member_publisher, at any node
+/config/users/<u>                         a user's quotas and SCRAM credentials
+                                            <- member_publisher, at any node
+/config/clients/<c>                       a client id's quotas
+                                            <- member_publisher, at any node
+/config/users/<u>/clients/<c>             quotas of a client id of one user
+                                            <- member_publisher, at any node
+/config/ips/<ip>                          an address's quotas
+                                            <- member_publisher, at any node
 /consumers/...                            groups, for old tools
                                             <- mirror, at the group's coordinator
+
+Names of users, client ids and addresses are quoted as Kafka does; `<default>` stands for those
+without options of their own. Whoever changes one also writes /config/users, /config/clients or
+/config/ips, so that one watch on each of the three is enough.
 
 A standalone node writes all of them through `publisher`, into its own database. `adoption`
 and `move_to_zookeeper` fill an empty store once; `incomplete_topics` removes what a creation
@@ -51,6 +63,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from millstream.cluster.client_entities import DEFAULT_NAME, ClientEntity
 from millstream.cluster.state import (
     NO_BROKER_EPOCH,
     BrokerState,
@@ -75,6 +88,10 @@ HANDLED: Final = "/brokers/handled"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 GROUP_CONFIGS: Final = "/config/groups"
+USER_CONFIGS: Final = "/config/users"
+CLIENT_CONFIGS: Final = "/config/clients"
+IP_CONFIGS: Final = "/config/ips"
+ENTITY_CONFIGS: Final = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
 # In the order in which they can be created.
 BASE_PATHS: Final = (
     "/cluster",
@@ -87,8 +104,11 @@ BASE_PATHS: Final = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    *ENTITY_CONFIGS,
 )
 DEFAULT_BROKER: Final = "<default>"
+_DEFAULT_ENTITY: Final = "<default>"
+_CLIENTS_OF_USER: Final = "clients"
 
 
 def topic_path(topic: str) -> str:
@@ -130,6 +150,53 @@ def group_config_path(group_id: str) -> str:
 
 def group_of_config_path(path: str) -> str:
     return unquote(path[len(GROUP_CONFIGS) + 2 :])
+
+
+def entity_root(entity: ClientEntity) -> str:
+    if entity.ip is not None:
+        return IP_CONFIGS
+    return CLIENT_CONFIGS if entity.user is None else USER_CONFIGS
+
+
+def entity_config_path(entity: ClientEntity) -> str:
+    root = entity_root(entity)
+    parts = [name for name in (entity.user, entity.client_id, entity.ip) if name is not None]
+    return f"{root}/{f'/{_CLIENTS_OF_USER}/'.join(map(_entity_znode, parts))}"
+
+
+def entity_of_config_path(path: str) -> ClientEntity | None:
+    """None for the folder between a user and its client ids."""
+    _, _, kind, first, *rest = path.split("/")
+    name = _entity_name(first)
+    if f"/config/{kind}" == IP_CONFIGS:
+        return ClientEntity(ip=name)
+    if f"/config/{kind}" == CLIENT_CONFIGS:
+        return ClientEntity(client_id=name)
+    if not rest:
+        return ClientEntity(user=name)
+    return ClientEntity(user=name, client_id=_entity_name(rest[1])) if len(rest) == 2 else None
+
+
+def _entity_znode(name: str) -> str:
+    if name == DEFAULT_NAME:
+        return _DEFAULT_ENTITY
+    # Java's encoder keeps no tilde. ZooKeeper has no znodes called `.` and `..`.
+    quoted = quote(name, safe="").replace("~", "%7E")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def _entity_name(znode: str) -> str:
+    return DEFAULT_NAME if znode == _DEFAULT_ENTITY else unquote(znode)
+
+
+def decode_entities(below: Mapping[str, Node]) -> dict[ClientEntity, dict[str, str]]:
+    """From everything below one of the roots."""
+    found = {}
+    for path, node in below.items():
+        entity = entity_of_config_path(path)
+        if entity is not None and node.data:
+            found[entity] = decode_config(node)
+    return found
 
 
 def create_topic(topic: TopicState, *, controller_epoch: int) -> Iterator[Operation]:
