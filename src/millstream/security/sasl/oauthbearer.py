@@ -1,0 +1,46 @@
+"""OAUTHBEARER (RFC 7628), the messages of the server's side; `jwt_check` checks the token.
+
+A token that is not accepted is answered with a JSON text; the client acknowledges that with
+one byte, and only then the authentication fails.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.security.sasl.outcome import AuthenticationFailed
+
+ACKNOWLEDGED: Final = b"\x01"
+# All that a client learns about a token that is not accepted.
+REFUSAL: Final = b'{"status":"invalid_token"}'
+
+_INITIAL: Final = re.compile(
+    r"n,(?:a=((?:[^\0,=]|=2C|=3D)+))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)+)\x01"
+)
+_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerLogin:
+    token: str
+    authorization_id: str
+
+    def __repr__(self) -> str:
+        return "BearerLogin()"
+
+
+def read_initial(message: bytes) -> BearerLogin:
+    """Raises AuthenticationFailed."""
+    try:
+        found = _INITIAL.fullmatch(message.decode())
+    except UnicodeDecodeError:
+        found = None
+    if found is None:
+        raise AuthenticationFailed("Authentication failed: not a message of OAUTHBEARER")
+    pairs = [pair.split("=", 1) for pair in found[2].split("\x01") if pair]
+    values = [value for key, value in pairs if key == "auth"]
+    bearer = _BEARER.fullmatch(values[0].strip()) if len(values) == 1 else None
+    if bearer is None:
+        raise AuthenticationFailed("Authentication failed: auth= must have one bearer token")
+    authorization_id = (found[1] or "").replace("=2C", ",").replace("=3D", "=")
+    return BearerLogin(bearer[1], authorization_id)

@@ -1,0 +1,27 @@
+"""How an authentication ends."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# The same for an unknown user and for a wrong password.
+INVALID_CREDENTIALS: Final = "Authentication failed: invalid credentials"
+
+
+class AuthenticationFailed(Exception):
+    """Its text is for the client, so it never contains a secret or whether a user exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who has logged in. `expires_at_ms` is the wall-clock time at which the proof expires."""
+
+    user: str
+    expires_at_ms: int | None = None
+
+
+def check_authorization_id(authorization_id: str, user: str) -> None:
+    """A client may only act as the user it proves to be."""
+    if authorization_id and authorization_id != user:
+        raise AuthenticationFailed(
+            "Authentication failed: the authorization id must be empty or the user name"
+        )
