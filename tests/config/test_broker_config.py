@@ -70,9 +70,46 @@ def test_stored_names_that_no_longer_work_do_not_stop_a_start():
         ("num.partitions", "5", "while the node runs"),
         ("listener.name.a.max.connections", "5", "while the node runs"),
         ("rsm.config.x", "5", "while the node runs"),
+        ("listener.name.a.ssl.keystore.location", "/key.pem", None),
+        ("listener.name.a.ssl.client.auth", "none", "while the node runs"),
+        ("ssl.keystore.location", "/key.pem", "listener.name.<listener>.ssl.keystore.location"),
         ("no.such.option", "5", "no option"),
     ],
 )
 def test_only_some_options_change_while_the_node_runs(name, text, problem):
     found = broker_config_problem(name, text)
     assert found is None if problem is None else problem in found
+
+
+def test_a_listener_has_its_own_options_before_those_of_the_node():
+    config = load_config(
+        sets=[
+            "ssl.keystore.location=/node.pem",
+            "ssl.client.auth=requested",
+            "listener.name.inside.ssl.keystore.location=/inside.pem",
+            "listener.name.inside.sasl.enabled.mechanisms=GSSAPI",
+        ]
+    )
+    inside, outside = config.for_listener("INSIDE"), config.for_listener("OUTSIDE")
+    assert inside.string("ssl.keystore.location") == "/inside.pem"
+    assert outside.string("ssl.keystore.location") == "/node.pem"
+    assert inside.string("ssl.client.auth") == "requested"
+    assert config.string("ssl.keystore.location") == "/node.pem"
+
+
+def test_a_listeners_option_changes_at_run_time():
+    name = "listener.name.inside.ssl.keystore.location"
+    config = load_config(sets=[f"{name}=/old.pem"])
+    changed = config.with_dynamic({name: "/new.pem"})
+    assert changed.for_listener("INSIDE").string("ssl.keystore.location") == "/new.pem"
+    assert changed.with_dynamic({}).for_listener("INSIDE").string("ssl.keystore.location") == (
+        "/old.pem"
+    )
+
+
+def test_a_mechanism_of_a_listener_has_its_own_options_first():
+    config = load_config(
+        sets=["listener.name.a.ssl.protocol=TLSv1.3", "listener.name.a.plain.ssl.protocol=TLSv1.2"]
+    )
+    assert config.for_listener("A", "PLAIN").string("ssl.protocol") == "TLSv1.2"
+    assert config.for_listener("A", "SCRAM-SHA-256").string("ssl.protocol") == "TLSv1.3"

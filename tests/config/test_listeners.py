@@ -70,6 +70,23 @@ def test_the_listener_between_nodes_is_the_named_one_else_the_first():
     assert inter_broker_listener(config, parse_listeners(config)).name == "B"
 
 
+def test_the_protocol_between_nodes_chooses_the_listener_that_has_it():
+    config = load_config(
+        sets=["listeners=PLAINTEXT://h:1,SSL://h:2", "security.inter.broker.protocol=SSL"]
+    )
+    assert inter_broker_listener(config, parse_listeners(config)).name == "SSL"
+
+
+def test_each_listener_says_what_it_speaks():
+    found = listeners("listeners=PLAINTEXT://h:1,SSL://h:2,SASL_PLAINTEXT://h:3,SASL_SSL://h:4")
+    assert [(each.uses_tls, each.uses_sasl) for each in found] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (True, True),
+    ]
+
+
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
@@ -77,7 +94,7 @@ def test_the_listener_between_nodes_is_the_named_one_else_the_first():
         (["listeners=PLAINTEXT://host:70000"], "NAME://HOST:PORT"),
         (["listeners="], "none that clients"),
         (["listeners=A://h:1"], "no protocol for A"),
-        (["listeners=SSL://h:1"], "needs SSL; TLS"),
+        (["security.inter.broker.protocol=SSL"], "no listener has SSL"),
         (["listeners=PLAINTEXT://h:1,PLAINTEXT://h:2"], "twice"),
         (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "cannot connect"),
         (["advertised.listeners=OTHER://h:1"], "not one of the listeners"),

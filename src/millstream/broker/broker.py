@@ -147,6 +147,8 @@ class Broker:
     def _bind(self) -> None:
         listeners = parse_listeners(self._config)
         for listener in listeners:
+            if listener.uses_tls:
+                raise StartError(f"listener {listener.name}: TLS is not built yet")
             self._server.bind(listener.name, listener.host, listener.port)
             if not is_loopback(listener.host):
                 log.warning(

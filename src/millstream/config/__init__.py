@@ -6,7 +6,7 @@ node's configuration; `topic_config` and `GroupConfig` put a topic's or a group'
 May import only ground modules (`errors`, `model`, ...). Reads option files; does no other I/O.
 """
 
-from millstream.config.broker_config import BrokerConfig, broker_config_problem
+from millstream.config.broker_config import BrokerConfig, ListenerConfig, broker_config_problem
 from millstream.config.group_config import GroupConfig, group_overrides_problem
 from millstream.config.listeners import Listener, inter_broker_listener, parse_listeners
 from millstream.config.load import load_config
@@ -39,6 +39,7 @@ __all__ = [
     "GroupConfig",
     "Kind",
     "Listener",
+    "ListenerConfig",
     "Option",
     "Source",
     "Status",

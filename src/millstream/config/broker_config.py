@@ -6,6 +6,7 @@ value when it is created, so readers do not check again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from millstream.config.option import (
     ConfigError,
@@ -16,8 +17,16 @@ from millstream.config.option import (
     in_unit_of,
     parse_value,
 )
-from millstream.config.table import BROKER_OPTIONS, find_broker_option
+from millstream.config.table import (
+    BROKER_OPTIONS,
+    LISTENER_PREFIX,
+    find_broker_option,
+    is_per_listener,
+)
 from millstream.config.values import Described, Source, Synonym, TypedValues
+
+# At run time these are set for one listener, as in Kafka.
+_ONLY_PER_LISTENER: Final = ("ssl.keystore.", "ssl.truststore.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,18 @@ class BrokerConfig(TypedValues):
                 value = in_unit_of(name, found.name, value)
             self._effective[name] = value
         return self._effective[name]
+
+    def for_listener(self, listener: str, mechanism: str | None = None) -> "ListenerConfig":
+        """The options of one listener, and of one SASL mechanism there."""
+        return ListenerConfig(self, listener, mechanism)
+
+    def set_under(self, full_name: str) -> Value:
+        """What is set under exactly this name, with its `listener.name.` prefix; else None."""
+        for values in (self._own, self._cluster_default):
+            if full_name in values:
+                return values[full_name]
+        setting = self._static.get(full_name)
+        return None if setting is None else setting.value
 
     def source(self, name: str) -> Source:
         return self._found(name)[0].source
@@ -141,14 +162,43 @@ class BrokerConfig(TypedValues):
         return found
 
 
+class ListenerConfig(TypedValues):
+    """A node's options as one listener sees them: its own first, else those of the node.
+
+    `listener.name.internal.ssl.keystore.location` is set for the listener INTERNAL, and
+    `listener.name.internal.plain.sasl.jaas.config` for its mechanism PLAIN.
+    """
+
+    __slots__ = ("_node", "_prefixes")
+
+    def __init__(self, node: BrokerConfig, listener: str, mechanism: str | None) -> None:
+        self._node = node
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        own = () if mechanism is None else (f"{prefix}{mechanism.lower()}.",)
+        self._prefixes = (*own, prefix)
+
+    def get(self, name: str) -> Value:
+        for prefix in self._prefixes:
+            value = self._node.set_under(prefix + name)
+            if value is not None:
+                return value
+        return self._node.get(name)
+
+
 def broker_config_problem(name: str, text: str | None) -> str | None:
     """Why this cannot be set on a running node, or None if it can. None as text unsets."""
     try:
         option = find_broker_option(name)
     except ConfigError as problem:
         return str(problem)
-    if option is None or option.name != name or not option.is_dynamic:
+    has_place = option is not None and (name == option.name or is_per_listener(option.name))
+    if option is None or not option.is_dynamic or not has_place:
         return f"{name} cannot be changed while the node runs"
+    if name.startswith(_ONLY_PER_LISTENER):
+        return (
+            f"{name} can be changed while the node runs only for one listener: set "
+            f"{LISTENER_PREFIX}<listener>.{name}"
+        )
     if text is None:
         return None
     try:
@@ -168,7 +218,8 @@ def check_allowed(option: Option, value: Value) -> None:
 
 def _typed_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
     return {
-        name: parse_value(BROKER_OPTIONS[name], text)
+        name: parse_value(option, text)
         for name, text in texts.items()
         if broker_config_problem(name, text) is None
+        if (option := find_broker_option(name)) is not None
     }

@@ -30,8 +30,11 @@ The node knows every broker option of Kafka 3.x and 4.x. Each has one of three s
   or when a client sets the option on a topic, a group or a running node.
 - *refused*: any value but the default stops the start, or fails the request that sets it.
 
-A name that Kafka does not have is an error. `listener.name.<listener>.<option>` and the options of
-Kafka's plug-ins are accepted without effect.
+A name that Kafka does not have is an error, except for the few that are Millstream's own.
+`listener.name.<listener>.<option>`, with the listener's name in lower case, sets an `ssl.` or
+`sasl.` option for one listener, and `listener.name.<listener>.<mechanism>.<option>` for one SASL
+mechanism of it. The same prefix before other options, and the options of Kafka's plug-ins, are
+accepted without effect.
 
 Intended differences from Kafka:
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
 from millstream.config.option import ConfigError
-from millstream.config.table import BROKER_OPTIONS
 
 _ENTRY: Final = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\s]*):(?P<port>-?\d+)"
@@ -31,6 +30,14 @@ class Listener:
     protocol: str
     advertised_host: str
     advertised_port: int
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +66,6 @@ def parse_listeners(config: BrokerConfig) -> list[Listener]:
             raise ConfigError(
                 f"listeners: listener.security.protocol.map has no protocol for {address.name}"
             )
-        if protocol != "PLAINTEXT":
-            reason = BROKER_OPTIONS["ssl.keystore.location"].reason
-            raise ConfigError(f"listeners: {address.name} needs {protocol}; {reason}")
         reached_at = advertised.get(address.name, address)
         listeners.append(
             Listener(
@@ -78,14 +82,21 @@ def parse_listeners(config: BrokerConfig) -> list[Listener]:
 
 
 def inter_broker_listener(config: BrokerConfig, listeners: list[Listener]) -> Listener:
-    """The listener that other nodes use: the named one, else the first."""
+    """The listener that other nodes use: the one that is named or has the protocol that is set,
+    else the first."""
     wanted = config.optional_string("inter.broker.listener.name")
-    if wanted is None:
+    if wanted is not None:
+        found = [listener for listener in listeners if listener.name == wanted.upper()]
+        if not found:
+            raise ConfigError(f"inter.broker.listener.name: {wanted} is not one of the listeners")
+        return found[0]
+    if not config.is_set("security.inter.broker.protocol"):
         return listeners[0]
-    for listener in listeners:
-        if listener.name == wanted.upper():
-            return listener
-    raise ConfigError(f"inter.broker.listener.name: {wanted} is not one of the listeners")
+    protocol = config.string("security.inter.broker.protocol")
+    found = [listener for listener in listeners if listener.protocol == protocol]
+    if not found:
+        raise ConfigError(f"security.inter.broker.protocol: no listener has {protocol}")
+    return found[0]
 
 
 def _protocols(config: BrokerConfig) -> dict[str, str]:

@@ -12,7 +12,7 @@ from millstream.config.broker_config import BrokerConfig, Setting, check_allowed
 from millstream.config.files import read_option_file
 from millstream.config.listeners import inter_broker_listener, parse_listeners
 from millstream.config.option import ConfigError, Status, parse_value
-from millstream.config.table import BROKER_OPTIONS, find_broker_option
+from millstream.config.table import BROKER_OPTIONS, find_broker_option, is_per_listener
 from millstream.config.topic_config import topic_overrides_problem
 
 FLAG_ORIGIN: Final = "flag"
@@ -82,10 +82,11 @@ def _checked_settings(texts: Mapping[str, str], origins: Mapping[str, str]) -> B
             check_allowed(option, value)
         except ConfigError as problem:
             raise ConfigError(f"{origin}: {problem}") from None
-        if option.status is Status.NO_EFFECT or option.name != name:
+        has_place = option.name == name or is_per_listener(option.name)
+        if option.status is Status.NO_EFFECT or not has_place:
             notes.append(f"{name}: {Status.NO_EFFECT.value}")
         # -1 is Kafka's way to say that the older name is not set.
-        if option.name == name and (name, value) != ("broker.id", -1):
+        if has_place and (name, value) != ("broker.id", -1):
             settings[name] = Setting(value, origin)
     return BrokerConfig(settings, notes=tuple(notes))
 

@@ -18,6 +18,7 @@ from millstream.config.table import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 
 _TABLES: Final[Mapping[str, Mapping[str, Option]]] = {
     "millstream.config.broker_config.BrokerConfig": BROKER_OPTIONS,
+    "millstream.config.broker_config.ListenerConfig": BROKER_OPTIONS,
     "millstream.config.topic_config.TopicConfig": TOPIC_OPTIONS,
     "millstream.config.group_config.GroupConfig": GROUP_OPTIONS,
 }

@@ -23,7 +23,9 @@ from millstream.config.option import (
 
 # Kafka hands every name with such a prefix to a plug-in, so no table lists them.
 PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "kafka.metrics.")
-_LISTENER_PREFIX: Final = "listener.name."
+LISTENER_PREFIX: Final = "listener.name."
+# Options with these names have an effect per listener.
+_PER_LISTENER: Final = ("ssl.", "sasl.")
 
 _KINDS: Final = {kind.name.lower(): kind for kind in Kind}
 _STATUSES: Final = {
@@ -197,13 +199,18 @@ def find_broker_option(name: str) -> Option | None:
         return option
     if name.startswith(PLUGIN_PREFIXES):
         return None
-    if name.startswith(_LISTENER_PREFIX):
-        parts = name.removeprefix(_LISTENER_PREFIX).split(".")
+    if name.startswith(LISTENER_PREFIX):
+        parts = name.removeprefix(LISTENER_PREFIX).split(".")
         for start in (1, 2):
             option = BROKER_OPTIONS.get(".".join(parts[start:]))
             if option is not None:
                 return option
     raise ConfigError(unknown_name(name, BROKER_OPTIONS))
+
+
+def is_per_listener(name: str) -> bool:
+    """Can a listener have its own value for the option `name`?"""
+    return name.startswith(_PER_LISTENER) or name == "connections.max.reauth.ms"
 
 
 def unknown_name(name: str, table: Mapping[str, Option]) -> str:
