@@ -27,6 +27,7 @@ from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.dispatch import Dispatcher
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.services import Services
+from millstream.broker.security.certificates import Certificates
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.broker.upkeep.strays import set_strays_aside
@@ -76,8 +77,10 @@ class Broker:
         # Undone in this order if the start fails.
         self._undo: list[Callable[[], Awaitable[None]]] = [self._server.stop]
         self._housekeeping: asyncio.Task[None] | None = None
+        self._certificate_watch: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
         # Set by `start`.
+        self._certificates: Certificates
         self.addresses: Addresses
         self.node: NodeState
         self.coordination: Coordinators
@@ -141,18 +144,21 @@ class Broker:
         housekeeping = keep_house(self.node, self.topics, self.coordination.groups_with_offsets)
         self._housekeeping = loop.create_task(housekeeping)
         self.cleaner.start()
+        if self._certificates:
+            watching = self._certificates.watch(lambda: self.node.config)
+            self._certificate_watch = loop.create_task(watching)
         await self.node.cluster.register()
         self._confirming = loop.create_task(self._disk.confirm_recovery())
 
     def _bind(self) -> None:
         listeners = parse_listeners(self._config)
+        self._certificates = Certificates(listeners, self._config)
         for listener in listeners:
-            if listener.uses_tls:
-                raise StartError(f"listener {listener.name}: TLS is not built yet")
-            self._server.bind(listener.name, listener.host, listener.port)
-            if not is_loopback(listener.host):
+            tls = self._certificates.get(listener.name)
+            self._server.bind(listener.name, listener.host, listener.port, tls)
+            if not listener.uses_tls and not is_loopback(listener.host):
                 log.warning(
-                    "listener %s on %s is open to the network, without authentication",
+                    "listener %s on %s is open to the network, without encryption",
                     listener.name,
                     listener.host or "all interfaces",
                 )
@@ -244,9 +250,10 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: sync everything, then write the clean marker."""
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            await asyncio.gather(self._housekeeping, return_exceptions=True)
+        for task in (self._certificate_watch, self._housekeeping):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self.cleaner.stop()
         await self.node.cluster.hand_over()
         await self.coordination.stop()

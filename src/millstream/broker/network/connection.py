@@ -19,8 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from millstream.broker.network.host import Host
-from millstream.broker.network.output import release_all
+from millstream.broker.network.host import Host, Socket
+from millstream.broker.network.output import PlainOutput, release_all
 from millstream.broker.network.partial_frame import PartialFrame, frame_size
 from millstream.broker.network.replies import Pending, Pieces, ReplyQueue, Shortcut, Slot
 from millstream.broker.network.sender import Sender
@@ -104,7 +104,7 @@ class Connection:
     )
 
     def __init__(
-        self, host: ConnectionHost, sock: socket.socket, *, listener: str, peer: str, now: float
+        self, host: ConnectionHost, sock: Socket, *, listener: str, peer: str, now: float
     ) -> None:
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -376,13 +376,17 @@ class Connection:
             return
         sender = self._sender
         if sender is None:
-            sender = self._sender = Sender(self, self._host, self.sock)
+            sender = self._sender = self._new_sender()
         if sender.push(pieces):
             self.sent_at = self.received_at
             if not self._is_receiving:
                 # At the end of this iteration, to join replies that became ready together.
                 self.sent_at = self._loop.time()
                 self._host.flush_soon(self)
+
+    def _new_sender(self) -> Sender:
+        assert isinstance(self.sock, socket.socket)
+        return Sender(self, self._host, self.sock, PlainOutput(self.sock))
 
     def flush(self) -> None:
         """Send what waits, as far as the socket takes it."""

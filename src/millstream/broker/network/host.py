@@ -8,6 +8,14 @@ from millstream.broker.network.partial_frame import Buffers
 from millstream.broker.network.receiving import Receiver
 
 
+class Socket(Protocol):
+    """As much of a socket as a connection uses; one with TLS has another class."""
+
+    def fileno(self) -> int: ...
+    def recv_into(self, buffer: memoryview) -> int: ...
+    def close(self) -> None: ...
+
+
 class Host(Buffers, Protocol):
     @property
     def receiver(self) -> Receiver: ...

@@ -73,6 +73,8 @@ def release_all(pieces: Iterable[object]) -> None:
 
 
 class OutputQueue:
+    """What waits; how it is sent depends on the socket."""
+
     __slots__ = ("_chunks", "size_bytes")
 
     def __init__(self) -> None:
@@ -98,23 +100,9 @@ class OutputQueue:
         self._chunks.clear()
         self.size_bytes = 0
 
-    def send(self, sock: socket.socket) -> Sent:
+    def send(self) -> Sent:
         """Send as much as the socket takes. Raises OSError when the peer is gone."""
-        budget = SENDFILE_BYTES_MAX
-        while self._chunks:
-            head = self._chunks[0]
-            try:
-                if isinstance(head, SendRange):
-                    if budget <= 0:
-                        return Sent.TURN_OVER
-                    if not self._is_warm(head):
-                        return Sent.COLD
-                    budget -= self._send_range(sock, head, budget)
-                else:
-                    self._send_bytes(sock)
-            except BlockingIOError:
-                return Sent.SOCKET_FULL
-        return Sent.EVERYTHING
+        raise NotImplementedError
 
     def _is_warm(self, pending: SendRange) -> bool:
         if pending.position < pending.warm_until:
@@ -136,42 +124,13 @@ class OutputQueue:
         assert isinstance(head, SendRange)
         head.warm_until = head.position + min(head.left, page_cache.WINDOW_BYTES)
 
-    def _send_range(self, sock: socket.socket, pending: SendRange, budget: int) -> int:
-        # Never past what is known to be cached.
-        count = min(pending.left, budget, pending.warm_until - pending.position)
-        sent = os.sendfile(sock.fileno(), pending.fd, pending.position, count)
-        if sent == 0:
-            # The file is shorter than the range promised; the client would wait forever.
-            raise OSError(f"log file ended {pending.left} bytes early")
-        pending.position += sent
-        pending.left -= sent
-        self.size_bytes -= sent
+    def _range_sent(self, pending: SendRange, count: int) -> None:
+        pending.position += count
+        pending.left -= count
+        self.size_bytes -= count
         if not pending.left:
             self._chunks.popleft()
             pending.release()
-        return sent
-
-    def _send_bytes(self, sock: socket.socket) -> None:
-        chunks = self._chunks
-        if len(chunks) == 1:
-            # A single reply, as in most iterations.
-            self._sent(sock.send(chunks[0]))  # type: ignore[arg-type]
-            return
-        buffers: list[Bytes] = []
-        flags = 0
-        for chunk in chunks:
-            if isinstance(chunk, SendRange):
-                # The range follows at once: let the kernel put both in one packet.
-                flags = socket.MSG_MORE
-                break
-            buffers.append(chunk)
-            if len(buffers) == GATHER_MAX:
-                break
-        if len(buffers) == 1:
-            sent = sock.send(buffers[0], flags)
-        else:
-            sent = sock.sendmsg(buffers, (), flags)
-        self._sent(sent)
 
     def _sent(self, count: int) -> None:
         """Remove the bytes that were sent; the rest of a chunk goes first next time."""
@@ -186,3 +145,62 @@ class OutputQueue:
                 return
             count -= size
             chunks.popleft()
+
+
+class PlainOutput(OutputQueue):
+    """Output of a socket that sends what it is given."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+
+    def send(self) -> Sent:
+        budget = SENDFILE_BYTES_MAX
+        while self._chunks:
+            head = self._chunks[0]
+            try:
+                if isinstance(head, SendRange):
+                    if budget <= 0:
+                        return Sent.TURN_OVER
+                    if not self._is_warm(head):
+                        return Sent.COLD
+                    budget -= self._send_range(head, budget)
+                else:
+                    self._send_bytes()
+            except BlockingIOError:
+                return Sent.SOCKET_FULL
+        return Sent.EVERYTHING
+
+    def _send_range(self, pending: SendRange, budget: int) -> int:
+        # Never past what is known to be cached.
+        count = min(pending.left, budget, pending.warm_until - pending.position)
+        sent = os.sendfile(self._sock.fileno(), pending.fd, pending.position, count)
+        if sent == 0:
+            # The file is shorter than the range promised; the client would wait forever.
+            raise OSError(f"log file ended {pending.left} bytes early")
+        self._range_sent(pending, sent)
+        return sent
+
+    def _send_bytes(self) -> None:
+        chunks = self._chunks
+        if len(chunks) == 1:
+            # A single reply, as in most iterations.
+            self._sent(self._sock.send(chunks[0]))  # type: ignore[arg-type]
+            return
+        buffers: list[Bytes] = []
+        flags = 0
+        for chunk in chunks:
+            if isinstance(chunk, SendRange):
+                # The range follows at once: let the kernel put both in one packet.
+                flags = socket.MSG_MORE
+                break
+            buffers.append(chunk)
+            if len(buffers) == GATHER_MAX:
+                break
+        if len(buffers) == 1:
+            sent = self._sock.send(buffers[0], flags)
+        else:
+            sent = self._sock.sendmsg(buffers, (), flags)
+        self._sent(sent)

@@ -6,13 +6,13 @@ beginning arrived: that buffer is lent to it, and the other connections share an
 `deadlines` says how long it may take.
 """
 
-import socket
 import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from millstream.broker.network.memory import FREE_BYTES_MAX, FrameAccount, RequestMemory
 from millstream.errors import ProtocolError
+from millstream.security.tls_session import is_client_hello
 from millstream.wire.headers import SIZE_BYTES
 
 # A frame gets memory for this much, and then for twice what it has.
@@ -42,10 +42,16 @@ class Buffers(Protocol):
     def return_buffer(self, buffer: memoryview) -> None: ...
 
 
+class Receives(Protocol):
+    def recv_into(self, buffer: memoryview) -> int: ...
+
+
 def frame_size(data: memoryview | bytearray, position: int, frame_bytes_max: int) -> int:
     """The size that a frame announces. Raises ProtocolError for an impossible one."""
     size: int = _SIZE.unpack_from(data, position)[0]
     if not _FRAME_BYTES_MIN <= size <= frame_bytes_max:
+        if is_client_hello(data[position : position + SIZE_BYTES]):
+            raise ProtocolError("it speaks TLS, and this listener does not")
         raise ProtocolError(
             f"frame of {size} bytes (allowed: {_FRAME_BYTES_MIN} to {frame_bytes_max})"
         )
@@ -107,7 +113,7 @@ class PartialFrame:
         data.extend(bytes(room - len(data)))
         return True
 
-    def receive(self, sock: socket.socket) -> bool:
+    def receive(self, sock: Receives) -> bool:
         """Receive into the room that `grow` made. False at the end of the stream."""
         have, wanted = self.have, self._wanted
         if have >= wanted:

@@ -1,10 +1,9 @@
 """The sending side of one connection: what waits, and when it may be sent."""
 
 import asyncio
-import socket
 from typing import Final, Protocol
 
-from millstream.broker.network.host import Host
+from millstream.broker.network.host import Host, Socket
 from millstream.broker.network.output import OutputQueue, Sent
 from millstream.broker.network.replies import Pieces
 from millstream.storage import page_cache
@@ -40,12 +39,12 @@ class Sender:
         "output",
     )
 
-    def __init__(self, owner: Owner, host: Host, sock: socket.socket) -> None:
+    def __init__(self, owner: Owner, host: Host, sock: Socket, output: OutputQueue) -> None:
         self._owner = owner
         self._host = host
         self._sock = sock
         self._loop = asyncio.get_running_loop()
-        self.output = OutputQueue()
+        self.output = output
         # There is output, and it is decided when it is sent next.
         self.is_scheduled = False
         self._has_writer = False
@@ -71,7 +70,7 @@ class Sender:
         if self._is_warming:
             return False
         try:
-            sent = self.output.send(self._sock)
+            sent = self.output.send()
         except OSError as error:
             self._owner.on_send_failed(error)
             return False

@@ -8,10 +8,11 @@ import os
 import resource
 import socket
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from millstream.broker.network.connection import SHARED_BUFFER_BYTES, Connection
@@ -19,6 +20,8 @@ from millstream.broker.network.deadlines import overdue
 from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.tls_connection import Identity, TlsConnection
+from millstream.broker.network.tls_socket import RECEIVED_BYTES_MAX
 from millstream.errors import StartError
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ FLUSHED_TOGETHER: Final = 16
 LENT_BUFFERS_MAX: Final = 8
 ACCEPT_BURST: Final = 64
 SWEEP_SECONDS: Final = 1.0
+# Handshakes in one iteration of the loop, before others get a turn.
+HANDSHAKES_SECONDS_MAX: Final = 0.005
 # Connections that receive within this time of each other are served in one loop iteration.
 ALONE_SECONDS: Final = 0.0002
 # Out of descriptors: accepting again at once would only spin.
@@ -79,6 +84,9 @@ class Server:
         self._last_received_at = 0.0
         self._per_ip: Counter[str] = Counter()
         self._listening: list[tuple[socket.socket, str]] = []
+        # By listener, for those that speak TLS.
+        self._tls: dict[str, Identity] = {}
+        self._handshakes: deque[TlsConnection] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         # Closed when no descriptor is left, so that a client can be accepted and refused.
         self._spare_fd = os.open(os.devnull, os.O_RDONLY)
@@ -86,7 +94,7 @@ class Server:
 
     # -- listening ------------------------------------------------------------------
 
-    def bind(self, name: str, host: str, port: int) -> Endpoint:
+    def bind(self, name: str, host: str, port: int, tls: Identity | None = None) -> Endpoint:
         """Bind the port; no connection is accepted before `start`."""
         try:
             info = socket.getaddrinfo(
@@ -105,6 +113,8 @@ class Server:
             raise StartError(_bind_problem(host, port, error)) from None
         endpoint = Endpoint(name, host, sock.getsockname()[1])
         self._listening.append((sock, name))
+        if tls is not None:
+            self._tls[name] = tls
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -176,7 +186,34 @@ class Server:
         self._per_ip[ip] += 1
         now = asyncio.get_running_loop().time()
         peer = f"{ip}:{address[1]}"
-        self.connections.add(Connection(self, sock, listener=name, peer=peer, now=now))
+        tls = self._tls.get(name)
+        if tls is None:
+            connection = Connection(self, sock, listener=name, peer=peer, now=now)
+        else:
+            connection = TlsConnection(self, sock, tls, listener=name, peer=peer, now=now)
+        self.connections.add(connection)
+
+    # -- handshakes -----------------------------------------------------------------
+
+    @cached_property
+    def tls_memory(self) -> memoryview:
+        return memoryview(bytearray(RECEIVED_BYTES_MAX))
+
+    def shake_hands_soon(self, connection: TlsConnection) -> None:
+        if not self._handshakes:
+            asyncio.get_running_loop().call_soon(self._shake_hands)
+        self._handshakes.append(connection)
+
+    def _shake_hands(self) -> None:
+        """A few: each computes for a part of a millisecond, and thousands may come at once."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + HANDSHAKES_SECONDS_MAX
+        while self._handshakes:
+            self._handshakes[0].shake_hands()
+            self._handshakes.popleft()
+            if self._handshakes and loop.time() > ends_at:
+                loop.call_soon(self._shake_hands)
+                return
 
     # -- what connections need from us ----------------------------------------------
 
@@ -246,6 +283,9 @@ class Server:
             await asyncio.sleep(SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
             for connection in list(self.connections):
+                if isinstance(connection, TlsConnection) and connection.handshake_overdue(now):
+                    connection.close_unfinished()
+                    continue
                 reason = overdue(
                     connection,
                     now,
