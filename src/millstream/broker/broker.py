@@ -6,10 +6,11 @@ and `storage/` what is on the disk.
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
@@ -28,13 +29,15 @@ from millstream.broker.requests.dispatch import Dispatcher
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.services import Services
 from millstream.broker.security.certificates import Certificates
+from millstream.broker.security.logins import Logins
+from millstream.broker.security.mechanisms import NoTokens
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.broker.upkeep.strays import set_strays_aside
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.metadata import ClusterMetadata
-from millstream.cluster.stores.store import CoordinationFailed
-from millstream.config import BrokerConfig, parse_listeners
+from millstream.cluster.stores.store import CoordinationFailed, CoordinationStore
+from millstream.config import BrokerConfig, Listener, parse_listeners
 from millstream.errors import StartError
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from millstream.cluster.adoption import AdoptionPlan
 
 log = logging.getLogger(__name__)
+
+_SECRET_BYTES: Final = 32
 
 
 class Broker:
@@ -81,12 +86,14 @@ class Broker:
         self._confirming: asyncio.Task[None] | None = None
         # Set by `start`.
         self._certificates: Certificates
+        self._listeners: Sequence[Listener]
         self.addresses: Addresses
         self.node: NodeState
         self.coordination: Coordinators
         self.producer_ids: ProducerIds
         self.topics: Topics
         self.cleaner: Cleaner
+        self.logins: Logins
         self.services: Services
         self._dispatcher: Dispatcher
 
@@ -148,10 +155,11 @@ class Broker:
             watching = self._certificates.watch(lambda: self.node.config)
             self._certificate_watch = loop.create_task(watching)
         await self.node.cluster.register()
+        await self.logins.start()
         self._confirming = loop.create_task(self._disk.confirm_recovery())
 
     def _bind(self) -> None:
-        listeners = parse_listeners(self._config)
+        self._listeners = listeners = parse_listeners(self._config)
         self._certificates = Certificates(listeners, self._config)
         for listener in listeners:
             tls = self._certificates.get(listener.name)
@@ -191,6 +199,19 @@ class Broker:
         alone = Standalone(self.node, store, self.addresses.advertised)
         alone.forget_topic = self.topics.forget
         self.node.cluster = alone
+        self._prepare_logins(await self._own_secret(store))
+
+    async def _own_secret(self, store: CoordinationStore) -> bytes:
+        if not any(listener.uses_sasl for listener in self._listeners):
+            return b""
+        from millstream.cluster.joining import cluster_secret
+
+        return await cluster_secret(store, lambda: os.urandom(_SECRET_BYTES))
+
+    def _prepare_logins(self, secret: bytes) -> None:
+        self.logins.prepare(self._listeners, secret, self._dispatcher.dispatch_sasl)
+        self._server.on_accepted = self.logins.authentication.begin
+        self._server.on_session_ended = self.logins.authentication.end
 
     async def _join_cluster(self, node_id: int, open_session: "OpenSession") -> None:
         # Imported here: a standalone node does not need it, and has to start fast.
@@ -208,6 +229,7 @@ class Broker:
         self.node.cluster = member
         member.attach(self.topics, self.producer_ids)
         self._undo.insert(1, member.stop)
+        self._prepare_logins(membership.secret)
         self.coordination.mirror_session = lambda: membership.store
         # In a cluster, coordinators follow the roles of their partitions from the start.
         for shards in (self.coordination.groups.shards, self.coordination.transactions.shards):
@@ -230,6 +252,8 @@ class Broker:
         self.coordination.topics = self.topics
         self.coordination.producer_ids = self.producer_ids
         self.cleaner = Cleaner(self.node)
+        self.logins = Logins(self.node, NoTokens())
+        self._undo.insert(0, self.logins.stop)
         slots = self._config.int("max.incremental.fetch.session.cache.slots")
         self.services = Services(
             node=self.node,
@@ -239,6 +263,7 @@ class Broker:
             admissions=Admissions(self._partitions.generation),
             fetch_sessions=FetchSessions(slots),
             cleaner=self.cleaner,
+            logins=self.logins,
         )
         self._dispatcher = Dispatcher(self.services)
 
@@ -257,6 +282,7 @@ class Broker:
         await self.cleaner.stop()
         await self.node.cluster.hand_over()
         await self.coordination.stop()
+        await self.logins.stop()
         await self._server.stop()
         await self.node.cluster.stop()
         await self._disk.durability.stop()

@@ -66,7 +66,7 @@ async def enter_cluster(
     return found
 
 
-async def cluster_secret(store: Session, new_secret: Callable[[], bytes]) -> bytes:
+async def cluster_secret(store: CoordinationStore, new_secret: Callable[[], bytes]) -> bytes:
     """What nodes prove themselves with to each other; the first node makes it."""
     if not await store.exists(znodes.CLUSTER_SECRET):
         with contextlib.suppress(NodeExists):

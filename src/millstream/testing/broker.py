@@ -40,7 +40,9 @@ class Broker:
 
         A `data_dir` that is given is kept afterwards; without one it is temporary.
         """
+        # The address of the first listener, and those of all by name.
         self.bootstrap = ""
+        self.listeners: dict[str, str] = {}
         self._topics = dict(topics or {})
         self._settings = dict(settings or {})
         self._data_dir = data_dir
@@ -139,7 +141,10 @@ class Broker:
         try:
             config = load_config(
                 sets=[f"{name}={value}" for name, value in self._settings.items()],
-                flags={"log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"},
+                flags={
+                    "log.dirs": str(data_dir),
+                    "listeners": self._settings.get("listeners", "PLAINTEXT://127.0.0.1:0"),
+                },
             )
             node = Node(config, dev=True)
             await node.start()
@@ -147,6 +152,7 @@ class Broker:
             # The thread that waits in start() is the one to hear of it.
             started.set_exception(failed)
             return
+        self.listeners = {each.name: f"127.0.0.1:{each.port}" for each in node.endpoints}
         started.set_result(f"127.0.0.1:{node.port}")
         await self._stop.wait()
         await node.stop()

@@ -12,6 +12,7 @@ from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.routes import load_route, parts_of, served
 from millstream.broker.requests.services import Services
+from millstream.broker.security.authentication import Authentication
 from millstream.wire.message import Api
 
 ROW = re.compile(r"^\| (\d+) \| \w+ \| (\d+)(?:-(\d+))?(?: \((\d+)-\d+\))? \|", re.MULTILINE)
@@ -41,6 +42,7 @@ PARTS = {
     **get_type_hints(Services),
     "groups": GroupCoordinators,
     "transactions": TransactionCoordinator,
+    "authentication": Authentication,
 }
 SERVICES: Any = SimpleNamespace(**dict.fromkeys([*PARTS, "parts"]))
 
@@ -89,4 +91,5 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "add_partitions_to_txn",
         "txn_offset_commit",
         "end_txn",
+        "sasl_authenticate",
     }

@@ -39,12 +39,17 @@ IN_FLIGHT_MAX: Final = 512
 OUTPUT_BYTES_MAX: Final = 64 << 20
 # The other side sends nothing more; where the system cannot say that, it tells of errors.
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
+# How long a client may take to read the reply after which its connection is closed.
+_LAST_REPLY_SECONDS_MAX: Final = 1.0
 # How long one client's pipelined requests may occupy the loop before others get a turn.
 TURN_SECONDS_MAX: Final = 0.005
 
 
 class ClientGone(Exception):
     """Raised by work for a client that has left."""
+
+
+Answer = Callable[["Connection", memoryview], Pieces | Pending]
 
 
 class ConnectionHost(Host, Protocol):
@@ -86,10 +91,13 @@ class Connection:
         "_registration",
         "_replies",
         "_sender",
+        "answer",
         "challenge",
         "client_id",
         "client_software",
+        "closes_when_sent",
         "frame_began_at",
+        "frame_bytes_max",
         "is_closed",
         "is_reading",
         "last_request",
@@ -99,6 +107,7 @@ class Connection:
         "proved_node_id",
         "received_at",
         "sent_at",
+        "session",
         "shortcut",
         "sock",
     )
@@ -111,8 +120,16 @@ class Connection:
         self.sock = sock
         self.listener = listener
         self.peer = peer
+        # What answers the frames, and the largest that is taken: less before a client has proved
+        # who it is (`restrict`).
+        self.answer: Answer = host.dispatch
+        self.frame_bytes_max = host.frame_bytes_max
         # Who is at the other end, as far as it has proved that.
         self.principal = ANONYMOUS
+        # How it has proved that, for those who check; None on listeners where nothing is proved.
+        self.session: object = None
+        # Why the connection is closed once everything is sent; None if it is not.
+        self.closes_when_sent: str | None = None
         self.client_id: str | None = None
         self.client_software: str | None = None
         # The node of the cluster that is known to be at the other end; -1 for everybody else.
@@ -203,7 +220,7 @@ class Connection:
         while end - position >= SIZE_BYTES:
             if self.is_closed or self._is_held_back():
                 break
-            size = frame_size(data, position, self._host.frame_bytes_max)
+            size = frame_size(data, position, self.frame_bytes_max)
             frame_end = position + SIZE_BYTES + size
             if frame_end > end:
                 break
@@ -226,7 +243,9 @@ class Connection:
         self._resume()
 
     def _begin_partial(self, rest: memoryview) -> None:
-        self._partial = PartialFrame(self._host, rest, self.address)
+        self._partial = PartialFrame(
+            self._host, rest, self.address, frame_bytes_max=self.frame_bytes_max
+        )
         self.frame_began_at = self.received_at
         self._read_if_allowed()
 
@@ -282,6 +301,33 @@ class Connection:
         poller.register(self.sock, _HUNG_UP)
         return bool(poller.poll(0))
 
+    # -- what a client may send --------------------------------------------------------
+
+    def restrict(self, answer: "Answer", *, frame_bytes_max: int) -> None:
+        """Every frame goes to `answer` from now on, also one that was sent before."""
+        self.answer = answer
+        self._allow_frames(frame_bytes_max)
+        self.shortcut = self.last_request = None
+        if self.is_reading:
+            # The receiver may expect a request that it would answer by itself.
+            self._registration.pause()
+            self._registration.resume()
+
+    def lift_restriction(self) -> None:
+        self.answer = self._host.dispatch
+        self._allow_frames(self._host.frame_bytes_max)
+
+    def _allow_frames(self, bytes_max: int) -> None:
+        self.frame_bytes_max = bytes_max
+        if self._partial is not None:
+            self._partial.frame_bytes_max = bytes_max
+
+    def close_when_sent(self, reason: str) -> None:
+        """Close as soon as the replies are sent, or a moment later if they are not read."""
+        self.restrict(_refuse, frame_bytes_max=self.frame_bytes_max)
+        self.closes_when_sent = reason
+        self._loop.call_later(_LAST_REPLY_SECONDS_MAX, self.close, reason)
+
     # -- flow control ---------------------------------------------------------------
 
     def _is_held_back(self) -> bool:
@@ -324,7 +370,7 @@ class Connection:
     # -- replying -------------------------------------------------------------------
 
     def _dispatch(self, frame: memoryview) -> None:
-        reply = self._host.dispatch(self, frame)
+        reply = self.answer(self, frame)
         if isinstance(reply, Pending):
             if self._replies is None:
                 self._replies = ReplyQueue()
@@ -401,6 +447,8 @@ class Connection:
     def on_sent_everything(self) -> None:
         """With nothing in flight, the receiver may answer the next request without us."""
         if self.shortcut is None:
+            if self.closes_when_sent is not None:
+                self.close(self.closes_when_sent)
             return
         expected = self.shortcut.expected
         if expected is not None and self.is_reading and self._partial is None and not self._replies:
@@ -435,3 +483,7 @@ class Connection:
         self._drop_partial()
         self.shortcut = self.last_request = None
         self._host.forget(self)
+
+
+def _refuse(connection: Connection, frame: memoryview) -> Pieces | Pending:
+    raise ProtocolError(connection.closes_when_sent or "the connection is closing")

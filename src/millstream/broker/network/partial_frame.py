@@ -31,8 +31,6 @@ class Buffers(Protocol):
         ...
 
     @property
-    def frame_bytes_max(self) -> int: ...
-    @property
     def memory(self) -> RequestMemory: ...
     def lend_buffer(self) -> memoryview | None:
         """Lend the shared buffer to one connection and replace it with another. None if many
@@ -59,10 +57,20 @@ def frame_size(data: memoryview | bytearray, position: int, frame_bytes_max: int
 
 
 class PartialFrame:
-    __slots__ = ("_account", "_buffers", "_data", "have", "waits_for_memory")
+    __slots__ = (
+        "_account",
+        "_buffers",
+        "_data",
+        "frame_bytes_max",
+        "have",
+        "waits_for_memory",
+    )
 
-    def __init__(self, buffers: Buffers, rest: memoryview, address: str) -> None:
+    def __init__(
+        self, buffers: Buffers, rest: memoryview, address: str, *, frame_bytes_max: int
+    ) -> None:
         self._buffers = buffers
+        self.frame_bytes_max = frame_bytes_max
         self._account = FrameAccount(address)
         # Lent by `buffers` if it is a memoryview.
         self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
@@ -76,7 +84,7 @@ class PartialFrame:
         if len(rest) < SIZE_BYTES:
             return None
         buffers = self._buffers
-        wanted = SIZE_BYTES + frame_size(rest, 0, buffers.frame_bytes_max)
+        wanted = SIZE_BYTES + frame_size(rest, 0, self.frame_bytes_max)
         if not max(FREE_BYTES_MAX, len(rest)) < wanted <= len(buffers.buffer):
             return None
         lent = buffers.lend_buffer()
@@ -93,7 +101,7 @@ class PartialFrame:
     def _wanted(self) -> int:
         if self.have < SIZE_BYTES:
             return SIZE_BYTES
-        return SIZE_BYTES + frame_size(self._data, 0, self._buffers.frame_bytes_max)
+        return SIZE_BYTES + frame_size(self._data, 0, self.frame_bytes_max)
 
     @property
     def is_whole(self) -> bool:

@@ -78,6 +78,10 @@ class Server:
         self.receiver: Receiver = LoopReceiver()
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []
+        # Called with every new connection, before anything is received, and with a closed one
+        # that has a session.
+        self.on_accepted: Callable[[Connection], None] = lambda connection: None
+        self.on_session_ended: Callable[[Connection], None] = lambda connection: None
         # Connections with replies to send before the loop waits again.
         self._to_flush: list[Connection] = []
         self._last_received: Connection | None = None
@@ -192,6 +196,7 @@ class Server:
         else:
             connection = TlsConnection(self, sock, tls, listener=name, peer=peer, now=now)
         self.connections.add(connection)
+        self.on_accepted(connection)
 
     # -- handshakes -----------------------------------------------------------------
 
@@ -263,6 +268,8 @@ class Server:
         if connection is self._last_received:
             self._last_received = None
         self.connections.discard(connection)
+        if connection.session is not None:
+            self.on_session_ended(connection)
         ip = connection.address
         self._per_ip[ip] -= 1
         if self._per_ip[ip] <= 0:

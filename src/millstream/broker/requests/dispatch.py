@@ -16,6 +16,8 @@ from millstream.broker.requests.services import Services
 from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millstream.wire.apis.sasl_authenticate import SaslAuthenticateRequest
+from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest
 from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor, TooManyElements
 from millstream.wire.headers import (
@@ -26,6 +28,10 @@ from millstream.wire.headers import (
 )
 from millstream.wire.message import Api, Message
 
+_BEFORE_AUTHENTICATION: Final = frozenset(
+    request.api.key
+    for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+)
 # A request with more is read in a thread: a hundred thousand elements take a second.
 _FEW_ELEMENTS: Final = 5_000
 
@@ -74,6 +80,15 @@ class Dispatcher:
         if isinstance(answer, Message):
             return _encode(api, header, answer)
         return Pending(self._encode_later(api, request, answer), gate=route.holds_next_request)
+
+    def dispatch_sasl(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
+        """For a client that has yet to prove who it is, or to do so again: nothing else."""
+        api_key = int.from_bytes(frame[:2], "big", signed=True)
+        if api_key not in _BEFORE_AUTHENTICATION:
+            api = served().get(api_key)
+            name = f"API key {api_key}" if api is None else api.name.upper()
+            raise ProtocolError(f"{name} without authentication, or after the session expired")
+        return self.dispatch(connection, frame)
 
     async def _answer_large(
         self, route: Route, request: Request, read: Callable[[], Message]

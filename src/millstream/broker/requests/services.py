@@ -20,6 +20,8 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.turns import Turns
+from millstream.broker.security.authentication import Authentication
+from millstream.broker.security.logins import Logins
 from millstream.broker.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Services:
     admissions: Admissions
     fetch_sessions: FetchSessions
     cleaner: Cleaner
+    logins: Logins
     turns: Turns = field(default_factory=Turns)
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)
@@ -50,6 +53,10 @@ class Services:
     @property
     def transactions(self) -> "TransactionCoordinator":
         return self.coordination.transactions
+
+    @property
+    def authentication(self) -> Authentication:
+        return self.logins.authentication
 
     @property
     def parts(self) -> "Services":

@@ -138,12 +138,12 @@ def _key_for(
 
 
 def _check_times(claims: Mapping[str, Any], rules: TokenRules, *, now_ms: int) -> int:
-    """When the token expires, in milliseconds."""
+    """Until when the token is accepted, in milliseconds."""
     skew_ms = rules.clock_skew_seconds * 1000
     times = {name: _time_ms(claims, name) for name in ("exp", "nbf", "iat")}
-    expires_at_ms = times["exp"]
-    assert expires_at_ms is not None
-    if expires_at_ms + skew_ms <= now_ms:
+    assert times["exp"] is not None
+    expires_at_ms = times["exp"] + skew_ms
+    if expires_at_ms <= now_ms:
         raise InvalidToken("it has expired")
     for name in ("nbf", "iat"):
         begins_at_ms = times[name]
