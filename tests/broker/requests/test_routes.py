@@ -92,4 +92,5 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "txn_offset_commit",
         "end_txn",
         "sasl_authenticate",
+        "alter_user_scram_credentials",
     }

@@ -22,6 +22,8 @@ from millstream.security.sasl.scram import SALT_BYTES, encode_credential, new_cr
 log = logging.getLogger(__name__)
 
 _LOOK_AT_FILES_SECONDS: Final = 0.5
+# A user who changes its own password gets the reply before its connections are closed.
+_LAST_REPLY_SECONDS: Final = 0.2
 
 
 class Logins:
@@ -63,7 +65,8 @@ class Logins:
         self._made.slow_checks.stop()
 
     def _entities_changed(self, changed: frozenset[ClientEntity]) -> None:
-        self.authentication.recheck()
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LAST_REPLY_SECONDS, self.authentication.recheck)
 
     async def _watch_files(self) -> None:
         while True:
