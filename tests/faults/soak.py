@@ -25,6 +25,7 @@ from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
 from tests.faults.gaps import summary
 from tests.faults.group_kills import group_kill_rounds
+from tests.faults.hostile import hostile_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 from tests.pipeline.kills import pipeline_kill_rounds
@@ -46,6 +47,7 @@ SOAKS = {
     "group_kills": Soak(
         100, lambda folder, seeds: group_kill_rounds(folder / "data", seeds), 5_000
     ),
+    "hostile": Soak(60, hostile_rounds, 7_000),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
     "compaction_cuts": Soak(200, compaction_cut_rounds, 6_000),
     "cluster_copies": Soak(50, cluster_copy_passes, 14_000),

@@ -49,6 +49,10 @@ class MillstreamNode:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def __enter__(self) -> "MillstreamNode":
         self.start()
         return self

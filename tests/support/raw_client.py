@@ -13,9 +13,15 @@ M = TypeVar("M", bound=Message)
 
 
 class RawClient:
-    def __init__(self, bootstrap: str, *, timeout_seconds: float = 20) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout_seconds: float = 20,
+        source_address: tuple[str, int] | None = None,
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), timeout=timeout_seconds)
+        self.sock = socket.create_connection((host, int(port)), timeout_seconds, source_address)
         self._dialogue = Dialogue("raw")
 
     def __enter__(self) -> "RawClient":

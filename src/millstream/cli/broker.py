@@ -84,6 +84,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+_THREAD_SECONDS: Final = 0.0002
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -117,6 +118,21 @@ async def _start(node: "Broker", stop: asyncio.Event) -> bool:
     return True
 
 
+def _take_over_from_python(node: "Broker") -> "asyncio.Task[None]":
+    """What the process decides for itself because a node is all it runs."""
+    from millstream.broker.upkeep.garbage import (
+        collect_in_quiet_moments,
+        stop_automatic_full_collections,
+    )
+
+    # A thread that computes keeps the loop waiting this long after each of its system calls.
+    sys.setswitchinterval(_THREAD_SECONDS)
+    # What the start created lives until the end: the collector need not scan it again.
+    gc.freeze()
+    stop_automatic_full_collections()
+    return asyncio.ensure_future(collect_in_quiet_moments(node.services.turns.is_busy))
+
+
 async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     from millstream.broker.broker import Broker
 
@@ -125,12 +141,12 @@ async def _serve(config: BrokerConfig, *, dev: bool, adopt: bool) -> None:
     _stop_on_signals(stop)
     if not await _start(node, stop):
         return
-    # What the start created lives until the end: the collector need not scan it again.
-    gc.freeze()
+    collecting = _take_over_from_python(node)
     for endpoint in node.endpoints:
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         print(f"listening on {host or '0.0.0.0'}:{endpoint.port}", flush=True)
     await stop.wait()
+    collecting.cancel()
     await node.stop()
     for number in _STOPPING:
         # Python's own exit keeps this handler, but not ours.

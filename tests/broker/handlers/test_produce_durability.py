@@ -16,6 +16,7 @@ from millstream.broker.network.replies import Pending
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import ANONYMOUS
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
@@ -44,7 +45,12 @@ class Producer:
         self.disk = HeldDurability()
         node.node.disk.durability = self.disk  # type: ignore[assignment]
         self._connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
+            client_id=None,
+            listener="PLAINTEXT",
+            principal=ANONYMOUS,
+            shortcut=None,
+            last_request=None,
+            is_closed=False,
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 from millstream.broker.network.replies import Pending
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
+from millstream.model import ANONYMOUS
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
@@ -45,7 +46,12 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
         await node.topics.create(wanted, validate_only=False)
         frame = two_topics_frame(node.clock.now_ms())
         connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
+            client_id=None,
+            listener="PLAINTEXT",
+            principal=ANONYMOUS,
+            shortcut=None,
+            last_request=None,
+            is_closed=False,
         )
         answer = node.dispatch(connection, memoryview(frame))
         assert isinstance(answer, Pending)

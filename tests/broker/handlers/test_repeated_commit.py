@@ -16,6 +16,7 @@ from millstream.broker.network.replies import Pending
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import ANONYMOUS
 from millstream.testing import Broker
 from millstream.wire.apis.offset_commit import (
     OffsetCommitPartition,
@@ -113,7 +114,12 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
         disk = HeldDurability()
         node.node.disk.durability = disk  # type: ignore[assignment]
         connection: Any = SimpleNamespace(
-            client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
+            client_id=None,
+            listener="PLAINTEXT",
+            principal=ANONYMOUS,
+            shortcut=None,
+            last_request=None,
+            is_closed=False,
         )
         for number in range(REPEATED + 1):
             reply = node.dispatch(connection, memoryview(going_frame(number)))

@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from millstream.broker.network.connection import (
-    IN_FLIGHT_MAX,
-    TURN_SECONDS_MAX,
-    Connection,
-)
+from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
+from millstream.broker.network.connection import IN_FLIGHT_MAX, Connection
 from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
@@ -39,6 +36,7 @@ class Host:
         self.buffer = memoryview(bytearray(buffer_bytes))
         self.frame_bytes_max = 1 << 20
         self.memory = RequestMemory(request_bytes_max)
+        self.turns = AddressTurns()
         self.receiver: Receiver = LoopReceiver()
         if self.is_compiled:
             loop = asyncio.get_running_loop()

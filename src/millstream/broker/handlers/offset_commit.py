@@ -33,6 +33,9 @@ from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
 
 READS_FRAME = True
 KNOWS_MEMBER_EPOCHS_FROM: Final = 9
+# The least that a committed offset takes: key, value and record header.
+_RECORD_BYTES_MIN: Final = 50
+_ELEMENTS_MIN: Final = 10_000
 OFFSET_COMMIT: Final = messages.OffsetCommitRequest.api.key
 
 
@@ -50,6 +53,7 @@ class Parts(Protocol):
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
+    cursor.elements_left = min(cursor.elements_left, _elements_max(parts.node))
     body = read_offset_commit_request(cursor, request.header.version)
     for topic in body.topics:
         _find_topic(parts, topic, request.header.version)
@@ -61,6 +65,11 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if isinstance(codes, asyncio.Future):
         return Pending(codes, finish=partial(_answer_later, request, body.topics))
     return _answer(request, body.topics, codes)
+
+
+def _elements_max(node: NodeState) -> int:
+    """No batch of the offsets topic holds more: reading them would keep other clients waiting."""
+    return max(_ELEMENTS_MIN, node.config.int("message.max.bytes") // _RECORD_BYTES_MIN)
 
 
 def _learn(

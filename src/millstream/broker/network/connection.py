@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
+from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
 from millstream.broker.network.host import Host, Socket
 from millstream.broker.network.output import PlainOutput, release_all
 from millstream.broker.network.partial_frame import PartialFrame, frame_size
@@ -41,8 +42,6 @@ OUTPUT_BYTES_MAX: Final = 64 << 20
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 # How long a client may take to read the reply after which its connection is closed.
 _LAST_REPLY_SECONDS_MAX: Final = 1.0
-# How long one client's pipelined requests may occupy the loop before others get a turn.
-TURN_SECONDS_MAX: Final = 0.005
 
 
 class ClientGone(Exception):
@@ -53,6 +52,8 @@ Answer = Callable[["Connection", memoryview], Pieces | Pending]
 
 
 class ConnectionHost(Host, Protocol):
+    @property
+    def turns(self) -> AddressTurns: ...
     def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
     def forget(self, connection: "Connection") -> None: ...
     def is_alone(self, connection: "Connection") -> bool:
@@ -83,6 +84,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_has_turn",
         "_host",
         "_is_receiving",
         "_is_resting",
@@ -146,6 +148,8 @@ class Connection:
         self._is_receiving = False
         # Has had its turn, and continues with complete frames in the next one.
         self._is_resting = False
+        # Continues after a rest: it was its turn, whoever else of its address rests.
+        self._has_turn = False
         self.is_closed = False
         # Does the receiver watch the socket? Never while `_is_held_back`.
         self.is_reading = True
@@ -226,6 +230,9 @@ class Connection:
                 break
             # One frame is the common case, and reads no clock.
             if frame_end < end and not turn_ends_at:
+                if not self._has_turn and self._host.turns.is_over(self.address):
+                    self._rest()
+                    break
                 turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
             self._dispatch(data[position + SIZE_BYTES : frame_end])
             position = frame_end
@@ -236,11 +243,13 @@ class Connection:
 
     def _rest(self) -> None:
         self._is_resting = True
-        self._loop.call_soon(self._end_rest)
+        self._host.turns.rest(self.address, self._end_rest)
 
     def _end_rest(self) -> None:
         self._is_resting = False
+        self._has_turn = True
         self._resume()
+        self._has_turn = False
 
     def _begin_partial(self, rest: memoryview) -> None:
         self._partial = PartialFrame(

@@ -13,13 +13,17 @@ from typing import Final, Protocol
 from millstream.broker.network.memory import FREE_BYTES_MAX, FrameAccount, RequestMemory
 from millstream.errors import ProtocolError
 from millstream.security.tls_session import is_client_hello
+from millstream.wire.apis.produce import ProduceRequest
 from millstream.wire.headers import SIZE_BYTES
 
 # A frame gets memory for this much, and then for twice what it has.
 _GROWTH_BYTES_MIN: Final = 1 << 17
 _FRAME_BYTES_MIN: Final = 8
+# Only records may be larger: 200,000 partitions, the most that a request may name, take less.
+_FRAME_WITHOUT_RECORDS_BYTES_MAX: Final = 16 << 20
 
 _SIZE = struct.Struct(">i")
+_API_KEY = struct.Struct(">h")
 
 
 class Buffers(Protocol):
@@ -101,7 +105,12 @@ class PartialFrame:
     def _wanted(self) -> int:
         if self.have < SIZE_BYTES:
             return SIZE_BYTES
-        return SIZE_BYTES + frame_size(self._data, 0, self.frame_bytes_max)
+        size = frame_size(self._data, 0, self.frame_bytes_max)
+        if size > _FRAME_WITHOUT_RECORDS_BYTES_MAX and self.have >= SIZE_BYTES + _API_KEY.size:
+            api_key = _API_KEY.unpack_from(self._data, SIZE_BYTES)[0]
+            if api_key != ProduceRequest.api.key:
+                raise ProtocolError(f"frame of {size} bytes for API key {api_key}")
+        return SIZE_BYTES + size
 
     @property
     def is_whole(self) -> bool:

@@ -7,7 +7,9 @@ topic is set aside.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from millstream.broker.node.log_config import log_config
 from millstream.broker.node.state import NodeState
@@ -20,6 +22,8 @@ from millstream.replication.partition import Partition
 from millstream.storage.values import LogConfig
 
 log = logging.getLogger(__name__)
+
+_OPENED_AT_ONCE_MAX: Final = 10
 
 
 class Topics:
@@ -47,17 +51,25 @@ class Topics:
         if not validate_only:
             for result in results:
                 if result.state is not None and result.error is None:
-                    self.open_or_wait(result.state)
-                    # Making files takes long, and there may be thousands of topics.
-                    await asyncio.sleep(0)
+                    await self._open_in_turns(result.state)
         return results
 
-    def open_or_wait(self, state: TopicState) -> None:
-        """The topic exists, whatever the disk says; it is usable once there is room."""
+    async def _open_in_turns(self, state: TopicState) -> None:
+        """Making files takes long, and there may be thousands of topics and partitions."""
+        while self.open_or_wait(state, at_most=_OPENED_AT_ONCE_MAX):
+            await asyncio.sleep(0)
+            current = self._node.image.topics.get(state.name)
+            if current is None or current.topic_id != state.topic_id:
+                return
+
+    def open_or_wait(self, state: TopicState, *, at_most: int = sys.maxsize) -> bool:
+        """The topic exists, whatever the disk says; it is usable once there is room. Returns
+        whether there is more to open."""
         try:
-            self.open_partitions(state)
+            return self.open_partitions(state, at_most=at_most)
         except KafkaError as error:
             log.warning("cannot open partitions of %s yet: %s", state.name, error)
+            return False
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Create topics that a client named; return what could not be created, and why."""
@@ -174,8 +186,9 @@ class Topics:
                 continue
             self._incomplete.discard(name)
 
-    def open_partitions(self, state: TopicState) -> None:
-        """Make this node's partitions of a topic usable, those that are not yet."""
+    def open_partitions(self, state: TopicState, *, at_most: int = sys.maxsize) -> bool:
+        """Make this node's partitions of a topic usable, those that are not yet. Returns
+        whether more than `at_most` were missing."""
         self.version += 1
         node, store = self._node, self._node.disk.store
         config = self.config_of(state)
@@ -184,6 +197,8 @@ class Topics:
             for index, partition in enumerate(state.partitions)
             if node.partitions.find(state.name, index) is None and node.cluster.hosts(partition)
         ]
+        is_more_missing = len(missing) > at_most
+        del missing[at_most:]
         absent = [w for w in missing if w not in store.logs and w not in store.offline]
         try:
             store.create_many(absent, state.topic_id, config)
@@ -204,6 +219,7 @@ class Topics:
                 partition_log.give_topic_id(state.topic_id)
             node.partitions.add(node.cluster.open(where, state, partition_log))
         node.cluster.opened(missing)
+        return is_more_missing
 
     def close(self, partition: Partition) -> None:
         """Delete a partition that is no longer in the table."""

@@ -15,7 +15,7 @@ from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests.request import Request
 from millstream.wire.message import Message
 
-TURN_SECONDS_MAX: Final = 0.005
+TURN_SECONDS_MAX: Final = 0.001
 # What one response may weigh, about. Kafka's clients refuse 100 MB.
 RESPONSE_BYTES_MAX: Final = 64 << 20
 TOO_LARGE: Final = "the response would be too large; name fewer resources in one request"
@@ -43,6 +43,10 @@ class Turns:
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
         self.large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+
+    def is_busy(self) -> bool:
+        """Are large requests under way?"""
+        return self._turn.locked() or self._thread.locked()
 
     def answer_each(
         self,

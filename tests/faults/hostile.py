@@ -1,0 +1,315 @@
+"""Hostile clients against one node of 512 MiB, while a good client goes on with its work.
+
+Each round measures the good client alone, and then under attack: requests that cost far more
+than they weigh, at random sizes, one after the other, and all the time two hundred connections
+that flood, stop in the middle of a frame, or do not read their answers.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from millstream.model import NO_TOPIC_ID
+from millstream.wire.apis.delete_topics import DeletableTopic, DeleteTopicsRequest
+from millstream.wire.apis.metadata import MetadataRequest
+from tests.faults import load
+from tests.faults.gaps import percentile
+from tests.faults.kills import Round
+from tests.faults.ledger import Ledger, problems, value_of
+from tests.support.attacks import ATTACKS, Aim, fetch_of, frame
+from tests.support.memory_limit import limited_memory, memory_mb
+from tests.support.node import MillstreamNode
+from tests.support.raw_client import RawClient
+
+MEMORY_BYTES = 512 << 20
+CONNECTIONS = 200
+ATTACKED_SECONDS = 50.0
+QUIET_SECONDS = 10.0
+# One record every so often: a client that waits, not one that fills the node.
+_EVERY_SECONDS = 0.005
+# A good client and its attackers do not share an address.
+_HOSTILE_ADDRESS = "127.0.0.66"
+_GROUP = "good"
+
+
+@dataclass(frozen=True)
+class HostileRound(Round):
+    quiet_p99_ms: float
+    attacked_p99_ms: float
+    peak_mb: float
+
+
+class GoodClient:
+    """Produces with acks=all, consumes in a group and commits, and notes how long each took."""
+
+    def __init__(self, bootstrap: str, ledger: Ledger, seed: int) -> None:
+        self._ledger = ledger
+        self._number = seed * load.NUMBERS_PER_ROUND
+        # Until an acknowledgement, until a record is consumed, and until a commit is answered.
+        self.waits_ms: list[float] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                **load.QUIET,
+            }
+        )
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": _GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                **load.QUIET,
+            }
+        )
+        self._consumer.subscribe([load.TOPIC])
+        self.consumed = 0
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._produce, self._consume)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def measure(self, seconds: float) -> list[float]:
+        """The waits that ended in this time, in order of size."""
+        self.waits_ms.clear()
+        time.sleep(seconds)
+        return sorted(self.waits_ms)
+
+    def _produce(self) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            value = value_of("all", self._number)
+            self._number += 1
+            sent_at = time.monotonic()
+            self._producer.produce(
+                load.TOPIC,
+                f"{value}|{sent_at}".encode(),
+                partition=self._number % load.PARTITIONS,
+                on_delivery=self._delivered(value, sent_at),
+            )
+            due = max(due + _EVERY_SECONDS, time.monotonic() - 1)
+            while (left := due - time.monotonic()) > 0:
+                self._producer.poll(left)
+        if self._producer.flush(60):
+            self.failures.append("records were never answered")
+
+    def _delivered(
+        self, value: str, sent_at: float
+    ) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.failures.append(f"{value} was not acknowledged: {error}")
+                self._ledger.unknown.add(value)
+                return
+            self._ledger.acknowledge(value, message.partition(), message.offset())
+            self.waits_ms.append(1000 * (time.monotonic() - sent_at))
+
+        return report
+
+    def _consume(self) -> None:
+        commit_at = 0.0
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is None or message.error():
+                continue
+            self.consumed += 1
+            value = message.value()
+            assert value is not None
+            began = time.monotonic()
+            self.waits_ms.append(1000 * (began - float(value.rpartition(b"|")[2])))
+            if began >= commit_at:
+                commit_at = began + 0.1
+                self._commit(message, began)
+        self._consumer.close()
+
+    def _commit(self, message: Message, began: float) -> None:
+        try:
+            self._consumer.commit(message, asynchronous=False)
+        except KafkaException as error:
+            self.failures.append(f"commit failed: {error}")
+        self.waits_ms.append(1000 * (time.monotonic() - began))
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+
+
+# -- the attackers, in a process of their own ----------------------------------------------
+
+
+def attack_all(port: int, seed: int, count: Any, is_over: Any) -> None:
+    """Attack until it is over; counts the attacks that were made."""
+    os.nice(10)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    chance = random.Random(seed)
+    crowd = Crowd(port, chance)
+    threading.Thread(target=crowd.bother, args=(is_over,), daemon=True).start()
+    for number in itertools.count():
+        attack = chance.choice(ATTACKS)
+        aim = Aim(f"hostile-{seed}-{number}", f"hostile-{seed}-{number}", chance.uniform(0.05, 1))
+        with contextlib.suppress(OSError), _client(port) as client:
+            frames = list(attack.frames(client, aim))
+            for each in frames:
+                if is_over.value:
+                    return
+                client.sock.sendall(each)
+                if attack.reads_answers:
+                    client.receive_frame()
+        with contextlib.suppress(OSError), _client(port) as client:
+            topic = DeletableTopic(name=aim.topic, topic_id=NO_TOPIC_ID)
+            client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=5000), 6)
+        count.value += 1
+        if is_over.value:
+            return
+
+
+def _client(port: int) -> RawClient:
+    return RawClient(f"127.0.0.1:{port}", timeout_seconds=20, source_address=(_HOSTILE_ADDRESS, 0))
+
+
+class Crowd:
+    """Many connections, each with a bad habit."""
+
+    def __init__(self, port: int, chance: random.Random) -> None:
+        self._port = port
+        self._chance = chance
+        self._habits = (self._flood, self._send_half, self._leave_answers, self._say_nonsense)
+
+    def bother(self, is_over: Any) -> None:
+        socks: list[socket.socket] = []
+        while not is_over.value:
+            if len(socks) < CONNECTIONS:
+                with contextlib.suppress(OSError):
+                    socks.append(
+                        socket.create_connection(
+                            ("127.0.0.1", self._port), 5, (_HOSTILE_ADDRESS, 0)
+                        )
+                    )
+                    socks[-1].setblocking(False)
+            sock = self._chance.choice(socks)
+            try:
+                self._chance.choice(self._habits)(sock)
+            except BlockingIOError:
+                continue
+            except OSError:
+                sock.close()
+                socks.remove(sock)
+            time.sleep(0.005)
+
+    def _flood(self, sock: socket.socket) -> None:
+        """Requests without end, and nobody reads the answers."""
+        sock.send(frame(MetadataRequest(topics=None), 9) * self._chance.randrange(200))
+
+    def _send_half(self, sock: socket.socket) -> None:
+        """A frame of up to 100 MB that comes slowly, or never."""
+        sock.send(struct.pack(">i", self._chance.randrange(100_000_000)) + bytes(12_000))
+
+    def _leave_answers(self, sock: socket.socket) -> None:
+        """Fetch everything, and read a little of it."""
+        sock.send(fetch_of(load.TOPIC, range(load.PARTITIONS)) * 5)
+        sock.recv(100)
+
+    def _say_nonsense(self, sock: socket.socket) -> None:
+        sock.send(self._chance.randbytes(self._chance.randrange(1, 5000)))
+
+
+@contextlib.contextmanager
+def attackers(port: int, seed: int) -> Iterator[Any]:
+    """While the block runs; yields the number of attacks so far."""
+    spawn = multiprocessing.get_context("spawn")
+    count, is_over = spawn.Value("i", 0), spawn.Value("b", 0)
+    process = spawn.Process(target=attack_all, args=(port, seed, count, is_over), daemon=True)
+    process.start()
+    try:
+        yield count
+    finally:
+        is_over.value = 1
+        process.join(30)
+        if process.is_alive():
+            process.kill()
+
+
+# -- the rounds --------------------------------------------------------------------------------
+
+
+def hostile_rounds(
+    folder: Path,
+    seeds: list[int],
+    *,
+    quiet_seconds: float = QUIET_SECONDS,
+    attacked_seconds: float = ATTACKED_SECONDS,
+) -> Iterator[HostileRound]:
+    """All rounds are of one process; it is started once."""
+    with ExitStack() as stack:
+        limit = stack.enter_context(limited_memory(MEMORY_BYTES))
+        node = MillstreamNode(folder / "data", "--set", "log.retention.bytes=100000000")
+        node.run_inside(limit.command, "127.0.0.1")
+        node.start()
+        stack.callback(node.kill)
+        load.create_topic(node.bootstrap)
+        for seed in seeds:
+            yield _round(node, limit.description, seed, quiet_seconds, attacked_seconds)
+
+
+def _round(
+    node: MillstreamNode, limit: str, seed: int, quiet_seconds: float, attacked_seconds: float
+) -> HostileRound:
+    pid = node.pid
+    start = load.end_offsets(node.bootstrap)
+    ledger = Ledger()
+    good = GoodClient(node.bootstrap, ledger, seed)
+    load.wait_until_acknowledged(ledger, 200, of=("all",))
+    quiet = good.measure(quiet_seconds)
+    with attackers(int(node.bootstrap.rpartition(":")[2]), seed) as count:
+        attacked = good.measure(attacked_seconds)
+        attacks = count.value
+    good.stop()
+    found, _ = load.read_all(node.bootstrap, start)
+    bad = problems(ledger, found, writers={"all"}) + good.failures
+    if not node.is_running:
+        bad.append(f"the node died: {node.log_text[-2000:]}")
+    if not good.consumed:
+        bad.append("the good client consumed nothing")
+    if _committed(node.bootstrap) == 0:
+        bad.append("the good client committed nothing")
+    peak_mb = memory_mb(pid, "VmHWM")
+    quiet_p99, attacked_p99 = (percentile(waits, 99) for waits in (quiet, attacked))
+    return HostileRound(
+        seed=seed,
+        acknowledged=len(ledger.acknowledged),
+        fault=f"{attacks} attacks and {CONNECTIONS} connections on {pid}, {limit}",
+        problems=bad,
+        quiet_p99_ms=round(quiet_p99, 1),
+        attacked_p99_ms=round(attacked_p99, 1),
+        peak_mb=round(peak_mb, 1),
+    )
+
+
+def _committed(bootstrap: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": _GROUP, **load.QUIET})
+    try:
+        places = [TopicPartition(load.TOPIC, index) for index in range(load.PARTITIONS)]
+        return sum(max(place.offset, 0) for place in consumer.committed(places, timeout=20))
+    finally:
+        consumer.close()
