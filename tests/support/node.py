@@ -21,7 +21,9 @@ class MillstreamNode:
 
     It keeps the port when it is started again: clients live through that."""
 
-    def __init__(self, data_dir: Path, *options: str) -> None:
+    def __init__(self, data_dir: Path, *options: str, protocol: str = "PLAINTEXT") -> None:
+        """`protocol` is that of its one listener, whose name is the same."""
+        self._protocol = protocol
         self.data_dir = data_dir
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +71,7 @@ class MillstreamNode:
         command = [sys.executable, "-m", "millstream", "broker", "--data-dir", str(self.data_dir)]
         with open(self._errors_path, "ab") as errors:
             self._process = subprocess.Popen(
-                [*self._before, *command, "--listen", f"{self._host}:{self._port}", *self._options],
+                [*self._before, *command, *self._listen(), *self._options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -79,6 +81,12 @@ class MillstreamNode:
         except BaseException:
             self.kill()
             raise
+
+    def _listen(self) -> list[str]:
+        address = f"{self._host}:{self._port}"
+        if self._protocol == "PLAINTEXT":
+            return ["--listen", address]
+        return ["--set", f"listeners={self._protocol}://{address}"]
 
     def stop(self) -> int:
         """Stop cleanly and return the exit code."""
