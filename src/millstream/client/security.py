@@ -1,6 +1,6 @@
 """TLS and SASL of a client, from Kafka's own option names.
 
-Certificates are PEM; a Java keystore is refused with the command that converts it. A login is a
+Stores are PEM or PKCS12; a Java keystore is refused with the command that converts it. A login is a
 conversation without I/O: requests come out, answers go in.
 """
 
@@ -11,12 +11,20 @@ import os
 import re
 import socket
 import ssl
-import tempfile
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.config import ConfigError
 from millstream.errors import KafkaCode
+from millstream.security.tls import (
+    NO_KEYSTORE,
+    NO_TRUSTSTORE,
+    Store,
+    client_context,
+    keystore_of,
+    truststore_of,
+)
 from millstream.wire.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -50,11 +58,8 @@ class Security:
     mechanism: str = ""
     username: str = ""
     password: str = ""
-    truststore: str = ""
-    truststore_pem: str = ""
-    keystore: str = ""
-    keystore_pem: str = ""
-    key_password: str = ""
+    truststore: Store = NO_TRUSTSTORE
+    keystore: Store = NO_KEYSTORE
     checks_host_name: bool = True
     # What stands before the names of options where a person writes them: messages say it too.
     option_prefix: str = ""
@@ -86,16 +91,6 @@ def read_security(kafka_options: Mapping[str, str], option_prefix: str = "") -> 
         raise _option_error(
             prefixed("security.protocol"), f"must be one of {', '.join(_PROTOCOLS)}"
         )
-    for store in ("truststore", "keystore"):
-        location = kafka_options.get(f"ssl.{store}.location", "")
-        kind = kafka_options.get(f"ssl.{store}.type", "PEM" if location.endswith(".pem") else "JKS")
-        if location and kind.upper() != "PEM":
-            raise _option_error(
-                prefixed(f"ssl.{store}.location"),
-                "only PEM files are read here. Convert the Java keystore with `keytool "
-                f"-importkeystore` and `openssl pkcs12`, and set "
-                f"{option_prefix}ssl.{store}.type=PEM",
-            )
     mechanism, username, password = "", "", ""
     if protocol.startswith("SASL"):
         mechanism = kafka_options.get("sasl.mechanism", "GSSAPI").upper()
@@ -109,12 +104,8 @@ def read_security(kafka_options: Mapping[str, str], option_prefix: str = "") -> 
         mechanism=mechanism,
         username=username,
         password=password,
-        truststore=kafka_options.get("ssl.truststore.location", ""),
-        truststore_pem=kafka_options.get("ssl.truststore.certificates", ""),
-        keystore=kafka_options.get("ssl.keystore.location", ""),
-        keystore_pem=kafka_options.get("ssl.keystore.certificate.chain", "")
-        + kafka_options.get("ssl.keystore.key", ""),
-        key_password=kafka_options.get("ssl.key.password", ""),
+        truststore=truststore_of(kafka_options),
+        keystore=keystore_of(kafka_options),
         checks_host_name=kafka_options.get("ssl.endpoint.identification.algorithm", "https").strip()
         != "",
         option_prefix=option_prefix,
@@ -134,41 +125,19 @@ def _credentials(kafka_options: Mapping[str, str], option: str) -> tuple[str, st
 
 
 def wrap_tls(sock: socket.socket, security: Security, host: str) -> ssl.SSLSocket:
-    return _tls_context(security).wrap_socket(sock, server_hostname=host)
+    return tls_context(security).wrap_socket(sock, server_hostname=host)
 
 
-def _tls_context(security: Security) -> ssl.SSLContext:
+def tls_context(security: Security) -> ssl.SSLContext:
     """Raises SecurityError at once for files that are missing or are not what they should be."""
     try:
-        context = ssl.create_default_context(
-            cafile=security.truststore or None, cadata=security.truststore_pem or None
+        return client_context(
+            security.keystore, security.truststore, checks_host_name=security.checks_host_name
         )
-    except OSError as failed:
-        raise _option_error(security.option("ssl.truststore.location"), str(failed)) from failed
-    if not security.checks_host_name:
-        context.check_hostname = False
-    try:
-        _load_certificate(context, security)
-    except OSError as failed:
-        raise _option_error(
-            security.option("ssl.keystore.location"),
-            f"{failed}. It must hold the certificate and its key, and "
-            f"{security.option('ssl.key.password')} open the key",
-        ) from failed
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, security: Security) -> None:
-    # Never asked for on the terminal: a worker has none.
-    password = security.key_password
-    if security.keystore:
-        context.load_cert_chain(security.keystore, password=password)
-    elif security.keystore_pem:
-        # The ssl module takes a client's key from a file only; it is gone at once.
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            file.write(security.keystore_pem)
-            file.flush()
-            context.load_cert_chain(file.name, password=password)
+    except ConfigError as problem:
+        raise SecurityError(
+            "INVALID_OPTION", f"Option {security.option_prefix}{problem}"
+        ) from problem
 
 
 def tls_refusal(failed: ssl.SSLError, security: Security) -> SecurityError | None:
@@ -198,7 +167,7 @@ def tls_refusal(failed: ssl.SSLError, security: Security) -> SecurityError | Non
 def hint_after_close(security: Security) -> str:
     """Why a broker may close a connection before it answers. The hint reveals only what a broker
     shows to every client."""
-    if security.uses_tls and not (security.keystore or security.keystore_pem):
+    if security.uses_tls and not security.keystore.is_set:
         return f" (perhaps it wants a certificate: {security.option('ssl.keystore.location')})"
     if not security.uses_tls and not security.uses_sasl:
         option = security.option("security.protocol")

@@ -18,6 +18,7 @@ from millstream.client.fetch import (
     read_fetched,
     write_fetch,
 )
+from millstream.client.security import PLAINTEXT, Security
 from millstream.clock import Clock
 from millstream.errors import ProtocolError
 from millstream.replication.busy_and_quiet import QuietRule
@@ -61,6 +62,8 @@ class FetcherNode:
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
     settings: Callable[[], FetcherSettings]
+    # How to connect to the leader's node.
+    security: Callable[[], Security] = lambda: PLAINTEXT
     quiet_rule: QuietRule = field(default_factory=QuietRule)
 
 
@@ -168,6 +171,7 @@ class FetchConnection:
                 *address,
                 client_id=f"replica-{self._node.broker_id}",
                 timeout_seconds=_CONNECT_SECONDS_MAX,
+                security=self._node.security(),
             )
             # A failure closes the connection, as that of any request does.
             await self._node.prove(self._connection)

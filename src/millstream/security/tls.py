@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,18 @@ _PEM_MARK: Final = b"-----BEGIN"
 _JKS_MAGIC: Final = bytes.fromhex("feedfeed")
 # Every PKCS12 file is an ASN.1 sequence.
 _PKCS12_MARK: Final = b"\x30"
+_STORE_OPTIONS: Final = (
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -68,27 +80,44 @@ class TlsOptions:
         return tuple(store.location for store in stores if store.location)
 
 
-def read_tls_options(config: ListenerConfig) -> TlsOptions:
-    chain = config.optional_string("ssl.keystore.certificate.chain")
-    key = config.optional_string("ssl.keystore.key")
-    keystore = Store(
+NO_KEYSTORE: Final = Store("ssl.keystore")
+NO_TRUSTSTORE: Final = Store("ssl.truststore")
+
+
+def keystore_of(options: Mapping[str, str]) -> Store:
+    """From options by Kafka's names; those that are not set may be missing."""
+    parts = (options.get("ssl.keystore.key"), options.get("ssl.keystore.certificate.chain"))
+    return Store(
         option="ssl.keystore",
-        location=config.optional_string("ssl.keystore.location") or "",
-        kind=config.string("ssl.keystore.type").upper(),
-        password=config.optional_string("ssl.keystore.password") or "",
-        key_password=config.optional_string("ssl.key.password") or "",
-        pem="\n".join(part for part in (key, chain) if part),
+        location=options.get("ssl.keystore.location", ""),
+        kind=options.get("ssl.keystore.type", "JKS").upper(),
+        password=options.get("ssl.keystore.password", ""),
+        key_password=options.get("ssl.key.password", ""),
+        pem="\n".join(part for part in parts if part),
     )
-    truststore = Store(
+
+
+def truststore_of(options: Mapping[str, str]) -> Store:
+    return Store(
         option="ssl.truststore",
-        location=config.optional_string("ssl.truststore.location") or "",
-        kind=config.string("ssl.truststore.type").upper(),
-        password=config.optional_string("ssl.truststore.password") or "",
-        pem=config.optional_string("ssl.truststore.certificates") or "",
+        location=options.get("ssl.truststore.location", ""),
+        kind=options.get("ssl.truststore.type", "JKS").upper(),
+        password=options.get("ssl.truststore.password", ""),
+        pem=options.get("ssl.truststore.certificates", ""),
     )
+
+
+def read_store_options(config: ListenerConfig) -> dict[str, str]:
+    """The options of both stores that are set."""
+    found = {name: config.optional_string(name) for name in _STORE_OPTIONS}
+    return {name: value for name, value in found.items() if value}
+
+
+def read_tls_options(config: ListenerConfig) -> TlsOptions:
+    stores = read_store_options(config)
     return TlsOptions(
-        keystore=keystore,
-        truststore=truststore,
+        keystore=keystore_of(stores),
+        truststore=truststore_of(stores),
         client_auth=config.string("ssl.client.auth"),
         protocols=config.list("ssl.enabled.protocols"),
         cipher_suites=config.list("ssl.cipher.suites"),

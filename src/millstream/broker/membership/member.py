@@ -15,6 +15,7 @@ from typing import Final
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.membership.healing import Healing
 from millstream.broker.membership.in_sync import InSyncReplicas
+from millstream.broker.membership.node_security import node_security
 from millstream.broker.membership.nodes import Nodes
 from millstream.broker.membership.peers import Peers
 from millstream.broker.membership.roles import Roles
@@ -27,6 +28,7 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.upkeep.scrubbing import Scrubbing
 from millstream.client.aio import Connection
 from millstream.client.node_proof import node_proof, prove
+from millstream.client.security import Security
 from millstream.clock import Clock
 from millstream.cluster.controller import policy_of
 from millstream.cluster.joining import Session
@@ -111,7 +113,9 @@ class Member:
         self._durability = durability
         nodes = Nodes(lambda: node.image, lambda: addresses.inter_broker_listener)
         self.elections = Elections(membership)
-        self.peers = Peers(node.node_id, nodes.address, self._prove)
+        # At once: what cannot be used is an error of the start.
+        self._security()
+        self.peers = Peers(node.node_id, nodes.address, self._prove, self._security)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)
         self.followers = ThrottledFollowers(self.throttles, self.in_sync)
@@ -158,7 +162,11 @@ class Member:
             wait_counted=self._durability.wait_counted,
             clock=self._node.clock,
             settings=self._fetcher_settings,
+            security=self._security,
         )
+
+    def _security(self) -> Security:
+        return node_security(self._node.config, self._addresses.between_nodes)
 
     def _fetcher_settings(self) -> FetcherSettings:
         config = self._node.config

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from millstream.client.aio import AnswerTimedOut, Connection, NoAnswer
+from millstream.client.security import PLAINTEXT, Security
 from millstream.wire.message import Message, Request
 
 log = logging.getLogger(__name__)
@@ -20,10 +21,15 @@ M = TypeVar("M", bound=Message)
 
 class Peers:
     def __init__(
-        self, broker_id: int, address: Callable[[int], Address | None], prove: Prove
+        self,
+        broker_id: int,
+        address: Callable[[int], Address | None],
+        prove: Prove,
+        security: Callable[[], Security] = lambda: PLAINTEXT,
     ) -> None:
         """`prove` has the other end of a new connection know this node."""
         self._prove = prove
+        self._security = security
         self._client_id = f"node-{broker_id}"
         self._address = address
         self._idle: dict[int, list[Connection]] = {}
@@ -54,7 +60,11 @@ class Peers:
                 log.debug("node %d, kept connection: %s", broker_id, error)
         host, port = address
         connection = await Connection.open(
-            host, port, client_id=self._client_id, timeout_seconds=_CONNECT_SECONDS_MAX
+            host,
+            port,
+            client_id=self._client_id,
+            timeout_seconds=_CONNECT_SECONDS_MAX,
+            security=self._security(),
         )
         try:
             await self._prove(connection)

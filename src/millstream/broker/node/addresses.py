@@ -15,7 +15,11 @@ class Addresses:
         """`bound_ports` are known once the listeners are bound: port 0 picks a free one."""
         self._listeners = {listener.name: listener for listener in listeners}
         self._bound_ports = bound_ports
-        self.inter_broker_listener = inter_broker_listener(config, list(listeners)).name
+        self.between_nodes = inter_broker_listener(config, list(listeners))
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return self.between_nodes.name
 
     def advertised(self, listener: str) -> tuple[str, int]:
         """The host and port for clients of a listener."""
