@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millstream.client.aio import Connection, NoAnswer
+from millstream.client.security import PLAINTEXT, Security, read_security
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -17,25 +20,32 @@ from millstream.wire.apis.find_coordinator import (
 from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, read_request_header, response_header
+from tests.support.certificates import Certificates
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def connected(serve: Serve) -> AsyncIterator[Connection]:
+async def connected(
+    serve: Serve, tls: ssl.SSLContext | None = None, security: Security = PLAINTEXT
+) -> AsyncIterator[Connection]:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await serve(reader, writer)
         finally:
             writer.close()
 
-    server = await asyncio.start_server(once, "127.0.0.1", 0)
+    server = await asyncio.start_server(once, "127.0.0.1", 0, ssl=tls)
     host, port = server.sockets[0].getsockname()[:2]
-    connection = await Connection.open(host, port, client_id="test", timeout_seconds=5)
     try:
-        yield connection
+        connection = await Connection.open(
+            host, port, client_id="test", timeout_seconds=5, security=security
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
     finally:
-        connection.close()
         server.close()
         await asyncio.sleep(0.01)
 
@@ -50,28 +60,29 @@ async def ask(connection: Connection, timeout_seconds: float = 5) -> Any:
     return await connection.ask(body, 4, timeout_seconds=timeout_seconds)
 
 
-def test_an_answer_is_read_in_the_version_of_the_request() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(2):
-            cursor = await read_request(reader)
-            header = read_request_header(cursor)
-            body = request_reader(FindCoordinatorRequest, header.version)(cursor)
-            found = Coordinator(
-                key=body.coordinator_keys[0],
-                node_id=7,
-                host="h",
-                port=1,
-                error_code=0,
-                error_message=None,
-            )
-            out = response_header(header)
-            response_writer(FindCoordinatorRequest, header.version)(
-                out, FindCoordinatorResponse(coordinators=[found])
-            )
-            writer.write(finish_frame(out))
+async def answer_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    for _ in range(2):
+        cursor = await read_request(reader)
+        header = read_request_header(cursor)
+        body = request_reader(FindCoordinatorRequest, header.version)(cursor)
+        found = Coordinator(
+            key=body.coordinator_keys[0],
+            node_id=7,
+            host="h",
+            port=1,
+            error_code=0,
+            error_message=None,
+        )
+        out = response_header(header)
+        response_writer(FindCoordinatorRequest, header.version)(
+            out, FindCoordinatorResponse(coordinators=[found])
+        )
+        writer.write(finish_frame(out))
 
+
+def test_an_answer_is_read_in_the_version_of_the_request() -> None:
     async def scenario() -> None:
-        async with connected(serve) as connection:
+        async with connected(answer_twice) as connection:
             for _ in range(2):
                 answer = await ask(connection)
                 assert answer.coordinators[0].node_id == 7
@@ -122,5 +133,66 @@ def test_a_port_that_refuses_is_a_failure() -> None:
         await server.wait_closed()
         with pytest.raises(NoAnswer, match="cannot reach"):
             await Connection.open(host, port, client_id="test", timeout_seconds=5)
+
+    asyncio.run(scenario())
+
+
+def secured(certificates: Certificates) -> tuple[ssl.SSLContext, Security]:
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(certificates.server)
+    options = {"security.protocol": "SSL", "ssl.truststore.location": str(certificates.ca)}
+    return server, read_security(options)
+
+
+def test_answers_come_over_tls(tmp_path: Path) -> None:
+    server, client = secured(Certificates(tmp_path))
+
+    async def scenario() -> None:
+        async with connected(answer_twice, server, client) as connection:
+            for _ in range(2):
+                assert (await ask(connection)).coordinators[0].node_id == 7
+
+    asyncio.run(scenario())
+
+
+def test_a_large_answer_comes_over_tls(tmp_path: Path) -> None:
+    server, client = secured(Certificates(tmp_path))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header = read_request_header(await read_request(reader))
+        writer.write(finish_frame(response_header(header) + b"x" * 3_000_000))
+        await writer.drain()
+
+    async def scenario() -> None:
+        async with connected(serve, server, client) as connection:
+            request = connection.begin(FindCoordinatorRequest.api, 4)
+            cursor = await connection.exchange(request, timeout_seconds=60)
+            assert bytes(cursor.take(3_000_000)) == b"x" * 3_000_000
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_is_not_trusted_is_a_failure_that_says_so(tmp_path: Path) -> None:
+    server, _ = secured(Certificates(tmp_path / "ours"))
+    _, client = secured(Certificates(tmp_path / "others"))
+
+    async def scenario() -> None:
+        with pytest.raises(NoAnswer, match=r"certificate.*ssl\.truststore\.location"):
+            async with connected(answer_twice, server, client):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_a_server_without_tls_is_a_failure_that_says_so(tmp_path: Path) -> None:
+    _, client = secured(Certificates(tmp_path))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"no TLS here")
+
+    async def scenario() -> None:
+        with pytest.raises(NoAnswer, match="does not speak TLS"):
+            async with connected(serve, None, client):
+                pass
 
     asyncio.run(scenario())

@@ -127,7 +127,9 @@ class TlsConnection(Connection):
         return Sender(self, self._host, self._tls_sock, TlsOutput(self._tls_sock))
 
     def on_sent_everything(self) -> None:
-        """The receiver cannot answer for us: it sees only what is encrypted."""
+        # The receiver cannot answer for us: it sees only what is encrypted.
+        if self.closes_when_sent is not None:
+            self.close(self.closes_when_sent)
 
 
 def _reason(error: ssl.SSLError) -> str:
