@@ -47,7 +47,14 @@ def smallest_mean_us(call: Callable[[], Any]) -> float:
 
 def _connection() -> Any:
     return SimpleNamespace(
-        client_id=None, listener="PLAINTEXT", shortcut=None, last_request=None, is_closed=False
+        client_id=None,
+        listener="PLAINTEXT",
+        shortcut=None,
+        last_request=None,
+        is_closed=False,
+        principal=ANONYMOUS,
+        address="127.0.0.1",
+        proved_node_id=-1,
     )
 
 
@@ -63,7 +70,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     partition = node.node.partitions.get(TOPIC, 0)
     connection = _connection()
     view, now_ms = BatchView(data), node.node.clock.now_ms()
-    terms = node.services.admissions.of(ANONYMOUS, partition).write
+    terms = node.services.admissions.of(connection, partition).write
     rules = terms.rules
 
     def decode() -> None:
@@ -129,7 +136,10 @@ async def create_topic(node: Broker) -> None:
     )
     body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
     request = Request(header, connection)
-    answer: Any = create_topics.handle(node.node, node.topics, node.services.turns, request, body)
+    parts = node.services
+    answer: Any = create_topics.handle(
+        node.node, node.topics, parts.turns, parts.permissions, request, body
+    )
     if asyncio.iscoroutine(answer):
         await answer
 

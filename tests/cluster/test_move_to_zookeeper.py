@@ -13,6 +13,15 @@ from millstream.cluster.stores.memory import MemoryTree
 from millstream.cluster.stores.store import Create
 from millstream.config import load_config
 from millstream.errors import StartError
+from millstream.security.acl import (
+    Binding,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from tests.cluster.world import World, run, until
 
 
@@ -35,6 +44,10 @@ async def single_node():
     )
     for entity in (ClientEntity(user="u", client_id="c"), ClientEntity(ip="10.0.0.1")):
         await controller.alter_client_entity(entity, {"x": "1"})
+    for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+        pattern = ResourcePattern(ResourceType.GROUP, "a/b", pattern_type)
+        entry = Entry("User:u", "*", Operation.READ, Permission.ALLOW)
+        await controller.create_acls([Binding(pattern, entry)])
     return store, controller
 
 
@@ -54,6 +67,8 @@ def test_everything_is_there_and_the_node_leads_it_as_a_member():
         assert image.broker_overrides == {None: {"log.retention.ms": "9"}}
         assert image.group_overrides == before.image.group_overrides
         assert image.client_entities.options == before.image.client_entities.options
+        assert image.acls.entries == before.image.acls.entries
+        assert len(image.acls.entries) == 2
         await until(lambda: node.state(499, "large").leader == 1)
         epoch = before.image.topics["large"].partitions[499].leader_epoch
         assert node.state(499, "large").leader_epoch > epoch

@@ -9,6 +9,14 @@ from millstream.cluster import znodes
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
 from millstream.cluster.stores.store import Create, Node
+from millstream.security.acl import (
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 
 TOPIC_ID = uuid.UUID("4f1e22a0-9a2b-4a86-8b5e-6c6b0d2a3c11")
 
@@ -111,3 +119,43 @@ def test_folders_between_entities_are_no_entities():
         "/config/users/a/clients/c": Node(data, 0),
     }
     assert znodes.decode_entities(below) == {ClientEntity(user="a", client_id="c"): {"x": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        (ResourcePattern(ResourceType.TOPIC, "a.b_c-d"), "/kafka-acl/Topic/a.b_c-d"),
+        (ResourcePattern(ResourceType.TOPIC, "*"), "/kafka-acl/Topic/*"),
+        (
+            ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"),
+            "/kafka-acl/Cluster/kafka-cluster",
+        ),
+        (
+            ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a/b", PatternType.PREFIXED),
+            "/kafka-acl-extended/prefixed/TransactionalId/a%2Fb",
+        ),
+        (ResourcePattern(ResourceType.GROUP, ".."), "/kafka-acl/Group/%2E%2E"),
+    ],
+)
+def test_acls_have_kafkas_paths(pattern, path):
+    assert znodes.acl_path(pattern) == path
+    assert znodes.pattern_of_acl_path(path) == pattern
+
+
+def test_acls_have_kafkas_json():
+    entries = {
+        Entry("User:a", "*", Operation.DESCRIBE_CONFIGS, Permission.ALLOW),
+        Entry("User:*", "10.0.0.1", Operation.ALL, Permission.DENY),
+    }
+    data = znodes.encode_acls(entries)
+    first, second = json.loads(data)["acls"]
+    assert json.loads(data)["version"] == 1
+    assert first == {
+        "principal": "User:*",
+        "permissionType": "Deny",
+        "operation": "All",
+        "host": "10.0.0.1",
+    }
+    assert second["operation"] == "DescribeConfigs"
+    assert znodes.decode_acls(Node(data, 0)) == entries
+    assert znodes.pattern_of_acl_path("/kafka-acl/Topic") is None

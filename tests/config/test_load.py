@@ -82,7 +82,6 @@ def test_the_data_directory_flag_replaces_either_name_in_the_file(tmp_path):
         ("num.partitions", "write it as name=value"),
         ("ssl.enabled.protocols=TLSv1.1", "not one of TLSv1.2, TLSv1.3"),
         ("listener.name.outside.ssl.client.auth=sometimes", "not one of required"),
-        ("authorizer.class.name=Some", "not built yet"),
         ("log.retention.ms=0", "delete everything"),
         ("process.roles=controller", "always a broker"),
         ("controller.quorum.voters=1@a:1,2@b:1", "several nodes"),

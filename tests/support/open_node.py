@@ -4,7 +4,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.membership.member import Member
-from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.permissions import Permissions
 from millstream.clock import Clock
 from millstream.cluster.membership import Membership
 from millstream.cluster.state import ClusterImage
@@ -39,8 +39,8 @@ class OpenNode(Broker):
         return self.node.disk.durability
 
     @property
-    def admissions(self) -> Admissions:
-        return self.services.admissions
+    def permissions(self) -> Permissions:
+        return self.services.permissions
 
     @property
     def coordinators(self) -> GroupCoordinators:

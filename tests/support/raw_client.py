@@ -19,10 +19,11 @@ class RawClient:
         *,
         timeout_seconds: float = 20,
         source_address: tuple[str, int] | None = None,
+        client_id: str = "raw",
     ) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.sock = socket.create_connection((host, int(port)), timeout_seconds, source_address)
-        self._dialogue = Dialogue("raw")
+        self._dialogue = Dialogue(client_id)
 
     def __enter__(self) -> "RawClient":
         return self

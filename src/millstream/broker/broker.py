@@ -27,7 +27,10 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.dispatch import Dispatcher
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.services import Services
+from millstream.broker.security.audit import AuditLog
+from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
 from millstream.broker.security.logins import Logins
 from millstream.broker.security.mechanisms import NoTokens
@@ -255,17 +258,31 @@ class Broker:
         self.logins = Logins(self.node, NoTokens())
         self._undo.insert(0, self.logins.stop)
         slots = self._config.int("max.incremental.fetch.session.cache.slots")
+        permissions = self._permissions(metadata)
         self.services = Services(
             node=self.node,
             topics=self.topics,
             coordination=self.coordination,
             producer_ids=self.producer_ids,
-            admissions=Admissions(self._partitions.generation),
+            admissions=Admissions(self._partitions.generation, permissions),
             fetch_sessions=FetchSessions(slots),
             cleaner=self.cleaner,
             logins=self.logins,
+            permissions=permissions,
         )
         self._dispatcher = Dispatcher(self.services)
+
+    def _permissions(self, metadata: ClusterMetadata) -> Permissions:
+        """What clients may do, as the options and the ACLs say."""
+        permissions = Permissions(self._partitions.generation, AuditLog(self._clock.monotonic))
+        # A fetch that waits is asked again.
+        permissions.on_changed = self._partitions.wake_fetches
+        acls = metadata.image.acls
+        authorizer = configured_authorizer(self._config, acls)
+        if authorizer is not None:
+            permissions.use(authorizer)
+            acls.listeners.append(permissions.changed)
+        return permissions
 
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.node.image.topics.get(topic)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import znodes
+from millstream.cluster.acls import AclChanges
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.membership import Membership
 from millstream.cluster.publisher import missing_parents
@@ -28,9 +29,12 @@ from millstream.cluster.stores.store import (
     Put,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import Entry, ResourcePattern
 
 # About 100 kB, far below ZooKeeper's limit of a megabyte.
 OPERATIONS_MAX: Final = 400
+# Patterns in one write; each may have many entries.
+_ACLS_AT_ONCE: Final = 50
 
 
 class MemberPublisher:
@@ -137,6 +141,38 @@ class MemberPublisher:
             await self._membership.observer.read_entities(root)
         except CoordinationFailed as error:
             raise _unreachable(error) from error
+
+    async def set_acls(self, changes: AclChanges) -> None:
+        patterns = list(changes)
+        try:
+            # One after the other: if another node was faster, the rest is decided again.
+            for start in range(0, len(patterns), _ACLS_AT_ONCE):
+                part = patterns[start : start + _ACLS_AT_ONCE]
+                operations = [
+                    await self._acl_operation(pattern, changes[pattern]) for pattern in part
+                ]
+                news = Put(znodes.ACL_CHANGES, znodes.encode_acl_changes(part))
+                await self.write([*operations, news])
+                await self._membership.observer.read_acls()
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+
+    async def _acl_operation(
+        self, pattern: ResourcePattern, entries: frozenset[Entry]
+    ) -> Operation:
+        """As for options: the decision is right only while the store has what it was based on."""
+        path, present = znodes.acl_path(pattern), self.image.acls.entries_of(pattern)
+        try:
+            node = await self.get(path)
+        except NoNode:
+            if present:
+                raise
+            return Create(path, znodes.encode_acls(entries))
+        if znodes.decode_acls(node) != present:
+            raise BadVersion(path)
+        if not entries:
+            return Delete(path, node.version)
+        return Put(path, znodes.encode_acls(entries), node.version)
 
     async def _put_options(
         self, path: str, present: dict[str, str], overrides: dict[str, str]

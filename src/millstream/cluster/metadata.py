@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
 
-from millstream.cluster import changes, znodes
+from millstream.cluster import acls, changes, znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.publisher import Publisher, StandalonePublisher
@@ -41,6 +41,7 @@ from millstream.config import (
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
+from millstream.security.acl import Binding, BindingFilter
 
 log = logging.getLogger(__name__)
 
@@ -256,6 +257,25 @@ class ClusterMetadata:
 
         await self._decided(change)
 
+    async def create_acls(self, bindings: Sequence[Binding]) -> None:
+        """The caller has checked them. Raises KafkaError."""
+
+        async def change() -> None:
+            await self._publisher.set_acls(acls.added(self.image.acls, bindings))
+
+        await self._decided(change)
+
+    async def delete_acls(self, filters: Sequence[BindingFilter]) -> list[list[Binding]]:
+        """Delete what the filters select; returns it, for each of them. Raises KafkaError."""
+
+        async def change() -> list[list[Binding]]:
+            found = acls.selected(self.image.acls, filters)
+            gone = [binding for some in found for binding in some]
+            await self._publisher.set_acls(acls.removed(self.image.acls, gone))
+            return found
+
+        return await self._decided(change)
+
     async def allocate_producer_ids(self) -> range:
         """A block of ids that is handed out only once."""
         return await self._decided(self._next_producer_block)
@@ -461,4 +481,6 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
     for root in znodes.ENTITY_CONFIGS:
         entities.update(znodes.decode_entities(await store.tree(root)))
     image.client_entities.replace(entities)
+    for root in (znodes.LITERAL_ACLS, znodes.PREFIXED_ACLS):
+        image.acls.apply(znodes.decode_all_acls(await store.tree(root)))
     return image

@@ -30,6 +30,7 @@ _TOKEN: Final = "moved"
 _TOP: Final = frozenset(
     {"cluster", "brokers", "config", "controller_epoch", "controller"}
     | {znodes.PRODUCER_IDS.strip("/")}
+    | {"kafka-acl", "kafka-acl-extended", "kafka-acl-changes"}
 )
 
 
@@ -112,6 +113,8 @@ def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
     for group_id, overrides in what.image.group_overrides.items():
         yield Create(znodes.group_config_path(group_id), znodes.encode_config(overrides))
     yield from _entities(what.image.client_entities.options)
+    for pattern, entries in what.image.acls.entries.items():
+        yield Create(znodes.acl_path(pattern), znodes.encode_acls(entries))
 
 
 def _entities(entities: Mapping[ClientEntity, Mapping[str, str]]) -> Iterator[Operation]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from millstream.cluster.reading import ENTITIES, ROOTS, STATE, Found, Mark, Reader
+from millstream.cluster.reading import ACLS, ENTITIES, ROOTS, STATE, Found, Mark, Reader
 from millstream.cluster.state import (
     ClusterImage,
     PartitionState,
@@ -129,6 +129,10 @@ class Observer:
         self._mark((ENTITIES, root))
         await self.refresh()
 
+    async def read_acls(self) -> None:
+        self._mark((ACLS,))
+        await self.refresh()
+
     async def read_incarnations(self) -> None:
         """Read all starts, and which nodes are alive."""
         for kind in ("epochs", "handled", "brokers"):
@@ -194,6 +198,7 @@ class Observer:
             has_controller=self._enter_controller(found),
         )
         self._enter_entities(found)
+        self._enter_acls(found)
         if not change.is_empty:
             for listener in tuple(self.listeners):
                 listener(change)
@@ -276,6 +281,15 @@ class Observer:
                 for entity, options in below.options.items()
             }
         )
+
+    def _enter_acls(self, found: Found) -> None:
+        if found.acls is None:
+            return
+        self._reader.acls_version = found.acls.version
+        if found.acls.is_complete:
+            self.image.acls.replace_all(found.acls.entries)
+        else:
+            self.image.acls.apply(found.acls.entries)
 
     def _enter_controller(self, found: Found) -> bool:
         read = found.controller

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millstream.cluster import znodes
+from millstream.cluster.acls import AclChanges
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
 from millstream.cluster.stores.store import (
@@ -50,6 +51,8 @@ class Publisher(Protocol):
         ...
 
     async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None: ...
+
+    async def set_acls(self, changes: AclChanges) -> None: ...
 
     async def get(self, path: str) -> Node:
         """Raises NoNode."""
@@ -127,6 +130,20 @@ class StandalonePublisher:
             operation = Put(path, znodes.encode_config(options))
         await self.write([*missing, operation])
         self.image.client_entities.put(entity, options)
+
+    async def set_acls(self, changes: AclChanges) -> None:
+        operations: list[Operation] = []
+        for pattern, entries in changes.items():
+            path = znodes.acl_path(pattern)
+            is_present = bool(self.image.acls.entries_of(pattern))
+            if not entries:
+                operations.append(Delete(path))
+            elif is_present:
+                operations.append(Put(path, znodes.encode_acls(entries)))
+            else:
+                operations.append(Create(path, znodes.encode_acls(entries)))
+        await self.write(operations)
+        self.image.acls.apply(changes)
 
     async def _put(self, path: str, data: bytes) -> None:
         operation: Operation = Create(path, data)

@@ -22,6 +22,7 @@ from millstream.cluster.state import (
 )
 from millstream.cluster.stores.store import CoordinationStore, Node, NoNode, OnChange
 from millstream.model import TopicPartition
+from millstream.security.acl import Entry, ResourcePattern
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ STATE: Final = "state"
 # The kind of mark for users, client ids or addresses: all that are below one path.
 ENTITIES: Final = "entities"
 
+ACLS: Final = "acls"
+
 # What everything else depends on.
 ROOTS: Final[tuple[Mark, ...]] = (
     ("topics",),
@@ -50,6 +53,7 @@ ROOTS: Final[tuple[Mark, ...]] = (
     ("broker_configs",),
     ("group_configs",),
     *((ENTITIES, root) for root in znodes.ENTITY_CONFIGS),
+    (ACLS,),
     ("controller",),
 )
 
@@ -69,6 +73,16 @@ class EntitiesBelow:
     options: dict[ClientEntity, dict[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundAcls:
+    """`version` is that of the znode that every change writes."""
+
+    version: int
+    # Are these all? Otherwise only those that have changed since the version before.
+    is_complete: bool
+    entries: dict[ResourcePattern, frozenset[Entry]]
+
+
 @dataclass(slots=True)
 class Found:
     """What was read, not yet in the image."""
@@ -82,6 +96,7 @@ class Found:
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] | None = None
     entities: dict[str, EntitiesBelow] = field(default_factory=dict)
+    acls: FoundAcls | None = None
     controller: ControllerNode | None = None
 
 
@@ -100,6 +115,8 @@ class Reader:
         self.entries: dict[str, znodes.TopicEntry] = {}
         # What entered the image, by path: the observer keeps it.
         self.entities: dict[str, EntitiesBelow] = {}
+        # The version of the ACLs in the image; None before the first are: the observer keeps it.
+        self.acls_version: int | None = None
 
     def _hint(self, *mark: Hashable) -> OnChange:
         return lambda: self._mark(mark)
@@ -128,6 +145,8 @@ class Reader:
                     await self._read_group_configs(found, is_poll)
                 case "entities":
                     await self._read_entities(found, str(mark[1]), is_poll)
+                case "acls":
+                    await self._read_acls(found, is_poll)
                 case "controller":
                     await self._read_controller(found, is_poll)
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
@@ -272,6 +291,32 @@ class Reader:
         # What changes while the tree is read changes the version too, and is read again.
         options = znodes.decode_entities(await self._store.tree(root))
         found.entities[root] = EntitiesBelow(version, options)
+
+    async def _read_acls(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint(ACLS)
+        node = await self._store.get(znodes.ACL_CHANGES, hint)
+        known = self.acls_version
+        if node.version == known:
+            return
+        # What changes in the meantime changes the version too, and is read again.
+        if known is not None and node.version == known + 1:
+            changed = await _in_parts(znodes.decode_acl_changes(node), self._acls_at)
+            entries = {
+                pattern: some
+                for path, some in changed
+                if (pattern := znodes.pattern_of_acl_path(path)) is not None
+            }
+            found.acls = FoundAcls(node.version, False, entries)
+            return
+        entries = znodes.decode_all_acls(await self._store.tree(znodes.LITERAL_ACLS))
+        entries |= znodes.decode_all_acls(await self._store.tree(znodes.PREFIXED_ACLS))
+        found.acls = FoundAcls(node.version, True, entries)
+
+    async def _acls_at(self, path: str) -> frozenset[Entry]:
+        try:
+            return znodes.decode_acls(await self._store.get(path))
+        except NoNode:
+            return frozenset()
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
         """The controller, and the version of the epoch that was in force before and after."""

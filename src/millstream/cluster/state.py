@@ -6,6 +6,7 @@ Only the observer changes an image (on a standalone node, the publisher); other 
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.cluster.acls import StoredAcls
 from millstream.cluster.client_entities import ClientEntities
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
@@ -131,6 +132,7 @@ class ClusterImage:
     group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
     # Quotas and credentials.
     client_entities: ClientEntities = field(default_factory=ClientEntities)
+    acls: StoredAcls = field(default_factory=StoredAcls)
 
     def add_topic(self, topic: TopicState) -> None:
         self.topics[topic.name] = topic

@@ -43,6 +43,12 @@ is.
                                             <- member_publisher, at any node
 /config/ips/<ip>                          an address's quotas
                                             <- member_publisher, at any node
+/kafka-acl/<Type>/<name>                  ACLs of a literal resource name, quoted
+                                            <- member_publisher, at any node
+/kafka-acl-extended/prefixed/<Type>/<n>   ACLs of a prefix
+                                            <- member_publisher, at any node
+/kafka-acl-changes                        the paths that the last change of ACLs wrote
+                                            <- member_publisher, with each change
 /consumers/...                            groups, for old tools
                                             <- mirror, at the group's coordinator
 
@@ -75,6 +81,14 @@ from millstream.cluster.state import (
 )
 from millstream.cluster.stores.store import Create, Delete, Node, Operation
 from millstream.model import TopicPartition
+from millstream.security.acl import (
+    RESOURCE_TYPES,
+    Entry,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from millstream.security.acl import Operation as AclOperation
 
 CLUSTER_ID: Final = "/cluster/id"
 CLUSTER_SECRET: Final = "/cluster/secret"
@@ -92,6 +106,17 @@ USER_CONFIGS: Final = "/config/users"
 CLIENT_CONFIGS: Final = "/config/clients"
 IP_CONFIGS: Final = "/config/ips"
 ENTITY_CONFIGS: Final = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
+LITERAL_ACLS: Final = "/kafka-acl"
+PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
+ACL_CHANGES: Final = "/kafka-acl-changes"
+_ACL_FOLDERS: Final = {
+    f"{root}/{resource_type.title}": (resource_type, pattern_type)
+    for root, pattern_type in (
+        (LITERAL_ACLS, PatternType.LITERAL),
+        (PREFIXED_ACLS, PatternType.PREFIXED),
+    )
+    for resource_type in RESOURCE_TYPES
+}
 # In the order in which they can be created.
 BASE_PATHS: Final = (
     "/cluster",
@@ -105,6 +130,11 @@ BASE_PATHS: Final = (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
     *ENTITY_CONFIGS,
+    LITERAL_ACLS,
+    "/kafka-acl-extended",
+    PREFIXED_ACLS,
+    *_ACL_FOLDERS,
+    ACL_CHANGES,
 )
 DEFAULT_BROKER: Final = "<default>"
 _DEFAULT_ENTITY: Final = "<default>"
@@ -197,6 +227,74 @@ def decode_entities(below: Mapping[str, Node]) -> dict[ClientEntity, dict[str, s
         if entity is not None and node.data:
             found[entity] = decode_config(node)
     return found
+
+
+def acl_path(pattern: ResourcePattern) -> str:
+    root = LITERAL_ACLS if pattern.pattern_type is PatternType.LITERAL else PREFIXED_ACLS
+    # Names of topics, `*` and kafka-cluster stay as Kafka writes them.
+    name = quote(pattern.name, safe="*:=@,")
+    name = name.replace(".", "%2E") if name in (".", "..") else name
+    return f"{root}/{pattern.resource_type.title}/{name}"
+
+
+def pattern_of_acl_path(path: str) -> ResourcePattern | None:
+    """None for the folder of a type."""
+    folder, _, name = path.rpartition("/")
+    if folder not in _ACL_FOLDERS:
+        return None
+    resource_type, pattern_type = _ACL_FOLDERS[folder]
+    return ResourcePattern(resource_type, unquote(name), pattern_type)
+
+
+def encode_acls(entries: Iterable[Entry]) -> bytes:
+    return _dump(
+        {
+            "version": 1,
+            "acls": [
+                {
+                    "principal": entry.principal,
+                    "permissionType": entry.permission.title,
+                    "operation": entry.operation.title,
+                    "host": entry.host,
+                }
+                for entry in sorted(entries)
+            ],
+        }
+    )
+
+
+def decode_acls(node: Node) -> frozenset[Entry]:
+    return frozenset(
+        Entry(
+            one["principal"],
+            one["host"],
+            _OPERATIONS[one["operation"]],
+            _PERMISSIONS[one["permissionType"]],
+        )
+        for one in _list(_load(node)["acls"])
+    )
+
+
+_OPERATIONS: Final = {operation.title: operation for operation in AclOperation}
+_PERMISSIONS: Final = {permission.title: permission for permission in Permission}
+
+
+def decode_all_acls(below: Mapping[str, Node]) -> dict[ResourcePattern, frozenset[Entry]]:
+    """From everything below one of the two roots."""
+    found = {}
+    for path, node in below.items():
+        pattern = pattern_of_acl_path(path)
+        if pattern is not None:
+            found[pattern] = decode_acls(node)
+    return found
+
+
+def encode_acl_changes(patterns: Iterable[ResourcePattern]) -> bytes:
+    return _dump({"version": 1, "paths": [acl_path(pattern) for pattern in patterns]})
+
+
+def decode_acl_changes(node: Node) -> list[str]:
+    return _list(_load(node)["paths"]) if node.data else []
 
 
 def create_topic(topic: TopicState, *, controller_epoch: int) -> Iterator[Operation]:

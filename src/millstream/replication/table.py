@@ -67,6 +67,11 @@ class PartitionTable:
                 raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID) from None
             return name
 
+    def wake_fetches(self) -> None:
+        """Ask fetches that wait again: the rules have changed."""
+        for partition in self:
+            partition.fetch_waits.wake()
+
     def of_topic(self, name: str) -> dict[int, Partition]:
         return self._topics.get(name, {})
 

@@ -12,12 +12,13 @@ import pytest
 
 from millstream.broker.network.receiving import COMPILED
 from millstream.broker.network.replies import Shortcut
-from millstream.broker.requests.admission import Admissions, AllowAll
+from millstream.broker.security.authorizer import Client, ClientConnection
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import ANONYMOUS, OFFSETS_TOPIC, Principal
+from millstream.model import OFFSETS_TOPIC, Principal
 from millstream.records.batch import BatchView
-from millstream.replication.admission import Generation, Refusal
+from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
+from millstream.security.acl import Operation, ResourceType
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -32,7 +33,7 @@ from millstream.wire.apis.offset_commit import (
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.replication.nodes import Cluster, cluster_of
 from tests.replication.test_partition import open_partition
-from tests.replication.writing import produce
+from tests.replication.writing import Asker, admissions_of, produce
 from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import batch, make_log_config
 from tests.support.open_node import OpenNode
@@ -46,21 +47,24 @@ SENT_LATE_MS = 10_000
 
 
 @dataclass
-class Deny(AllowAll):
+class Deny:
     """Only what is named is refused."""
 
-    topic: str = "t"
+    resource_type: ResourceType = ResourceType.TOPIC
+    name: str | None = "t"
 
-    def write(self, principal: Principal, topic: str) -> Refusal | None:
-        return Refusal(DENIED) if topic == self.topic else None
+    def client_of(self, connection: ClientConnection) -> Client:
+        return Client(connection.principal)
 
-    def read(self, principal: Principal, topic: str) -> Refusal | None:
-        return self.write(principal, topic)
+    def is_allowed(
+        self, client: Client, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return resource_type is not self.resource_type or self.name not in (None, name)
 
-
-class DenyGroups(AllowAll):
-    def read_group(self, principal: Principal, group_id: str) -> Refusal | None:
-        return Refusal(KafkaCode.GROUP_AUTHORIZATION_FAILED)
+    def is_allowed_on_any(
+        self, client: Client, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return True
 
 
 # -- routes: each uses connections of its own and gives the code of its next answer ----------
@@ -237,14 +241,14 @@ def scenario(folder: Path, play: Callable[[Routes], Coroutine[Any, Any, None]]) 
 
 def test_a_new_rule_holds_on_every_route_and_ends_on_every_route(tmp_path: Path) -> None:
     async def play(routes: Routes) -> None:
-        routes.node.admissions.use(Deny())
+        routes.node.permissions.use(Deny())
         await routes.expect(DENIED, routes.all)
         # Connections that have learned their shortcuts under the rule obey it, too.
         await routes.expect(DENIED, routes.all)
         await routes.expect(DENIED, routes.all)
-        routes.node.admissions.use(Deny("another topic"))
+        routes.node.permissions.use(Deny(name="another topic"))
         await routes.settle()
-        routes.node.admissions.use(DenyGroups())
+        routes.node.permissions.use(Deny(ResourceType.GROUP, None))
         await routes.expect(KafkaCode.GROUP_AUTHORIZATION_FAILED, routes.commits)
         await routes.expect(KafkaCode.NONE, routes.produces | routes.fetches)
 
@@ -260,7 +264,7 @@ def test_a_fetch_that_waits_is_held_to_a_rule_that_is_newer(tmp_path: Path) -> N
         found = routes.node.partitions.get("t", 0)
         while not found.fetch_waits.waiting:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        routes.node.admissions.use(Deny())
+        routes.node.permissions.use(Deny())
         found.fetch_waits.wake()
         assert await waiting is DENIED
 
@@ -277,7 +281,7 @@ def test_a_change_of_role_holds_on_every_route(tmp_path: Path) -> None:
         replica.apply(role, now_ms=0)
         await routes.settle()
         # And a rule that comes after it.
-        routes.node.admissions.use(Deny())
+        routes.node.permissions.use(Deny())
         await routes.expect(DENIED, routes.all)
 
     scenario(tmp_path, play)
@@ -303,7 +307,7 @@ def test_a_change_of_options_holds_on_every_route(tmp_path: Path) -> None:
         await asyncio.to_thread(configure, routes, "message.timestamp.type", "LogAppendTime")
         # A compacted topic wants keys.
         await routes.expect(KafkaCode.INVALID_RECORD, routes.produces)
-        routes.node.admissions.use(Deny())
+        routes.node.permissions.use(Deny())
         await routes.expect(DENIED, routes.all)
 
     scenario(tmp_path, play)
@@ -352,19 +356,19 @@ def test_groups_are_appended_as_groups(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_admission_is_kept_until_something_changes() -> None:
     partition = open_partition()
-    admissions = Admissions(partition._generation)
-    first = admissions.of(ANONYMOUS, partition)
-    assert admissions.of(ANONYMOUS, partition) is first
-    assert admissions.of(Principal("User:other"), partition) is not first
+    admissions = admissions_of(partition._generation)
+    first = admissions.of(Asker(), partition)
+    assert admissions.of(Asker(), partition) is first
+    assert admissions.of(Asker(Principal("User:other")), partition) is first
     partition.update_config(make_log_config(max_message_bytes=7))
-    second = admissions.of(ANONYMOUS, partition)
+    second = admissions.of(Asker(), partition)
     assert second.generation > first.generation
     assert second.write.rules.message_bytes_max == 7
 
 
 def test_an_outdated_admission_is_not_appended_under() -> None:
     partition = open_partition()
-    terms = Admissions(partition._generation).of(ANONYMOUS, partition).write
+    terms = admissions_of(partition._generation).of(Asker(), partition).write
     partition.go_offline("gone")
     with pytest.raises(AssertionError):
         partition.append(GroupOf(batch()), terms, now_ms=0)
@@ -377,12 +381,12 @@ def test_internal_topics_are_for_coordinators_only() -> None:
         with pytest.raises(KafkaError) as refused:
             produce(partition, batch(), is_acks_all=is_acks_all)
         assert refused.value.code is KafkaCode.INVALID_TOPIC_EXCEPTION
-    assert Admissions(Generation()).of(ANONYMOUS, partition).read is None
+    assert admissions_of(Generation()).of(Asker(), partition).read is None
 
 
 def test_only_a_verified_transaction_may_write_transactional_batches() -> None:
     partition = open_partition()
-    admission = Admissions(partition._generation).of(ANONYMOUS, partition)
+    admission = admissions_of(partition._generation).of(Asker(), partition)
     for is_acks_all in (False, True):
         for is_transactional in (False, True):
             terms = admission.write_terms(
@@ -394,5 +398,5 @@ def test_only_a_verified_transaction_may_write_transactional_batches() -> None:
 
 def test_an_answer_waits_where_unsynced_records_are_counted() -> None:
     partition = open_partition(make_log_config(flush_messages=100))
-    admission = Admissions(partition._generation).of(ANONYMOUS, partition)
+    admission = admissions_of(partition._generation).of(Asker(), partition)
     assert not admission.write.answers_at_once

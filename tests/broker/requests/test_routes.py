@@ -13,6 +13,7 @@ from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.routes import load_route, parts_of, served
 from millstream.broker.requests.services import Services
 from millstream.broker.security.authentication import Authentication
+from millstream.security.operations import TABLE, Denied
 from millstream.wire.message import Api
 
 ROW = re.compile(r"^\| (\d+) \| \w+ \| (\d+)(?:-(\d+))?(?: \((\d+)-\d+\))? \|", re.MULTILINE)
@@ -93,4 +94,16 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "end_txn",
         "sasl_authenticate",
         "alter_user_scram_credentials",
+        "create_acls",
+        "delete_acls",
     }
+
+
+def test_requests_that_can_be_denied_as_a_whole_say_how() -> None:
+    routes = [load_route(api, SERVICES) for api in served().values()]
+    can_be_denied = {
+        api.name
+        for api in served().values()
+        if any(rule.denied is Denied.REQUEST for rule in TABLE[api.key].rules)
+    }
+    assert {route.api.name for route in routes if route.refuse} == can_be_denied

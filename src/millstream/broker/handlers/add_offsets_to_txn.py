@@ -6,10 +6,12 @@ from typing import Any, Final
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.shards import partition_for, shown
 from millstream.broker.coordination.transactions import TransactionCoordinator, old_code
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 KNOWS_FENCING_FROM: Final = 2
@@ -18,6 +20,7 @@ KNOWS_FENCING_FROM: Final = 2
 def handle(
     groups: GroupCoordinators,
     transactions: TransactionCoordinator,
+    permissions: Permissions,
     request: Request,
     body: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
@@ -28,6 +31,8 @@ def handle(
     try:
         if not body.transactional_id:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        permissions.require(request, ResourceType.GROUP, body.group_id)
         answer = transactions.add(
             body.transactional_id,
             ProducerEpoch(body.producer_id, body.producer_epoch),

@@ -5,10 +5,12 @@ from typing import Final
 
 from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -17,6 +19,7 @@ from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
+from millstream.wire.message import Message
 
 HOLDS_NEXT_REQUEST = True
 
@@ -30,6 +33,7 @@ Codes = Mapping[tuple[str, int], KafkaCode]
 async def handle(
     node: NodeState,
     transactions: TransactionCoordinator,
+    permissions: Permissions,
     request: Request,
     body: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
@@ -37,9 +41,9 @@ async def handle(
     if version < BATCHED_FROM:
         producer = ProducerEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         topics = body.v3_and_below_topics
-        codes = await _add(
-            node, transactions, body.v3_and_below_transactional_id, producer, topics, 0
-        )
+        transactional_id = body.v3_and_below_transactional_id
+        refused = _refused(permissions, request, transactional_id, topics)
+        codes = refused or await _add(node, transactions, transactional_id, producer, topics, 0)
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_results(topics, codes, version)
         )
@@ -65,6 +69,33 @@ async def handle(
             )
         )
     return AddPartitionsToTxnResponse(error_code=KafkaCode.NONE, results_by_transaction=results)
+
+
+def refuse(request: Request, body: AddPartitionsToTxnRequest, code: KafkaCode) -> Message:
+    return AddPartitionsToTxnResponse(error_code=code)
+
+
+def _refused(
+    permissions: Permissions,
+    request: Request,
+    transactional_id: str,
+    topics: Sequence[AddPartitionsToTxnTopic],
+) -> Codes:
+    """Empty if everything is allowed. If one topic is not, none of the others is added."""
+    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    denied = permissions.denial(request, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    if denied is not None:
+        return dict.fromkeys(wanted, denied.code)
+    denials = {
+        topic.name: permissions.denial(request, ResourceType.TOPIC, topic.name) for topic in topics
+    }
+    if not any(denials.values()):
+        return {}
+    return {
+        where: KafkaCode.OPERATION_NOT_ATTEMPTED if found is None else found.code
+        for where in wanted
+        for found in [denials[where[0]]]
+    }
 
 
 async def _add(

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from millstream.broker.handlers.describe_configs import broker_of, group_of
+from millstream.broker.handlers.describe_configs import broker_of, group_of, require
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
@@ -20,27 +21,36 @@ from millstream.wire.apis.incremental_alter_configs import IncrementalAlterConfi
 
 HOLDS_NEXT_REQUEST = True
 
-
 Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
 async def handle(
-    node: NodeState, topics: Topics, turns: Turns, request: Request, body: AlterConfigsRequest
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: AlterConfigsRequest,
 ) -> AlterConfigsResponse:
     responses = await alter_each(
         turns,
+        permissions,
         request,
         body.resources,
         lambda resource: _replace(node, topics, resource, validate_only=body.validate_only),
+        validate_only=body.validate_only,
     )
     return AlterConfigsResponse(responses=responses)
 
 
 async def alter_each(
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     resources: list[Resource],
     change: Callable[[Resource], Coroutine[Any, Any, None]],
+    *,
+    validate_only: bool,
 ) -> list[AlterConfigsResult]:
     """Change each resource of a request; each gets its own error code."""
     answers = []
@@ -55,7 +65,12 @@ async def alter_each(
         try:
             if _key(resource) in twice:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "resource named twice in one request")
+            require(permissions, request, resource.resource_type, resource.resource_name)
             await change(resource)
+            if not validate_only:
+                names = ", ".join(config.name for config in resource.configs)
+                where = f"{resource.resource_type} {resource.resource_name!r}"
+                permissions.report_change(request, f"options of resource {where}: {names}")
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)

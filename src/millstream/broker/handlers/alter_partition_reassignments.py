@@ -12,6 +12,7 @@ from millstream.wire.apis.alter_partition_reassignments import (
     ReassignedPartition,
     ReassignedTopic,
 )
+from millstream.wire.message import Message
 
 
 async def handle(
@@ -33,6 +34,10 @@ async def handle(
             async for topic in turns.each(request, body.topics)
         ],
     )
+
+
+def refuse(request: Request, body: AlterPartitionReassignmentsRequest, code: KafkaCode) -> Message:
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=None, responses=[])
 
 
 async def _alter(

@@ -1,6 +1,7 @@
 """AlterUserScramCredentials (51), version 0."""
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.logins import Logins
@@ -12,6 +13,7 @@ from millstream.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from millstream.wire.message import Message
 
 HOLDS_NEXT_REQUEST = True
 
@@ -20,6 +22,7 @@ async def handle(
     node: NodeState,
     logins: Logins,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse:
@@ -31,10 +34,19 @@ async def handle(
             if isinstance(change, KafkaError):
                 raise change
             await node.metadata.alter_client_entity(ClientEntity(user=user), change)
+            names = ", ".join(change)
+            permissions.report_change(request, f"SCRAM credentials of user {user!r}: {names}")
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         results.append(answer)
     return AlterUserScramCredentialsResponse(results=results)
+
+
+def refuse(request: Request, body: AlterUserScramCredentialsRequest, code: KafkaCode) -> Message:
+    users = dict.fromkeys(each.name for each in [*body.deletions, *body.upsertions])
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=user, error_code=code) for user in users]
+    )
 
 
 def _changes(body: AlterUserScramCredentialsRequest) -> list[Change]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from millstream.broker.coordination.shards import shown
 from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.joint_commit import (
@@ -17,19 +18,25 @@ from millstream.coordinators.transactions.joint_commit import (
     GroupReply,
     Member,
     commit_group,
+    id_prefix,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.commit_group import CommitGroupRequest, CommitGroupResponse
 
 
 def handle(
-    transactions: TransactionCoordinator, request: Request, body: CommitGroupRequest
+    transactions: TransactionCoordinator,
+    permissions: Permissions,
+    request: Request,
+    body: CommitGroupRequest,
 ) -> CommitGroupResponse | Coroutine[Any, Any, CommitGroupResponse]:
     members = [
         Member(one.transactional_id, ProducerEpoch(one.producer_id, one.producer_epoch))
         for one in body.members
     ]
     try:
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, id_prefix(body.group))
         answer = transactions.shards.submit(
             body.group,
             lambda state, env: commit_group(state, body.group, body.run, body.batch, members, env),

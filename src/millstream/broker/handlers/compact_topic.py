@@ -1,10 +1,12 @@
 """CompactTopic (20002, ours), version 0: compact a topic now, or report the progress."""
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.compact_topic import (
     CompactedPartition,
     CompactTopicRequest,
@@ -13,9 +15,14 @@ from millstream.wire.apis.compact_topic import (
 
 
 def handle(
-    node: NodeState, cleaner: Cleaner, request: Request, body: CompactTopicRequest
+    node: NodeState,
+    cleaner: Cleaner,
+    permissions: Permissions,
+    request: Request,
+    body: CompactTopicRequest,
 ) -> CompactTopicResponse:
     try:
+        permissions.require(request, ResourceType.TOPIC, body.topic)
         partitions = _partitions(node, cleaner, body)
     except KafkaError as error:
         return CompactTopicResponse(

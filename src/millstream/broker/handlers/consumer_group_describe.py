@@ -1,10 +1,11 @@
 """ConsumerGroupDescribe (69), versions 0-1: members, their current and target assignments."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
 from millstream.coordinators.codecs.changes import Assignment
@@ -12,6 +13,7 @@ from millstream.coordinators.consumer.epochs import chosen_assignor
 from millstream.coordinators.consumer.group import ConsumerGroup, ConsumerMember
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.consumer_group_describe import (
     ConsumerGroupAssignment,
     ConsumerGroupDescribeRequest,
@@ -24,17 +26,21 @@ from millstream.wire.apis.consumer_group_describe import (
 _CLASSIC, _CONSUMER = 0, 1
 
 
+_HIDDEN: Final = "The group has described topic(s) that the client is not authorized to describe."
+
+
 def handle(
     node: NodeState,
     groups: GroupCoordinators,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     return turns.answer_each(
         request,
         dict.fromkeys(body.group_ids),
-        lambda group_id: _describe(node, groups, group_id),
+        lambda group_id: _describe(node, groups, permissions, request, body, group_id),
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
         Weight(
             _weight,
@@ -57,14 +63,41 @@ def _weight(group: ConsumerGroupDescription) -> int:
 
 
 def _describe(
-    node: NodeState, groups: GroupCoordinators, group_id: str
+    node: NodeState,
+    groups: GroupCoordinators,
+    permissions: Permissions,
+    request: Request,
+    body: ConsumerGroupDescribeRequest,
+    group_id: str,
 ) -> ConsumerGroupDescription | Coroutine[Any, Any, ConsumerGroupDescription]:
+    denied = permissions.denial(request, ResourceType.GROUP, group_id)
+    if denied is not None:
+        return _refuse(group_id, denied.error())
+
+    def show(group: ConsumerGroup) -> ConsumerGroupDescription:
+        found = _answer(node, groups, group)
+        if not all(permissions.allows(request, ResourceType.TOPIC, n) for n in _topics(found)):
+            return _refuse(group_id, KafkaError(KafkaCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN))
+        if body.include_authorized_operations:
+            operations = permissions.operations(request, ResourceType.GROUP, group_id)
+            found.authorized_operations = operations
+        return found
+
     return groups.ask(
         group_id,
         lambda state, env: requests.describe_consumer(state, group_id),
-        show=lambda group: _answer(node, groups, group),
+        show=show,
         refuse=lambda error: _refuse(group_id, error),
     )
+
+
+def _topics(group: ConsumerGroupDescription) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    } | {name for member in group.members for name in member.subscribed_topic_names}
 
 
 def _answer(

@@ -4,11 +4,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.consumer.group import JOINING_EPOCH, sorted_assignment
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -18,7 +20,10 @@ from millstream.wire.apis.consumer_group_heartbeat import (
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: ConsumerGroupHeartbeatRequest
+    groups: GroupCoordinators,
+    permissions: Permissions,
+    request: Request,
+    body: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     owned = body.topic_partitions
     heartbeat = HeartbeatRequest(
@@ -40,11 +45,14 @@ def handle(
         ),
         must_bring_its_id=request.version >= 1,
     )
-    if heartbeat.epoch == JOINING_EPOCH:
-        try:
+    try:
+        permissions.require(request, ResourceType.GROUP, body.group_id)
+        for name in heartbeat.topics or ():
+            permissions.require(request, ResourceType.TOPIC, name)
+        if heartbeat.epoch == JOINING_EPOCH:
             groups.admit_member(heartbeat.client_host, sum(map(len, heartbeat.topics or ())))
-        except KafkaError as error:
-            return _refuse(error)
+    except KafkaError as error:
+        return _refuse(error)
     return groups.ask(
         body.group_id,
         lambda state, env: requests.consumer_heartbeat(state, heartbeat, env),

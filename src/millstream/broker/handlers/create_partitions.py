@@ -1,9 +1,11 @@
 """CreatePartitions (37), versions 0-3."""
 
 from millstream.broker.node.topics import Topics
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -14,7 +16,11 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    topics: Topics, turns: Turns, request: Request, body: CreatePartitionsRequest
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     wanted, twice = distinct(body.topics, key=lambda topic: topic.name)
     results = []
@@ -25,6 +31,7 @@ async def handle(
         try:
             if topic.name in twice:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "topic named twice in one request")
+            permissions.require(request, ResourceType.TOPIC, topic.name)
             assignments = (
                 None
                 if topic.assignments is None

@@ -1,14 +1,19 @@
 """CreateTopics (19), versions 2-7."""
 
+from typing import Final
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.metadata import TopicResult
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
+from millstream.security.acl import ResourceType
+from millstream.security.operations import SHOW
 from millstream.wire.apis.create_topics import (
     CreatableTopic,
     CreatedConfig,
@@ -18,16 +23,43 @@ from millstream.wire.apis.create_topics import (
 )
 
 HOLDS_NEXT_REQUEST = True
+_NULL_FROM: Final = 5
 
 
 async def handle(
-    node: NodeState, topics: Topics, turns: Turns, request: Request, body: CreateTopicsRequest
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) async for topic in turns.each(request, body.topics)]
-    results = await topics.create(wanted, validate_only=body.validate_only)
+    refused = _refused(permissions, request, wanted)
+    allowed = [topic for topic in wanted if topic.name not in refused]
+    results = await topics.create(allowed, validate_only=body.validate_only) if allowed else []
+    results += refused.values()
     return CreateTopicsResponse(
-        topics=[_answer(node, result) async for result in turns.each(request, results)]
+        topics=[
+            _answer(node, permissions, request, result)
+            async for result in turns.each(request, results)
+        ]
     )
+
+
+def _refused(
+    permissions: Permissions, request: Request, wanted: list[NewTopic]
+) -> dict[str, TopicResult]:
+    if permissions.allows_cluster(request):
+        return {}
+    denials = {
+        topic.name: permissions.denial(request, ResourceType.TOPIC, topic.name) for topic in wanted
+    }
+    return {
+        name: TopicResult(name, error=KafkaError(denied.code, "Authorization failed."))
+        for name, denied in denials.items()
+        if denied is not None
+    }
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -40,7 +72,9 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _answer(node: NodeState, result: TopicResult) -> CreatedTopic:
+def _answer(
+    node: NodeState, permissions: Permissions, request: Request, result: TopicResult
+) -> CreatedTopic:
     state = result.state
     if result.error is not None or state is None:
         error = result.error
@@ -52,6 +86,16 @@ def _answer(node: NodeState, result: TopicResult) -> CreatedTopic:
             num_partitions=-1,
             replication_factor=-1,
             configs=[],
+        )
+    hidden = permissions.denial(request, ResourceType.TOPIC, result.name, SHOW)
+    if hidden is not None:
+        return CreatedTopic(
+            name=result.name,
+            topic_id=state.topic_id,
+            error_code=KafkaCode.NONE,
+            error_message=None,
+            topic_config_error_code=hidden.code,
+            configs=None if request.version >= _NULL_FROM else [],
         )
     return CreatedTopic(
         name=result.name,

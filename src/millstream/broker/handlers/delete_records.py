@@ -8,11 +8,13 @@ import asyncio
 from typing import Final
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, by_topic
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.partition import Partition
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResponse,
@@ -30,7 +32,11 @@ Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
 
 
 async def handle(
-    node: NodeState, turns: Turns, request: Request, body: DeleteRecordsRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse:
     # Of a partition that is named twice the last offset counts, as in Kafka.
     wanted = {
@@ -39,7 +45,7 @@ async def handle(
         for partition in topic.partitions
     }
     deletions = [
-        _delete(node, topic, partition)
+        _delete(node, permissions, request, topic, partition)
         async for (topic, _), partition in turns.each(request, wanted.items())
     ]
     await _wait_for_followers(node, deletions, body.timeout_ms)
@@ -87,11 +93,18 @@ def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
     return error.code
 
 
-def _delete(node: NodeState, topic: str, wanted: DeleteRecordsPartition) -> Deletion:
+def _delete(
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    topic: str,
+    wanted: DeleteRecordsPartition,
+) -> Deletion:
     answer = DeleteRecordsPartitionResponse(
         partition_index=wanted.partition_index, low_watermark=-1, error_code=KafkaCode.NONE
     )
     try:
+        permissions.require(request, ResourceType.TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION)
         partition = node.partitions.get(topic, wanted.partition_index)

@@ -2,10 +2,13 @@
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.security.acl import ResourceType
+from millstream.security.operations import SHOW
 from millstream.wire.apis.delete_topics import (
     DeletableTopic,
     DeletedTopic,
@@ -17,7 +20,12 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, topics: Topics, turns: Turns, request: Request, body: DeleteTopicsRequest
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
     if request.version < 6:
         wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
@@ -28,7 +36,7 @@ async def handle(
         responses=[
             _named_twice(topic)
             if _key(topic) in twice
-            else await _delete(node, topics, request, topic)
+            else await _delete(node, topics, permissions, request, topic)
             async for topic in turns.each(request, wanted)
         ]
     )
@@ -48,7 +56,11 @@ def _named_twice(topic: DeletableTopic) -> DeletedTopic:
 
 
 async def _delete(
-    node: NodeState, topics: Topics, request: Request, wanted: DeletableTopic
+    node: NodeState,
+    topics: Topics,
+    permissions: Permissions,
+    request: Request,
+    wanted: DeletableTopic,
 ) -> DeletedTopic:
     answer = DeletedTopic(
         name=wanted.name, topic_id=wanted.topic_id, error_code=KafkaCode.NONE, error_message=None
@@ -67,6 +79,9 @@ async def _delete(
             if name is not None:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "give a name or an id, not both")
             name = node.partitions.name_of(wanted.topic_id)
+            if permissions.allows(request, ResourceType.TOPIC, name, SHOW):
+                answer.name = name
+        permissions.require(request, ResourceType.TOPIC, name or "")
         state = node.image.topics.get(name or "")
         await topics.delete(name or "")
         answer.name = name

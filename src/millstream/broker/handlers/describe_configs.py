@@ -5,10 +5,12 @@ from typing import Any
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import config_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, once
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import topic_name_problem
+from millstream.security.acl import CLUSTER_NAME, ResourceType
 from millstream.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,13 +21,17 @@ from millstream.wire.apis.describe_configs import (
 
 
 def handle(
-    node: NodeState, turns: Turns, request: Request, body: DescribeConfigsRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     known: dict[Hashable, list[DescribedConfig]] = {}
     return turns.answer_each(
         request,
         once(body.resources, _key),
-        lambda resource: _describe(node, body, resource, known),
+        lambda resource: _describe(node, permissions, request, body, resource, known),
         lambda results: DescribeConfigsResponse(results=results),
         Weight(_weight, _too_large),
     )
@@ -55,6 +61,8 @@ def _too_large(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 def _describe(
     node: NodeState,
+    permissions: Permissions,
+    request: Request,
     body: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
     known: dict[Hashable, list[DescribedConfig]],
@@ -68,6 +76,7 @@ def _describe(
         configs=[],
     )
     try:
+        require(permissions, request, resource.resource_type, resource.resource_name)
         settings = frozenset(_overrides(node, resource).items())
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -120,6 +129,16 @@ def _entries(
         if not body.include_documentation:
             entry.documentation = None
     return entries
+
+
+def require(permissions: Permissions, request: Request, resource_type: int, name: str) -> None:
+    """Raises KafkaError if the client may not see or change the options of this resource."""
+    if resource_type == config_view.TOPIC:
+        permissions.require(request, ResourceType.TOPIC, name)
+    elif resource_type == config_view.GROUP:
+        permissions.require(request, ResourceType.GROUP, name)
+    else:
+        permissions.require(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def group_of(name: str) -> str:

@@ -4,29 +4,47 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
 from millstream.coordinators.groups import admin
 from millstream.coordinators.groups.admin import DescribedGroup
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.describe_groups import (
     DescribeGroupsGroup,
     DescribeGroupsMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from millstream.wire.message import NO_OPERATIONS
 
 # Earlier versions report a group that does not exist as Dead.
 KNOWS_NOT_FOUND_FROM: Final = 6
 
 
 def handle(
-    groups: GroupCoordinators, turns: Turns, request: Request, body: DescribeGroupsRequest
+    groups: GroupCoordinators,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+    def answer(
+        group_id: str,
+    ) -> DescribeGroupsGroup | Coroutine[Any, Any, DescribeGroupsGroup]:
+        denied = permissions.denial(request, ResourceType.GROUP, group_id)
+        if denied is not None:
+            return _answer(DescribedGroup(group_id, ""), denied.code, None)
+        operations = NO_OPERATIONS
+        if body.include_authorized_operations:
+            operations = permissions.operations(request, ResourceType.GROUP, group_id)
+        return _describe(groups, request, group_id, operations)
+
     return turns.answer_each(
         request,
         dict.fromkeys(body.groups),
-        lambda group_id: _describe(groups, request, group_id),
+        answer,
         lambda groups: DescribeGroupsResponse(groups=groups),
         Weight(_weight, _too_large),
     )
@@ -44,7 +62,7 @@ def _too_large(group_id: str) -> DescribeGroupsGroup:
 
 
 def _describe(
-    groups: GroupCoordinators, request: Request, group_id: str
+    groups: GroupCoordinators, request: Request, group_id: str, operations: int
 ) -> DescribeGroupsGroup | Coroutine[Any, Any, DescribeGroupsGroup]:
     def refuse(error: KafkaError) -> DescribeGroupsGroup:
         code = error.code
@@ -56,12 +74,14 @@ def _describe(
     return groups.ask(
         group_id,
         lambda state, env: admin.describe(state, group_id),
-        show=lambda group: _answer(group, KafkaCode.NONE, None),
+        show=lambda group: _answer(group, KafkaCode.NONE, None, operations),
         refuse=refuse,
     )
 
 
-def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> DescribeGroupsGroup:
+def _answer(
+    group: DescribedGroup, code: KafkaCode, message: str | None, operations: int = NO_OPERATIONS
+) -> DescribeGroupsGroup:
     return DescribeGroupsGroup(
         error_code=code,
         error_message=message,
@@ -69,6 +89,7 @@ def _answer(group: DescribedGroup, code: KafkaCode, message: str | None) -> Desc
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
+        authorized_operations=operations,
         members=[
             DescribeGroupsMember(
                 member_id=member.member_id,

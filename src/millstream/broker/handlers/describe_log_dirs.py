@@ -13,6 +13,7 @@ from millstream.wire.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from millstream.wire.message import Message
 
 
 def handle(
@@ -36,6 +37,10 @@ def handle(
     return DescribeLogDirsResponse(
         error_code=KafkaCode.NONE, results=[_directory(node, KafkaCode.NONE, topics)]
     )
+
+
+def refuse(request: Request, body: DescribeLogDirsRequest, code: KafkaCode) -> Message:
+    return DescribeLogDirsResponse(error_code=code, results=[])
 
 
 def _wanted(node: NodeState, body: DescribeLogDirsRequest) -> list[Partition]:

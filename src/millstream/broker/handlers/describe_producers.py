@@ -4,9 +4,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, by_topic
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.describe_producers import (
     ActiveProducer,
     DescribeProducersPartition,
@@ -17,7 +19,11 @@ from millstream.wire.apis.describe_producers import (
 
 
 def handle(
-    node: NodeState, turns: Turns, request: Request, body: DescribeProducersRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DescribeProducersRequest,
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
     wanted = dict.fromkeys(
         (topic.name, index) for topic in body.topics for index in topic.partition_indexes
@@ -35,7 +41,7 @@ def handle(
     return turns.answer_each(
         request,
         wanted,
-        lambda where: _one(node, *where),
+        lambda where: _one(node, permissions, request, *where),
         combine,
         Weight(
             lambda partition: 20 + 40 * len(partition.active_producers),
@@ -53,8 +59,11 @@ def _refuse(index: int, error: KafkaError) -> DescribeProducersPartition:
     )
 
 
-def _one(node: NodeState, topic: str, index: int) -> DescribeProducersPartition:
+def _one(
+    node: NodeState, permissions: Permissions, request: Request, topic: str, index: int
+) -> DescribeProducersPartition:
     try:
+        permissions.require(request, ResourceType.TOPIC, topic)
         partition = node.partitions.get(topic, index)
         partition.require_online()
     except KafkaError as error:

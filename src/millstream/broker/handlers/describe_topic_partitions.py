@@ -1,13 +1,17 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
 
+from collections.abc import Collection
 from heapq import nsmallest
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import topic_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.cluster.state import TopicState
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, TopicId, topic_name_problem
+from millstream.security.acl import ResourceType
+from millstream.security.operations import LISTING
 from millstream.wire.apis.describe_topic_partitions import (
     DescribedPartition,
     DescribedTopic,
@@ -18,14 +22,23 @@ from millstream.wire.apis.describe_topic_partitions import (
 
 
 def handle(
-    node: NodeState, request: Request, body: DescribeTopicPartitionsRequest
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    body: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse:
     start, first_index = "", 0
     if body.cursor is not None:
         start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
     room_max = node.config.int("max.request.partition.size.limit")
     room = min(max(body.response_partition_limit, 1), room_max)
-    named = {topic.name for topic in body.topics} or node.image.topics
+    named: Collection[str] = {topic.name for topic in body.topics}
+    if not named:
+        named = [
+            name
+            for name in node.image.topics
+            if permissions.allows(request, ResourceType.TOPIC, name, LISTING)
+        ]
     topics: list[DescribedTopic] = []
     # Each takes some of the room, so that no more can be shown.
     for name in nsmallest(room + 1, (name for name in named if name >= start)):
@@ -34,7 +47,15 @@ def handle(
             return _answer(
                 topics, DescribeTopicPartitionsCursor(topic_name=name, partition_index=index)
             )
+        denied = permissions.denial(request, ResourceType.TOPIC, name)
+        if denied is not None:
+            topics.append(_topic(name, NO_TOPIC_ID, denied.code))
+            room -= 1
+            continue
         described, shown, is_whole = _page(node, name, index, room)
+        if described.error_code == KafkaCode.NONE:
+            operations = permissions.operations(request, ResourceType.TOPIC, name)
+            described.topic_authorized_operations = operations
         topics.append(described)
         room -= max(shown, 1)
         if not is_whole:

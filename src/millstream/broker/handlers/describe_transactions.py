@@ -1,12 +1,14 @@
 """DescribeTransactions (65), version 0: the state of transactional ids."""
 
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.transactions import StoredTransaction
 from millstream.coordinators.transactions.decisions import Decision
 from millstream.coordinators.transactions.state import TransactionsState
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.describe_transactions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -18,21 +20,25 @@ from millstream.wire.apis.describe_transactions import (
 async def handle(
     transactions: TransactionCoordinator,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[
-            await _one(transactions, name)
+            await _one(transactions, permissions, request, name)
             async for name in turns.each(request, dict.fromkeys(body.transactional_ids))
         ]
     )
 
 
-async def _one(transactions: TransactionCoordinator, name: str) -> DescribedTransaction:
+async def _one(
+    transactions: TransactionCoordinator, permissions: Permissions, request: Request, name: str
+) -> DescribedTransaction:
     try:
         if not name:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, name)
         found = await wait_for(
             transactions.submit(name, lambda state, env: Decision(_find(state, name)))
         )
@@ -58,6 +64,7 @@ async def _one(transactions: TransactionCoordinator, name: str) -> DescribedTran
         topics=[
             DescribedTransactionTopic(topic=topic, partitions=sorted(indexes))
             for topic, indexes in sorted(found.partitions.items())
+            if permissions.allows(request, ResourceType.TOPIC, topic)
         ],
     )
 

@@ -13,6 +13,7 @@ from millstream.wire.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
     ScramCredentialInfo,
 )
+from millstream.wire.message import Message
 
 
 async def handle(
@@ -24,6 +25,10 @@ async def handle(
     async for user in turns.each(request, wanted):
         results.append(_describe(logins, user, is_named_twice=named[user] > 1))
     return DescribeUserScramCredentialsResponse(error_code=KafkaCode.NONE, results=results)
+
+
+def refuse(request: Request, body: DescribeUserScramCredentialsRequest, code: KafkaCode) -> Message:
+    return DescribeUserScramCredentialsResponse(error_code=code, results=[])
 
 
 def _describe(

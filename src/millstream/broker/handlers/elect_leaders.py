@@ -16,6 +16,7 @@ from millstream.wire.apis.elect_leaders import (
     ElectLeadersResponse,
     ElectLeadersTopicResult,
 )
+from millstream.wire.message import Message
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -46,6 +47,10 @@ async def handle(
             async for topic in turns.each(request, body.topic_partitions)
         ],
     )
+
+
+def refuse(request: Request, body: ElectLeadersRequest, code: KafkaCode) -> Message:
+    return ElectLeadersResponse(error_code=code, replica_election_results=[])
 
 
 async def _elect_all(node: NodeState, kind: int) -> ElectLeadersResponse:

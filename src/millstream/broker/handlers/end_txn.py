@@ -4,11 +4,13 @@ from typing import Final
 
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION, EndRequest, end
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 HOLDS_NEXT_REQUEST = True
@@ -20,6 +22,7 @@ BUMPS_FROM: Final = 5
 async def handle(
     transactions: TransactionCoordinator,
     producer_ids: ProducerIds,
+    permissions: Permissions,
     request: Request,
     body: EndTxnRequest,
 ) -> EndTxnResponse:
@@ -32,6 +35,7 @@ async def handle(
     try:
         if not body.transactional_id:
             raise KafkaError(KafkaCode.INVALID_REQUEST)
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         await producer_ids.ensure()
         given = await wait_for(
             transactions.submit(body.transactional_id, lambda state, env: end(state, wanted, env))

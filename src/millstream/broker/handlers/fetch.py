@@ -125,7 +125,7 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
     if _is_enough(body, reads, size_bytes):
         return _answer(parts, request, session, reads, is_incremental=is_incremental)
     # Registered now, not when the coroutine starts: an append in between would wake nothing.
-    wait, watched = _watch(parts, body, partitions, size_bytes)
+    wait, watched = _watch(parts, request, body, partitions, size_bytes)
     return Pending(
         _answer_later(
             *(parts, request, body, session, partitions, wait, watched),
@@ -146,7 +146,7 @@ async def _answer_many(
     """For so many partitions that reading them takes several turns."""
     reads, size_bytes = await _read_many(parts, request, body, partitions)
     if not _is_enough(body, reads, size_bytes):
-        wait, watched = _watch(parts, body, partitions, size_bytes)
+        wait, watched = _watch(parts, request, body, partitions, size_bytes)
         await _wait_for_records(body, wait, watched)
         reads, _ = await _read_many(parts, request, body, partitions)
     return _answer(parts, request, session, reads, is_incremental=is_incremental)
@@ -178,7 +178,11 @@ def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
 
 
 def _watch(
-    parts: Parts, body: FetchRequest, partitions: list[SessionPartition], size_bytes: int
+    parts: Parts,
+    request: Request,
+    body: FetchRequest,
+    partitions: list[SessionPartition],
+    size_bytes: int,
 ) -> tuple[FetchWait, list[Partition]]:
     """A wait for missing bytes, registered with the partitions they may come from."""
     wait = FetchWait(
@@ -186,7 +190,7 @@ def _watch(
         reads_committed=body.isolation_level == READ_COMMITTED,
         is_replica=body.replica_id >= 0,
     )
-    watched = [_locate(parts, partition) for partition in partitions]
+    watched = [_locate(parts, request, partition) for partition in partitions]
     for found in watched:
         found.fetch_waits.add(wait)
     return wait, watched
@@ -229,10 +233,17 @@ def _read_all(
     return reads, total
 
 
-def _locate(parts: Parts, partition: SessionPartition) -> Partition:
+def _locate(parts: Parts, request: Request, partition: SessionPartition) -> Partition:
+    """Raises KafkaError: to a client that may not read the topic, not whether it exists."""
     topic = partition.topic
     name = topic if isinstance(topic, str) else parts.node.partitions.name_of(topic)
-    return parts.node.partitions.get(name, partition.request.index)
+    try:
+        return parts.node.partitions.get(name, partition.request.index)
+    except KafkaError:
+        denied = parts.admissions.read_denial(request.connection, name)
+        if denied is not None:
+            raise denied.error() from None
+        raise
 
 
 def _read(
@@ -248,8 +259,8 @@ def _read(
     result = FetchResult(fetch.index)
     partition: Partition | None = None
     try:
-        partition = _locate(parts, wanted_partition)
-        admission = parts.admissions.of(request.principal, partition)
+        partition = _locate(parts, request, wanted_partition)
+        admission = parts.admissions.of(request.connection, partition)
         if body.replica_id >= 0:
             budget = budget if budget > 0 or is_first else NO_ROOM
             read_for_replica(parts.node, request, body, admission, fetch, result, budget)

@@ -12,9 +12,11 @@ from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -24,19 +26,22 @@ from millstream.wire.apis.find_coordinator import (
 GROUP: Final = 0
 TRANSACTION: Final = 1
 BATCHED_FROM: Final = 4
+_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
 def handle(
     node: NodeState,
     coordination: Coordinators,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     shards = _shards(coordination, body.key_type)
     if shards is not None and not shards.has_topic:
-        return _create_first(node, coordination, turns, request, body)
-    return _find(node, coordination, turns, request, body, KafkaError(KafkaCode.NONE))
+        return _create_first(node, coordination, turns, permissions, request, body)
+    no_problem = KafkaError(KafkaCode.NONE)
+    return _find(node, coordination, turns, permissions, request, body, no_problem)
 
 
 def _shards(
@@ -51,6 +56,7 @@ async def _create_first(
     node: NodeState,
     coordination: Coordinators,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
@@ -61,7 +67,7 @@ async def _create_first(
         await shards.ensure_topic()
     except KafkaError as error:
         problem = error
-    answer = _find(node, coordination, turns, request, body, problem)
+    answer = _find(node, coordination, turns, permissions, request, body, problem)
     return answer if isinstance(answer, FindCoordinatorResponse) else await answer
 
 
@@ -69,6 +75,7 @@ def _find(
     node: NodeState,
     coordination: Coordinators,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: FindCoordinatorRequest,
     problem: KafkaError,
@@ -77,10 +84,18 @@ def _find(
     if body.key_type not in (GROUP, TRANSACTION):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
+
+    def answer(key: str) -> Coordinator:
+        denied = None
+        if body.key_type in _RESOURCES:
+            denied = permissions.denial(request, _RESOURCES[body.key_type], key)
+        why = problem if denied is None else denied.error()
+        return _coordinator(node, coordination, request, body.key_type, key, why)
+
     return turns.answer_each(
         request,
         dict.fromkeys(keys),
-        lambda key: _coordinator(node, coordination, request, body.key_type, key, problem),
+        answer,
         lambda found: _answer(request, found),
     )
 

@@ -5,6 +5,7 @@ from millstream.broker.handlers.describe_configs import broker_of, group_of
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.cluster.changes import ConfigChange, ConfigOperation
@@ -23,14 +24,17 @@ async def handle(
     node: NodeState,
     topics: Topics,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
     responses = await alter_each(
         turns,
+        permissions,
         request,
         body.resources,
         lambda resource: _alter(node, topics, resource, validate_only=body.validate_only),
+        validate_only=body.validate_only,
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 

@@ -9,11 +9,14 @@ from typing import Final
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_PRODUCER_ID
+from millstream.security.acl import ResourceType
+from millstream.security.operations import WITHOUT_ID
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KNOWS_FENCING_FROM: Final = 4
@@ -22,10 +25,12 @@ KNOWS_FENCING_FROM: Final = 4
 async def handle(
     coordination: Coordinators,
     producer_ids: ProducerIds,
+    permissions: Permissions,
     request: Request,
     body: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
     try:
+        _check(permissions, request, body.transactional_id)
         if body.enable2_pc or body.keep_prepared_txn:
             # Kafka's answer if two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -40,6 +45,18 @@ async def handle(
     return InitProducerIdResponse(
         error_code=KafkaCode.NONE, producer_id=producer_id, producer_epoch=0
     )
+
+
+def _check(permissions: Permissions, request: Request, transactional_id: str | None) -> None:
+    """Raises KafkaError. Without a transactional id, a client that may write somewhere may be
+    idempotent (KIP-679)."""
+    if transactional_id is not None:
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        permissions.allows_cluster(request, WITHOUT_ID)
+        or permissions.allows_on_any(request, ResourceType.TOPIC, WITHOUT_ID)
+    ):
+        raise KafkaError(KafkaCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 async def _take_over(

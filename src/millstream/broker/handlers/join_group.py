@@ -4,12 +4,14 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.group import protocols_bytes
 from millstream.coordinators.classic.protocol import JoinRequest
 from millstream.coordinators.classic.rebalance import JoinReply
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 
 KNOWS_MEMBER_ID_REQUIRED: Final = 4
@@ -22,7 +24,7 @@ _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: JoinGroupRequest
+    groups: GroupCoordinators, permissions: Permissions, request: Request, body: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     join = JoinRequest(
         group_id=body.group_id,
@@ -49,6 +51,7 @@ def handle(
         return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
 
     try:
+        permissions.require(request, ResourceType.GROUP, body.group_id)
         groups.admit_member(join.client_host, protocols_bytes(join.protocols))
     except KafkaError as error:
         return refuse(error)

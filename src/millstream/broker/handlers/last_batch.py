@@ -8,16 +8,22 @@ from typing import Any
 
 from millstream.broker.coordination.shards import shown
 from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.coordinators.transactions.joint_commit import NO_BATCH, last_batch
+from millstream.coordinators.transactions.joint_commit import NO_BATCH, id_prefix, last_batch
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.last_batch import LastBatchRequest, LastBatchResponse
 
 
 def handle(
-    transactions: TransactionCoordinator, request: Request, body: LastBatchRequest
+    transactions: TransactionCoordinator,
+    permissions: Permissions,
+    request: Request,
+    body: LastBatchRequest,
 ) -> LastBatchResponse | Coroutine[Any, Any, LastBatchResponse]:
     try:
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, id_prefix(body.group))
         answer = transactions.shards.submit(
             body.group, lambda state, env: last_batch(state, body.group, body.run, env)
         )

@@ -4,10 +4,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import Leaving
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.leave_group import (
     LeaveGroupMemberResponse,
     LeaveGroupRequest,
@@ -18,8 +20,11 @@ BATCHED_FROM: Final = 3
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: LeaveGroupRequest
+    groups: GroupCoordinators, permissions: Permissions, request: Request, body: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+    denied = permissions.denial(request, ResourceType.GROUP, body.group_id)
+    if denied is not None:
+        return LeaveGroupResponse(error_code=denied.code, members=[])
     if request.version >= BATCHED_FROM:
         leaving = [Leaving(m.member_id, m.group_instance_id) for m in body.members]
     else:

@@ -1,19 +1,22 @@
 """ListGroups (16), versions 0-5: by state from version 4, by type from 5."""
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.list_groups import ListGroupsGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(
-    groups: GroupCoordinators, request: Request, body: ListGroupsRequest
+    groups: GroupCoordinators, permissions: Permissions, request: Request, body: ListGroupsRequest
 ) -> ListGroupsResponse:
     try:
         shards = await groups.active_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code, groups=[])
+    sees_all = permissions.allows_cluster(request)
     return ListGroupsResponse(
         error_code=KafkaCode.NONE,
         groups=[
@@ -27,5 +30,6 @@ async def handle(
             for row in admin.list_groups(
                 shard.state, states=body.states_filter, types=body.types_filter
             )
+            if sees_all or permissions.allows(request, ResourceType.GROUP, row.group_id)
         ],
     )

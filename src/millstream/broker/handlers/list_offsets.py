@@ -9,11 +9,13 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, by_topic, distinct, stop_if_abandoned
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TIMESTAMP_MS
 from millstream.replication.partition import Partition
+from millstream.security.acl import ResourceType
 from millstream.storage.lookup import LargeBatch, Searched
 from millstream.storage.values import TimestampOffset
 from millstream.wire.apis.list_offsets import (
@@ -38,7 +40,11 @@ Wanted = tuple[str, ListOffsetsPartition]
 
 
 def handle(
-    node: NodeState, turns: Turns, request: Request, body: ListOffsetsRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: ListOffsetsRequest,
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     named = ((topic.name, partition) for topic in body.topics for partition in topic.partitions)
     wanted, twice = distinct(named, _key)
@@ -48,6 +54,9 @@ def handle(
     ) -> ListOffsetsPartitionResponse | Coroutine[Any, Any, ListOffsetsPartitionResponse]:
         if _key(one) in twice:
             return _answer(one[1].partition_index, KafkaCode.INVALID_REQUEST)
+        denied = permissions.denial(request, ResourceType.TOPIC, one[0])
+        if denied is not None:
+            return _answer(one[1].partition_index, denied.code)
         try:
             return _one(node, one, body.isolation_level, {})
         except LargeBatch:

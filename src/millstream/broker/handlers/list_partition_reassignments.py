@@ -10,6 +10,7 @@ from millstream.wire.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from millstream.wire.message import Message
 
 
 def handle(
@@ -31,6 +32,10 @@ def handle(
     return ListPartitionReassignmentsResponse(
         error_code=KafkaCode.NONE, error_message=None, topics=topics
     )
+
+
+def refuse(request: Request, body: ListPartitionReassignmentsRequest, code: KafkaCode) -> Message:
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=None, topics=[])
 
 
 def _partition(index: int, state: PartitionState) -> OngoingPartitionReassignment:

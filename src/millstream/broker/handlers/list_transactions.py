@@ -5,11 +5,13 @@ from typing import Final
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.handlers.describe_transactions import state_name
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.coordinators.consumer.pattern import compile_pattern
 from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.list_transactions import (
     ListedTransaction,
     ListTransactionsRequest,
@@ -34,6 +36,7 @@ async def handle(
     node: NodeState,
     transactions: TransactionCoordinator,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
@@ -55,6 +58,7 @@ async def handle(
         and (not producer_ids or transaction.stored.producer_id in producer_ids)
         and (body.duration_filter < 0 or _is_older(transaction, body.duration_filter, now_ms))
         and (pattern is None or pattern.matches(transaction.transactional_id))
+        and permissions.allows(request, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     ]
     return _answer(KafkaCode.NONE, unknown, found)
 

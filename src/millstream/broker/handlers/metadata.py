@@ -1,46 +1,78 @@
 """Metadata (3), versions 0-13: brokers, topics, leaders; creates topics on first use."""
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
+from millstream.broker.handlers.describe_cluster import cluster_operations
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import topic_view
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, once
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, topic_name_problem
+from millstream.security.acl import ResourceType
+from millstream.security.operations import AUTO_CREATE, LISTING
 from millstream.wire.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataTopic,
 )
+from millstream.wire.message import NO_OPERATIONS
 
 HOLDS_NEXT_REQUEST = True
+_TOPIC: Final = ResourceType.TOPIC
 
 
 def handle(
-    node: NodeState, topics: Topics, turns: Turns, request: Request, body: MetadataRequest
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: MetadataRequest,
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    operations = _operations(permissions, request, body)
     if body.topics is None or (request.version == 0 and not body.topics):
         return turns.answer_each(
             request,
-            list(node.image.topics.values()),
-            lambda topic: topic_view.describe(node, topic),
-            lambda shown: _answer(node, request, shown),
+            [
+                topic
+                for topic in node.image.topics.values()
+                if permissions.allows(request, _TOPIC, topic.name, LISTING)
+            ],
+            lambda topic: _shown(topic_view.describe(node, topic), operations),
+            lambda shown: _answer(node, permissions, request, body, shown),
         )
     wanted = once(body.topics, key=lambda topic: (topic.name, topic.topic_id))
     may_create = body.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
     missing = _missing(node, wanted) if may_create else []
+    missing = [name for name in missing if permissions.allows(request, _TOPIC, name)]
     if missing:
-        return _create_and_answer(node, topics, turns, request, wanted, missing)
+        return _create_and_answer(node, topics, turns, permissions, request, body, wanted, missing)
     return turns.answer_each(
         request,
         wanted,
-        lambda topic: _one(node, topic),
-        lambda shown: _answer(node, request, shown),
+        lambda topic: _shown(_one(node, permissions, request, topic), operations),
+        lambda shown: _answer(node, permissions, request, body, shown),
     )
+
+
+def _operations(
+    permissions: Permissions, request: Request, body: MetadataRequest
+) -> Callable[[str], int]:
+    """What the client may do with a topic, if it asks."""
+    if not body.include_topic_authorized_operations:
+        return lambda name: NO_OPERATIONS
+    return lambda name: permissions.operations(request, _TOPIC, name)
+
+
+def _shown(topic: MetadataTopic, operations: Callable[[str], int]) -> MetadataTopic:
+    if topic.error_code == KafkaCode.NONE and topic.name is not None:
+        topic.topic_authorized_operations = operations(topic.name)
+    return topic
 
 
 def _missing(node: NodeState, wanted: list[MetadataRequestTopic]) -> list[str]:
@@ -58,11 +90,20 @@ async def _create_and_answer(
     node: NodeState,
     topics: Topics,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
+    body: MetadataRequest,
     wanted: list[MetadataRequestTopic],
     missing: list[str],
 ) -> MetadataResponse:
-    failed = await topics.auto_create(missing)
+    refused: dict[str, KafkaError] = {}
+    if not permissions.allows_cluster(request, AUTO_CREATE):
+        for name in missing:
+            denied = permissions.denial(request, _TOPIC, name, AUTO_CREATE)
+            if denied is not None:
+                refused[name] = denied.error()
+    failed = {**await topics.auto_create([n for n in missing if n not in refused]), **refused}
+    operations = _operations(permissions, request, body)
     shown = []
     async for topic in turns.each(request, wanted):
         error = failed.get(topic.name or "")
@@ -70,17 +111,23 @@ async def _create_and_answer(
         if error is not None and topic.name not in node.image.topics:
             shown.append(topic_view.absent(topic.name, NO_TOPIC_ID, error.code))
         else:
-            shown.append(_one(node, topic))
-    return _answer(node, request, shown)
+            shown.append(_shown(_one(node, permissions, request, topic), operations))
+    return _answer(node, permissions, request, body, shown)
 
 
-def _one(node: NodeState, wanted: MetadataRequestTopic) -> MetadataTopic:
+def _one(
+    node: NodeState, permissions: Permissions, request: Request, wanted: MetadataRequestTopic
+) -> MetadataTopic:
     if wanted.topic_id != NO_TOPIC_ID:
         by_id = node.image.topics_by_id.get(wanted.topic_id)
-        if by_id is None:
+        # Without the permission to see it, it looks as if there were none.
+        if by_id is None or not permissions.allows(request, _TOPIC, by_id.name):
             return topic_view.absent(None, wanted.topic_id, KafkaCode.UNKNOWN_TOPIC_ID)
         return topic_view.describe(node, by_id)
     name = wanted.name or ""
+    denied = permissions.denial(request, _TOPIC, name)
+    if denied is not None:
+        return topic_view.absent(name, NO_TOPIC_ID, denied.code)
     topic = node.image.topics.get(name)
     if topic is not None:
         return topic_view.describe(node, topic)
@@ -90,7 +137,13 @@ def _one(node: NodeState, wanted: MetadataRequestTopic) -> MetadataTopic:
     return topic_view.absent(name, NO_TOPIC_ID, code)
 
 
-def _answer(node: NodeState, request: Request, shown: list[MetadataTopic]) -> MetadataResponse:
+def _answer(
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    body: MetadataRequest,
+    shown: list[MetadataTopic],
+) -> MetadataResponse:
     cluster = node.cluster
     addresses = cluster.brokers(request.listener) + cluster.departed(request.listener)
     return MetadataResponse(
@@ -98,5 +151,8 @@ def _answer(node: NodeState, request: Request, shown: list[MetadataTopic]) -> Me
         cluster_id=node.image.cluster_id,
         controller_id=cluster.controller_id,
         topics=shown,
+        cluster_authorized_operations=cluster_operations(
+            permissions, request, is_wanted=body.include_cluster_authorized_operations
+        ),
         error_code=KafkaCode.NONE,
     )

@@ -58,7 +58,7 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     for topic in body.topics:
         _find_topic(parts, topic, request.header.version)
     names = [topic.name for topic in body.topics]
-    admission = parts.admissions.of_commit(request.principal, body.group_id, names)
+    admission = parts.admissions.of_commit(request.connection, body.group_id, names)
     _learn(parts, request, body, admission, cursor.data)
     commit = _commit_request(body, request.header.version)
     codes = _commit(parts, commit, admission, body.topics)

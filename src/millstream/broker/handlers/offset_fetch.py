@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, Weight, once
 from millstream.coordinators.codecs.changes import CommittedOffset
@@ -12,6 +13,8 @@ from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import FetchedTopic
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
+from millstream.security.acl import ResourceType
+from millstream.security.operations import LISTING
 from millstream.wire.apis.offset_fetch import (
     OffsetFetchGroup,
     OffsetFetchGroupResponse,
@@ -27,12 +30,14 @@ BY_ID_FROM: Final = 10
 # Before version 2 the response has no field for an error of the group.
 TOP_LEVEL_ERROR_FROM: Final = 2
 _PARTITIONS_AT_ONCE_MAX: Final = 500
+_TOPIC: Final = ResourceType.TOPIC
 
 
 def handle(
     node: NodeState,
     groups: GroupCoordinators,
     turns: Turns,
+    permissions: Permissions,
     request: Request,
     body: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
@@ -47,7 +52,7 @@ def handle(
     return turns.answer_each(
         request,
         (part for group in wanted for part in _parts(group)),
-        lambda group: _fetch(node, groups, request, group, body.require_stable),
+        lambda group: _fetch(node, groups, permissions, request, group, body.require_stable),
         combine,
         Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
     )
@@ -112,6 +117,7 @@ def _of_one_group(group: OffsetFetchGroupResponse) -> OffsetFetchResponse:
 def _fetch(
     node: NodeState,
     groups: GroupCoordinators,
+    permissions: Permissions,
     request: Request,
     group: OffsetFetchGroup,
     require_stable: bool,
@@ -126,11 +132,18 @@ def _fetch(
             if name is None:
                 code = KafkaCode.UNKNOWN_TOPIC_ID
                 unknown.append(_topic("", topic.topic_id, _failed(topic.partition_indexes, code)))
+            elif (denied := permissions.denial(request, _TOPIC, name)) is not None:
+                failed = _failed(topic.partition_indexes, denied.code)
+                unknown.append(_topic(topic.name, topic.topic_id, failed))
             else:
                 topics.append((name, topic.partition_indexes))
 
     def show(found: list[FetchedTopic]) -> OffsetFetchGroupResponse:
-        rows = [_found(node, topic) for topic in found]
+        rows = [
+            _found(node, topic)
+            for topic in found
+            if topics is not None or permissions.allows(request, _TOPIC, topic.name, LISTING)
+        ]
         if by_id:
             # Offsets of a deleted topic have no topic id.
             rows = [row for row in rows if row.topic_id != NO_TOPIC_ID]
@@ -148,6 +161,9 @@ def _fetch(
         has_group_error = request.version >= TOP_LEVEL_ERROR_FROM
         return _group(group.group_id, error.code, [] if has_group_error else rows)
 
+    denied = permissions.denial(request, ResourceType.GROUP, group.group_id)
+    if denied is not None:
+        return refuse(denied.error())
     return groups.ask(
         group.group_id,
         lambda state, env: offsets.fetch(

@@ -5,9 +5,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, by_topic, once
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
+from millstream.security.operations import REPLICA
 from millstream.wire.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -18,12 +21,25 @@ from millstream.wire.apis.offset_for_leader_epoch import (
 
 
 def handle(
-    node: NodeState, turns: Turns, request: Request, body: OffsetForLeaderEpochRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     wanted = once(
         ((topic.topic, partition) for topic in body.topics for partition in topic.partitions),
         key=lambda named: (named[0], named[1].partition),
     )
+
+    is_replica = permissions.allows_cluster(request, REPLICA)
+
+    def answer(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
+        topic, partition = named
+        denied = None if is_replica else permissions.denial(request, ResourceType.TOPIC, topic)
+        if denied is not None:
+            return _answer(partition.partition, denied.code)
+        return _one(node, topic, partition)
 
     def combine(partitions: list[EpochEndOffset]) -> OffsetForLeaderEpochResponse:
         named = zip((topic for topic, _ in wanted), partitions, strict=True)
@@ -34,13 +50,15 @@ def handle(
             ]
         )
 
-    return turns.answer_each(request, wanted, lambda named: _one(node, *named), combine)
+    return turns.answer_each(request, wanted, answer, combine)
+
+
+def _answer(index: int, code: KafkaCode) -> EpochEndOffset:
+    return EpochEndOffset(error_code=code, partition=index, leader_epoch=-1, end_offset=-1)
 
 
 def _one(node: NodeState, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(
-        error_code=KafkaCode.NONE, partition=wanted.partition, leader_epoch=-1, end_offset=-1
-    )
+    answer = _answer(wanted.partition, KafkaCode.NONE)
     try:
         partition = node.partitions.get(topic, wanted.partition)
         partition.require_online()

@@ -22,6 +22,7 @@ from millstream.broker.network.replies import Pending, Pieces, Shortcut
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.batch_checks import Heavy, Ready, check_heavy, make_ready
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError, NoSpace
@@ -29,6 +30,7 @@ from millstream.model import NO_TOPIC_ID
 from millstream.records.validation import CheckedBatch, RecordErrors, TooHeavy, produced_batch
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
+from millstream.security.acl import ResourceType
 from millstream.storage.log import Appended
 from millstream.storage.values import BatchGroup
 from millstream.wire.apis import produce as messages
@@ -61,6 +63,8 @@ class Parts(Protocol):
     @property
     def admissions(self) -> Admissions: ...
     @property
+    def permissions(self) -> Permissions: ...
+    @property
     def coordination(self) -> Coordinators: ...
     @property
     def counts(self) -> dict[int, int]: ...
@@ -71,7 +75,17 @@ class Parts(Protocol):
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     body = read_produce_request(cursor, request.version)
     _resolve_topic_ids(parts, body)
-    ready, heavy = make_ready(parts.node, parts.admissions, request.principal, body)
+    if body.transactional_id is not None:
+        denied = parts.permissions.denial(
+            request, ResourceType.TRANSACTIONAL_ID, body.transactional_id
+        )
+        if denied is not None:
+            results = _refuse(body, denied.error())
+            if body.acks == 0:
+                _close_on_error(request, results)
+                return []
+            return _answer(request, results)
+    ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     if heavy:
         # The effect comes after a wait. So the connection's next frame has to wait too, and the
         # frame is copied, because the shared buffer is overwritten before the coroutine starts.
@@ -115,7 +129,7 @@ def _shortcut(
     if partition.log.config.compression_type is not None:
         # Batches are recompressed in a thread, before the append.
         return None
-    terms = parts.admissions.of(request.principal, partition).write_terms(
+    terms = parts.admissions.of(request.connection, partition).write_terms(
         is_acks_all=repeated.is_acks_all, is_transactional=False
     )
     answer = partial(_append_again, parts, partition, terms, repeated)
@@ -239,7 +253,7 @@ async def _append_when_checked(
     checked: Coroutine[Any, Any, Refused],
 ) -> Pieces:
     refused = await checked
-    ready, heavy = make_ready(parts.node, parts.admissions, request.principal, body)
+    ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     assert not heavy, "what is heavy was found before the wait"
     answer = _append_all(parts, request, body, ready, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
@@ -275,7 +289,7 @@ async def _append_heavy(
         # Last, so that nothing can end the transaction between the check and the append.
         verified = _check_transaction(parts, request, body)
         refused = verified if isinstance(verified, dict) else await verified
-    ready, _ = make_ready(parts.node, parts.admissions, request.principal, body, done=checked)
+    ready, _ = make_ready(parts.node, parts.admissions, request.connection, body, done=checked)
     answer = _append_all(parts, request, body, {**ready, **checked}, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
@@ -332,8 +346,8 @@ def _append(
     try:
         if topic.topic_id is not NO_TOPIC_ID and not topic.name:
             raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID)
-        partition = parts.node.partitions.get(topic.name, index)
-        admission = parts.admissions.of(request.principal, partition)
+        partition = _locate(parts, request, topic.name, index)
+        admission = parts.admissions.of(request.connection, partition)
         if admission.write_denial is not None:
             raise admission.write_denial.error()
         if not data:
@@ -360,6 +374,17 @@ def _append(
         if wait is not None:
             waits.append((result, wait))
     return result
+
+
+def _locate(parts: Parts, request: Request, topic: str, index: int) -> Partition:
+    """Raises KafkaError: to a client that may not write to the topic, not whether it exists."""
+    try:
+        return parts.node.partitions.get(topic, index)
+    except KafkaError:
+        denied = parts.admissions.write_denial(request.connection, topic)
+        if denied is not None:
+            raise denied.error() from None
+        raise
 
 
 def _refused(parts: Parts, result: ProduceResult, error: KafkaError) -> ProduceResult:

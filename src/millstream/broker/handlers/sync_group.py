@@ -4,16 +4,21 @@ from collections.abc import Coroutine
 from typing import Any
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.classic.protocol import SyncRequest
 from millstream.coordinators.classic.rebalance import SyncReply
 from millstream.coordinators.groups import requests
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(
-    groups: GroupCoordinators, request: Request, body: SyncGroupRequest
+    groups: GroupCoordinators, permissions: Permissions, request: Request, body: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+    denied = permissions.denial(request, ResourceType.GROUP, body.group_id)
+    if denied is not None:
+        return _answer(SyncReply(denied.code))
     sync = SyncRequest(
         member_id=body.member_id,
         instance_id=body.group_instance_id,

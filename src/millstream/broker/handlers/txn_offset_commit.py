@@ -4,18 +4,22 @@ From 3 on, the group member is checked as well. From 5 on, this request adds the
 partition to the transaction; before that, AddOffsetsToTxn must have added the group.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
 from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.admission import Refusal
+from millstream.security.acl import ResourceType
 from millstream.wire.apis.txn_offset_commit import (
     TxnOffsetCommitPartitionResponse,
     TxnOffsetCommitRequest,
@@ -35,17 +39,45 @@ async def handle(
     node: NodeState,
     groups: GroupCoordinators,
     transactions: TransactionCoordinator,
+    permissions: Permissions,
     request: Request,
     body: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
     producer = ProducerEpoch(body.producer_id, body.producer_epoch)
+    denials: dict[str, Refusal] = {}
+    allowed: list[TxnOffsetCommitTopic] = []
     try:
+        permissions.require(request, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        permissions.require(request, ResourceType.GROUP, body.group_id)
+        for topic in body.topics:
+            denied = permissions.denial(request, ResourceType.TOPIC, topic.name)
+            if denied is None:
+                allowed.append(topic)
+            else:
+                denials[topic.name] = denied
+        if not allowed and denials:
+            return _answer(body, denials, [])
         partitions = offsets_partition(groups, body.group_id)
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
-        codes = await _commit(node, groups, body, producer)
+        codes = await _commit(node, groups, body, allowed, producer)
     except KafkaError as error:
         code = _code_for_version(error.code, request.version)
-        codes = [[code] * len(topic.partitions) for topic in body.topics]
+        codes = [
+            [code] * len(topic.partitions) for topic in body.topics if topic.name not in denials
+        ]
+    return _answer(body, denials, codes)
+
+
+def _answer(
+    body: TxnOffsetCommitRequest, denials: Mapping[str, Refusal], allowed: CommitReply
+) -> TxnOffsetCommitResponse:
+    """`allowed` are the codes of the topics that are not denied."""
+    found = iter(allowed)
+    codes = [
+        next(found) if denied is None else [denied.code] * len(topic.partitions)
+        for topic in body.topics
+        for denied in [denials.get(topic.name)]
+    ]
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitTopicResponse(
@@ -85,6 +117,7 @@ async def _commit(
     node: NodeState,
     groups: GroupCoordinators,
     body: TxnOffsetCommitRequest,
+    topics: list[TxnOffsetCommitTopic],
     producer: ProducerEpoch,
 ) -> CommitReply:
     wanted = CommitRequest(
@@ -92,7 +125,7 @@ async def _commit(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         generation=body.generation_id,
-        topics=[_wanted(node, topic) for topic in body.topics],
+        topics=[_wanted(node, topic) for topic in topics],
     )
     return await wait_for(
         groups.submit(

@@ -7,10 +7,13 @@ import asyncio
 
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
+from millstream.security.acl import CLUSTER_NAME, ResourceType
+from millstream.security.operations import BY_NODE
 from millstream.wire.apis.write_txn_markers import (
     WritableTxnMarker,
     WriteTxnMarkersRequest,
@@ -24,10 +27,14 @@ from millstream.wire.apis.write_txn_markers import (
 async def handle(
     node: NodeState,
     transactions: TransactionCoordinator,
+    permissions: Permissions,
     request: Request,
     body: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse:
     waits: list[tuple[WrittenTxnMarkerPartition, asyncio.Future[None]]] = []
+    denied = None
+    if not permissions.allows_cluster(request, BY_NODE):
+        denied = permissions.denial(request, ResourceType.CLUSTER, CLUSTER_NAME)
     markers = [
         WrittenTxnMarker(
             producer_id=one.producer_id,
@@ -36,6 +43,10 @@ async def handle(
                     name=topic.name,
                     partitions=[
                         _write(node, transactions, request, one, topic.name, index, waits)
+                        if denied is None
+                        else WrittenTxnMarkerPartition(
+                            partition_index=index, error_code=denied.code
+                        )
                         for index in topic.partition_indexes
                     ],
                 )

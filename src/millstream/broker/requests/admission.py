@@ -3,24 +3,31 @@
 An `Admission` holds everything that a produce or a fetch depends on besides its own bytes:
 the topic's options, the replica's standing, permissions and limits. Every route of a request
 only checks whether its admission is current, and otherwise gets another one here. A new rule
-(authorisation, quotas) is added here and holds on all routes at once. A change of the rule
+is added here and holds on all routes at once. A change of the rule
 must bump the generation.
 
 The generation is bumped by: changes of a topic's or the node's options (`node/topics.py`,
 `node/state.py`), of a replica's role, ISR or disk (`replication/partition.py`,
-`replication/replicated.py`), and of permissions (`Admissions.use`).
+`replication/replicated.py`), and of permissions (`Permissions.changed`).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
+from millstream.broker.requests.permissions import Permissions
+from millstream.broker.security.authorizer import Client, ClientConnection
 from millstream.errors import KafkaCode
-from millstream.model import INTERNAL_TOPICS, Principal
+from millstream.model import INTERNAL_TOPICS
 from millstream.replication.admission import Generation, Refusal, WriteTerms
 from millstream.replication.partition import Partition
+from millstream.security.acl import ResourceType
+from millstream.security.operations import find_rule
 from millstream.storage.incoming import batch_rules
 from millstream.storage.values import INT64_MAX
+from millstream.wire.apis.fetch import FetchRequest
+from millstream.wire.apis.offset_commit import OffsetCommitRequest
+from millstream.wire.apis.produce import ProduceRequest
 
 # A principal writes to a few partitions; beyond this many, all admissions are dropped.
 _KEPT_MAX: Final = 100_000
@@ -62,54 +69,47 @@ class CommitAdmission:
     denied_topics: Mapping[str, Refusal]
 
 
-class Authorizer(Protocol):
-    """Permissions: None means allowed. A change of them bumps the generation."""
-
-    def write(self, principal: Principal, topic: str) -> Refusal | None: ...
-    def read(self, principal: Principal, topic: str) -> Refusal | None: ...
-    def read_group(self, principal: Principal, group_id: str) -> Refusal | None: ...
-
-
-class AllowAll:
-    """Without security, every principal may do everything."""
-
-    def write(self, principal: Principal, topic: str) -> Refusal | None:
-        return None
-
-    def read(self, principal: Principal, topic: str) -> Refusal | None:
-        return None
-
-    def read_group(self, principal: Principal, group_id: str) -> Refusal | None:
-        return None
+# The versions of these APIs need the same.
+_WRITE_TOPIC: Final = find_rule(ProduceRequest.api.key, 0, ResourceType.TOPIC)
+_READ_TOPIC: Final = find_rule(FetchRequest.api.key, 0, ResourceType.TOPIC)
+_COMMIT_TOPIC: Final = find_rule(OffsetCommitRequest.api.key, 0, ResourceType.TOPIC)
+_COMMIT_GROUP: Final = find_rule(OffsetCommitRequest.api.key, 0, ResourceType.GROUP)
 
 
 class Admissions:
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: Generation, permissions: Permissions) -> None:
         self._generation = generation
-        self._authorizer: Authorizer = AllowAll()
-        # All of them are of the generation below.
-        self._kept: dict[tuple[Principal, Partition], Admission] = {}
+        self._permissions = permissions
+        # All of them are of the generation below. Without an authorizer the client is None.
+        self._kept: dict[tuple[Client | None, Partition], Admission] = {}
         self._kept_of = generation.number
 
-    def use(self, authorizer: Authorizer) -> None:
-        self._authorizer = authorizer
-        self._generation.bump()
-
-    def of(self, principal: Principal, partition: Partition) -> Admission:
+    def of(self, connection: ClientConnection, partition: Partition) -> Admission:
         """The current admission."""
         if self._kept_of != self._generation.number or len(self._kept) > _KEPT_MAX:
             self._kept.clear()
             self._kept_of = self._generation.number
-        found = self._kept.get((principal, partition))
+        client = self._permissions.client_of(connection)
+        found = self._kept.get((client, partition))
         if found is None:
-            found = self._kept[principal, partition] = self._decide(principal, partition)
+            found = self._kept[client, partition] = self._decide(connection, partition)
         return found
 
-    def _decide(self, principal: Principal, partition: Partition) -> Admission:
+    def write_denial(self, connection: ClientConnection, topic: str) -> Refusal | None:
+        """For a topic that this node may not have: nobody learns whether it exists."""
+        return self._permissions.denial_of(connection, _WRITE_TOPIC, topic)
+
+    def read_denial(self, connection: ClientConnection, topic: str) -> Refusal | None:
+        return self._permissions.denial_of(connection, _READ_TOPIC, topic)
+
+    def _decide(self, connection: ClientConnection, partition: Partition) -> Admission:
         topic = partition.topic_partition.topic
         standing, config = partition.standing(), partition.log.config
-        write_denial = _internal(topic) or self._authorizer.write(principal, topic)
-        read_denial = self._authorizer.read(principal, topic)
+        write_denial = _internal(topic) or self.write_denial(connection, topic)
+        client = self._permissions.client_of(connection)
+        # `replica_fetch` checks that a fetch for a replica comes from its node.
+        is_node = client is not None and client.is_node
+        read_denial = None if is_node else self.read_denial(connection, topic)
 
         rules = batch_rules(config)
         transactional_rules = replace(rules, is_transactional_allowed=True)
@@ -140,12 +140,13 @@ class Admissions:
         )
 
     def of_commit(
-        self, principal: Principal, group_id: str, topics: Iterable[str]
+        self, connection: ClientConnection, group_id: str, topics: Iterable[str]
     ) -> CommitAdmission:
-        refusals = {topic: self._authorizer.read(principal, topic) for topic in topics}
+        denial_of = self._permissions.denial_of
+        refusals = {topic: denial_of(connection, _COMMIT_TOPIC, topic) for topic in topics}
         return CommitAdmission(
             self._generation.number,
-            self._authorizer.read_group(principal, group_id),
+            denial_of(connection, _COMMIT_GROUP, group_id),
             {topic: refusal for topic, refusal in refusals.items() if refusal is not None},
         )
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
+from millstream.broker.security.authorizer import ClientConnection
 from millstream.errors import KafkaError
-from millstream.model import Principal
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES
 from millstream.records.validation import HEAVY, LIGHT, LIGHT_PLAIN, CheckedBatch, TooHeavy
 from millstream.replication.partition import Partition
@@ -34,7 +34,7 @@ _ATTRIBUTES_BYTE: Final = 22
 def make_ready(
     node: NodeState,
     admissions: Admissions,
-    principal: Principal,
+    connection: ClientConnection,
     body: ProduceRequest,
     done: Container[Place] = (),
 ) -> tuple[Ready, Heavy]:
@@ -46,7 +46,7 @@ def make_ready(
             partition = node.partitions.find(topic.name, index)
             if partition is None or not data or _is_light(data, partition):
                 continue
-            terms = admissions.of(principal, partition).write_terms(
+            terms = admissions.of(connection, partition).write_terms(
                 is_acks_all=body.acks == ACKS_ALL,
                 is_transactional=body.transactional_id is not None,
             )

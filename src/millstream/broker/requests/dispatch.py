@@ -76,7 +76,7 @@ class Dispatcher:
         except TooManyElements:
             large = partial(read, Cursor(data, cursor.position))
             return Pending(self._answer_large(route, request, large), gate=True)
-        answer = route.handle(request, body)
+        answer = self._answer(route, request, body)
         if isinstance(answer, Message):
             return _encode(api, header, answer)
         return Pending(self._encode_later(api, request, answer), gate=route.holds_next_request)
@@ -90,6 +90,16 @@ class Dispatcher:
             raise ProtocolError(f"{name} without authentication, or after the session expired")
         return self.dispatch(connection, frame)
 
+    def _answer(
+        self, route: Route, request: Request, body: Message
+    ) -> Message | Coroutine[Any, Any, Message]:
+        if route.refuse is not None:
+            denied = self._services.permissions.request_denial(request)
+            if denied is not None:
+                return route.refuse(request, body, denied.code)
+        assert route.handle is not None
+        return route.handle(request, body)
+
     async def _answer_large(
         self, route: Route, request: Request, read: Callable[[], Message]
     ) -> Pieces:
@@ -99,7 +109,7 @@ class Dispatcher:
             stop_if_abandoned(request)
             request.is_long = True
             body = await turns.in_thread(read)
-            answer = route.handle(request, body)
+            answer = self._answer(route, request, body)
             if isinstance(answer, Message):
                 return await turns.in_thread(partial(_encode, route.api, request.header, answer))
             return await self._encode_later(route.api, request, answer)

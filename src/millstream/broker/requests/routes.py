@@ -10,6 +10,8 @@ whose parts are named as in `services`, and may declare:
     READS_FRAME = True          handle(..., request, cursor) reads and answers bytes itself
     HOLDS_NEXT_REQUEST = True   its effect comes after a wait, and the connection's next request
                                 must see it
+    refuse(request, body, code) the response if the whole request is denied; needed where
+                                `security.operations` has a rule for that
 """
 
 import pkgutil
@@ -24,6 +26,7 @@ from typing import Any, Final
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.services import Services
+from millstream.errors import KafkaCode
 from millstream.wire.apis import declared
 from millstream.wire.apis.api_versions import ApiVersionsKey
 from millstream.wire.cursor import Cursor
@@ -31,6 +34,8 @@ from millstream.wire.message import Api, Message
 from millstream.wire.vendor import KEYS_FROM
 
 Handler = Callable[[Request, Any], Message | Coroutine[Any, Any, Message]]
+# The response to a request that is refused as a whole.
+Refuser = Callable[[Request, Any, KafkaCode], Message]
 FrameHandler = Callable[[Request, Cursor], Pieces | Pending]
 
 _HANDLERS: Final = "millstream.broker.handlers"
@@ -44,6 +49,7 @@ class Route:
     handle: Handler | None
     handle_frame: FrameHandler | None
     holds_next_request: bool
+    refuse: Refuser | None
 
 
 @cache
@@ -73,6 +79,7 @@ def load_route(api: Api, services: Services) -> Route:
         None if reads_frame else handle,
         handle if reads_frame else None,
         getattr(module, "HOLDS_NEXT_REQUEST", False),
+        getattr(module, "refuse", None),
     )
 
 

@@ -19,6 +19,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.logins import Logins
@@ -38,6 +39,7 @@ class Services:
     producer_ids: ProducerIds
     admissions: Admissions
     fetch_sessions: FetchSessions
+    permissions: Permissions
     cleaner: Cleaner
     logins: Logins
     turns: Turns = field(default_factory=Turns)

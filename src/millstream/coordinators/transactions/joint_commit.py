@@ -58,6 +58,11 @@ def group_of(transactional_id: str) -> str | None:
     return group if colon and group else None
 
 
+def id_prefix(group: str) -> str:
+    """What the transactional ids of a group's members begin with."""
+    return f"{PREFIX}{group}:"
+
+
 def shard_name(transactional_id: str) -> str:
     """The name that selects the shard: the members of a group stay together."""
     return group_of(transactional_id) or transactional_id

@@ -1,0 +1,54 @@
+"""CreateAcls (30), versions 1-3: valid ACLs are added, the others get an error each."""
+
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
+from millstream.broker.requests.request import Request
+from millstream.broker.security.acls import DISABLED, in_words, read_binding
+from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import Binding
+from millstream.wire.apis.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from millstream.wire.message import Message
+
+HOLDS_NEXT_REQUEST = True
+
+
+async def handle(
+    node: NodeState, permissions: Permissions, request: Request, body: CreateAclsRequest
+) -> CreateAclsResponse:
+    if permissions.authorizer is None:
+        return CreateAclsResponse(results=[_result(DISABLED.error()) for _ in body.creations])
+    wanted = [_read(one) for one in body.creations]
+    valid = [one for one in wanted if isinstance(one, Binding)]
+    failure: KafkaError | None = None
+    try:
+        await node.metadata.create_acls(valid)
+    except KafkaError as error:
+        failure = error
+    else:
+        for one in valid:
+            permissions.report_change(request, f"added ACL: {in_words(one)}")
+    return CreateAclsResponse(
+        results=[_result(failure if isinstance(one, Binding) else one) for one in wanted]
+    )
+
+
+def refuse(request: Request, body: CreateAclsRequest, code: KafkaCode) -> Message:
+    return CreateAclsResponse(results=[_result(KafkaError(code)) for _ in body.creations])
+
+
+def _read(wanted: AclCreation) -> Binding | KafkaError:
+    try:
+        return read_binding(wanted)
+    except KafkaError as error:
+        return error
+
+
+def _result(error: KafkaError | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult(error_code=KafkaCode.NONE, error_message=None)
+    return AclCreationResult(error_code=error.code, error_message=error.message)

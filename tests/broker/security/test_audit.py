@@ -1,0 +1,33 @@
+import logging
+
+import pytest
+
+from millstream.broker.security.audit import INTERVAL_SECONDS, AuditLog, Denial
+from millstream.security.acl import Operation, ResourceType
+
+DENIAL = Denial("User:a", "10.0.0.1", Operation.READ, ResourceType.TOPIC, "t")
+
+
+def test_a_denial_is_written_once_per_interval(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    audit = AuditLog(lambda: now[0])
+    with caplog.at_level(logging.INFO, "millstream.audit"):
+        for _ in range(3):
+            audit.denied(DENIAL)
+        audit.denied(Denial("User:b", "10.0.0.1", Operation.READ, ResourceType.TOPIC, "t"))
+        now[0] += INTERVAL_SECONDS
+        audit.denied(DENIAL)
+    assert [record.getMessage() for record in caplog.records] == [
+        "denied User:a from 10.0.0.1: READ on TOPIC 't'",
+        "denied User:b from 10.0.0.1: READ on TOPIC 't'",
+        "denied User:a from 10.0.0.1: READ on TOPIC 't' (2 more since)",
+    ]
+
+
+def test_what_a_client_names_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    audit = AuditLog(lambda: 0.0)
+    name = "t\nUser:root from 10.0.0.2: added ACL"
+    with caplog.at_level(logging.INFO, "millstream.audit"):
+        audit.denied(Denial("User:a", "h", Operation.READ, ResourceType.GROUP, name))
+        audit.changed("User:a\nUser:b", "h", "x\ny")
+    assert all("\n" not in record.getMessage() for record in caplog.records)
