@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millstream.client.blocking import Address, Connection
+from millstream.client.sasl import Credentials
 from millstream.client.security import PLAINTEXT, Security, SecurityError, log_in
 from millstream.errors import ProtocolError
 from millstream.testing import Broker
@@ -117,7 +118,7 @@ def test_what_is_no_answer_is_an_error_that_helps(
 
 
 def test_a_plain_login_sends_name_and_password() -> None:
-    steps = log_in(Security("SASL_PLAINTEXT", "PLAIN", "alice", "secret"))
+    steps = log_in(Security("SASL_PLAINTEXT", Credentials("PLAIN", "alice", "secret")))
     assert next(steps) == SaslHandshakeRequest(mechanism="PLAIN")
     asked = steps.send(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
     assert asked == SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
@@ -126,7 +127,9 @@ def test_a_plain_login_sends_name_and_password() -> None:
 
 
 def test_a_refused_login_names_the_option() -> None:
-    security = Security("SASL_PLAINTEXT", "PLAIN", "alice", "wrong", option_prefix="kafka.")
+    security = Security(
+        "SASL_PLAINTEXT", Credentials("PLAIN", "alice", "wrong"), option_prefix="kafka."
+    )
     steps = log_in(security)
     next(steps)
     steps.send(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))

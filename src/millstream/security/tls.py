@@ -10,7 +10,7 @@ import re
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.config import ConfigError, ListenerConfig
@@ -55,9 +55,9 @@ class Store:
     option: str
     location: str = ""
     kind: str = "JKS"
-    password: str = ""
-    key_password: str = ""
-    pem: str = ""
+    password: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+    pem: str = field(default="", repr=False)
 
     @property
     def is_set(self) -> bool:

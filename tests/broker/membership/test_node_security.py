@@ -39,8 +39,8 @@ def test_the_listeners_own_options_are_used() -> None:
         "ssl.keystore.location=/node.pem",
         "ssl.endpoint.identification.algorithm=",
     )
-    assert (found.protocol, found.mechanism) == ("SASL_SSL", "PLAIN")
-    assert (found.username, found.password) == ("node", "of-nodes")
+    assert (found.protocol, found.credentials.mechanism) == ("SASL_SSL", "PLAIN")
+    assert (found.credentials.username, found.credentials.password) == ("node", "of-nodes")
     assert (found.truststore.location, found.keystore.location) == ("/ca.pem", "/node.pem")
     assert not found.checks_host_name
 
