@@ -43,9 +43,12 @@ async def handle(
 
 
 def refuse(request: Request, body: AlterUserScramCredentialsRequest, code: KafkaCode) -> Message:
-    users = dict.fromkeys(each.name for each in [*body.deletions, *body.upsertions])
+    names = [each.name for each in body.deletions] + [each.name for each in body.upsertions]
     return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user=user, error_code=code) for user in users]
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code)
+            for user in dict.fromkeys(names)
+        ]
     )
 
 
