@@ -269,6 +269,7 @@ def _read(
         is_near_enough = partition.is_replicated and body.rack_id
         refusal = admission.near_read if is_near_enough else admission.read
         if refusal is not None:
+            parts.admissions.read_denial(request.connection, partition.topic_partition.topic)
             raise refusal.error()
         if is_near_enough:
             preferred = preferred_reader(parts.node, partition, body.rack_id, fetch.offset)

@@ -349,6 +349,7 @@ def _append(
         partition = _locate(parts, request, topic.name, index)
         admission = parts.admissions.of(request.connection, partition)
         if admission.write_denial is not None:
+            parts.admissions.write_denial(request.connection, topic.name)
             raise admission.write_denial.error()
         if not data:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch")

@@ -96,7 +96,8 @@ class Admissions:
         return found
 
     def write_denial(self, connection: ClientConnection, topic: str) -> Refusal | None:
-        """For a topic that this node may not have: nobody learns whether it exists."""
+        """For a topic that this node may not have: nobody learns whether it exists. And for the
+        audit log, when an admission refuses."""
         return self._permissions.denial_of(connection, _WRITE_TOPIC, topic)
 
     def read_denial(self, connection: ClientConnection, topic: str) -> Refusal | None:
@@ -105,11 +106,11 @@ class Admissions:
     def _decide(self, connection: ClientConnection, partition: Partition) -> Admission:
         topic = partition.topic_partition.topic
         standing, config = partition.standing(), partition.log.config
-        write_denial = _internal(topic) or self.write_denial(connection, topic)
+        write_denial = _internal(topic) or self._permissions.decide(connection, _WRITE_TOPIC, topic)
         client = self._permissions.client_of(connection)
         # `replica_fetch` checks that a fetch for a replica comes from its node.
         is_node = client is not None and client.is_node
-        read_denial = None if is_node else self.read_denial(connection, topic)
+        read_denial = None if is_node else self._permissions.decide(connection, _READ_TOPIC, topic)
 
         rules = batch_rules(config)
         transactional_rules = replace(rules, is_transactional_allowed=True)

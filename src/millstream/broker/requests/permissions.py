@@ -107,14 +107,19 @@ class Permissions:
     def denial_of(self, connection: ClientConnection, rule: Rule, name: str) -> Refusal | None:
         if self.authorizer is None:
             return None
+        refusal = self.decide(connection, rule, name)
+        if refusal is not None and rule.denied in _SHOWN:
+            principal, host = connection.principal, connection.address
+            self.audit.denied(Denial(principal, host, rule.operation, rule.resource_type, name))
+        return refusal
+
+    def decide(self, connection: ClientConnection, rule: Rule, name: str) -> Refusal | None:
+        """As `denial_of`, for what may not be used: nothing is written to the audit log."""
+        if self.authorizer is None:
+            return None
         client = self.authorizer.client_of(connection)
         if self.authorizer.is_allowed(client, rule.operation, rule.resource_type, name):
             return None
-        if rule.denied in _SHOWN:
-            host = connection.address
-            self.audit.denied(
-                Denial(client.principal, host, rule.operation, rule.resource_type, name)
-            )
         return _REFUSALS[rule.code]
 
 
