@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from millstream import __version__
+from millstream.cli.client_options import (
+    BOOTSTRAP,
+    client_option,
+    client_options,
+    librdkafka_names,
+)
 from millstream.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
@@ -28,15 +34,24 @@ REQUEST_SECONDS_MAX = 20.0
 
 
 def bootstrap_option(command: F) -> F:
-    """Add `-b/--bootstrap` to a command."""
+    """Add `-b/--bootstrap`, `-X` and `--config` to a command."""
+    return _bootstrap_option(client_option("--config", "--command-config")(command))
+
+
+def bootstrap_option_beside_config(command: F) -> F:
+    """The same for a command whose own `--config` is something else."""
+    return _bootstrap_option(client_option("--command-config")(command))
+
+
+def _bootstrap_option(command: F) -> F:
     return click.option(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT",
         envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
-        default=DEFAULT_BOOTSTRAP,
-        show_default=True,
-        help="The broker to connect to first; also from KAFKA_BOOTSTRAP_SERVERS.",
+        default=lambda: client_options().get(BOOTSTRAP, DEFAULT_BOOTSTRAP),
+        help="The broker to connect to first; also from KAFKA_BOOTSTRAP_SERVERS or the client's "
+        f"options. Default: {DEFAULT_BOOTSTRAP}.",
     )(command)
 
 
@@ -53,6 +68,7 @@ def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
         "client.id": f"millstream/{__version__}",
         # librdkafka writes to stderr on its own; we report failures instead.
         "log_level": 0,
+        **librdkafka_names(client_options()),
     }
 
 

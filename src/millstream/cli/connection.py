@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from millstream import __version__
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
+from millstream.cli.client_options import security_of_command
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.client.blocking import Address, Connection
 from millstream.client.protocol import NEWEST
@@ -36,6 +37,7 @@ class Cluster:
     """`with Cluster(bootstrap) as cluster: cluster.ask(node, XRequest(...))`"""
 
     def __init__(self, bootstrap: str) -> None:
+        self._security = security_of_command()
         self.first = Address(*check_reachable(bootstrap))
         self._connections: dict[Address, Connection] = {}
 
@@ -119,7 +121,10 @@ class Cluster:
         try:
             if connection is None:
                 connection = Connection(
-                    node, client_id=_CLIENT_ID, connect_seconds_max=REQUEST_SECONDS_MAX
+                    node,
+                    client_id=_CLIENT_ID,
+                    security=self._security,
+                    connect_seconds_max=REQUEST_SECONDS_MAX,
                 )
             yield connection
         except OSError as error:

@@ -28,6 +28,9 @@ _COMMANDS = {
         "millstream.cli.storage", "storage", "Inspect the files of a data directory."
     ),
     "txn": LazyCommand("millstream.cli.txn", "txn", "List, describe and abort transactions."),
+    "user": LazyCommand(
+        "millstream.cli.user", "user", "Add, list and delete users, and change passwords."
+    ),
     "cluster": LazyCommand(
         "millstream.cli.cluster", "cluster", "Start, describe and size a cluster of nodes."
     ),

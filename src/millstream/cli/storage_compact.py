@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.bootstrap import bootstrap_option_beside_config, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, echo, print_json, print_table
@@ -47,7 +47,7 @@ Row = dict[str, JsonValue]
     help="With a directory: one option of the node.",
 )
 @json_option
-@bootstrap_option
+@bootstrap_option_beside_config
 def compact(
     target: str, config_file: Path | None, sets: tuple[str, ...], as_json: bool, bootstrap: str
 ) -> None:

@@ -9,6 +9,7 @@ import click
 from millstream.cli.bootstrap import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
+    bootstrap_option_beside_config,
     connect_admin,
     describe_topic,
     explain,
@@ -57,7 +58,7 @@ topic.add_command(trim)
 @click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's choice.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
-@bootstrap_option
+@bootstrap_option_beside_config
 def create(
     names: tuple[str, ...],
     partitions: int | None,

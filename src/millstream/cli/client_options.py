@@ -1,0 +1,192 @@
+"""Client options of a command: `-X name=value` and a file, for any secured Kafka.
+
+Names are Kafka's, or librdkafka's as kcat takes them. Every client of a command gets them: the
+library's in its own names, ours as `Security`.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from millstream.cli.failure import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from millstream.client.security import Security
+
+F = TypeVar("F", bound=Callable[..., object])
+
+BOOTSTRAP: Final = "bootstrap.servers"
+_META: Final = "millstream.client_options"
+# Of a file; the rest of it is for other programs.
+_OF_FILES: Final = ("security.", "sasl.", "ssl.", "client.id", BOOTSTRAP)
+# Ours alone, or in librdkafka under another name.
+_NOT_LIBRDKAFKA: Final = (
+    "sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url",
+    "ssl.truststore.",
+    "ssl.keystore.",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.enabled.protocols",
+    "ssl.protocol",
+)
+_PKCS12_ENDINGS: Final = (".p12", ".pfx")
+_RENAMED: Final = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+
+
+def client_option(*file_flags: str) -> Callable[[F], F]:
+    """Adds `-X`, and a file under `file_flags`, to a command. `client_options` reads them."""
+
+    def add(command: F) -> F:
+        command = click.option(
+            *file_flags,
+            metavar="FILE",
+            envvar="MILLSTREAM_CLIENT_CONFIG",
+            type=click.Path(path_type=Path),
+            expose_value=False,
+            is_eager=True,
+            callback=_take_file,
+            help="Client options, such as Kafka's client.properties; also from "
+            "MILLSTREAM_CLIENT_CONFIG.",
+        )(command)
+        return click.option(
+            "-X",
+            "settings_of_clients",
+            metavar="NAME=VALUE",
+            multiple=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_take_settings,
+            help="One client option; repeat it for more. Passwords belong in a file.",
+        )(command)
+
+    return add
+
+
+def _take_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
+    if file is None:
+        return
+    # Here and below, imported late: help is quick.
+    from millstream.config import ConfigError
+    from millstream.config.files import read_option_file
+
+    try:
+        found = read_option_file(file)
+    except ConfigError as problem:
+        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
+    options = {name: value for name, value in found.items() if name.startswith(_OF_FILES)}
+    # What -X says counts more, whichever came first.
+    context.meta[_META] = {**options, **context.meta.get(_META, {})}
+
+
+def _take_settings(
+    context: click.Context, parameter: click.Parameter, settings: tuple[str, ...]
+) -> None:
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"-X takes NAME=VALUE, not {name!r}")
+        context.meta[_META] = {**context.meta.get(_META, {}), name.strip(): value}
+
+
+def client_options() -> dict[str, str]:
+    """Those of the command that runs."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else dict(context.meta.get(_META, {}))
+
+
+def security_of_command() -> "Security":
+    """For our own connections. Raises CommandFailed."""
+    from millstream.client.security import PLAINTEXT, SecurityError, read_security
+
+    options = kafka_names(client_options())
+    if not options:
+        return PLAINTEXT
+    try:
+        return read_security(options)
+    except SecurityError as problem:
+        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
+
+
+def kafka_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The same options as Kafka's own clients would take them."""
+    found = dict(options)
+    if "sasl.mechanisms" in found:
+        found.setdefault("sasl.mechanism", found.pop("sasl.mechanisms"))
+    username, password = found.pop("sasl.username", None), found.pop("sasl.password", None)
+    if username is not None and password is not None:
+        name, secret = (
+            value.replace("\\", "\\\\").replace('"', '\\"') for value in (username, password)
+        )
+        line = f'LoginModule required username="{name}" password="{secret}";'
+        found.setdefault("sasl.jaas.config", line)
+    if "ssl.ca.location" in found:
+        found.setdefault("ssl.truststore.location", found.pop("ssl.ca.location"))
+        found.setdefault("ssl.truststore.type", "PEM")
+    for ours, theirs in _RENAMED.items():
+        location = theirs.removesuffix(".pem") + ".location"
+        if theirs in found:
+            found.setdefault(ours, found.pop(theirs))
+        elif location in found and theirs != "ssl.ca.pem":
+            found.setdefault(ours, _read(found.pop(location)))
+    if found.get("ssl.endpoint.identification.algorithm") == "none":
+        found["ssl.endpoint.identification.algorithm"] = ""
+    return found
+
+
+def librdkafka_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The same options as confluent-kafka takes them. Raises CommandFailed."""
+    found = {name: value for name, value in options.items() if not name.startswith(_NOT_LIBRDKAFKA)}
+    found.pop(BOOTSTRAP, None)
+    for ours, theirs in _RENAMED.items():
+        if ours in options:
+            found[theirs] = options[ours]
+    if "sasl.jaas.config" in options and options.get("sasl.mechanism", "") != "OAUTHBEARER":
+        from millstream.security.sasl.jaas import parse_jaas
+
+        try:
+            login = parse_jaas(options["sasl.jaas.config"]).options
+        except ValueError as problem:
+            raise CommandFailed(f"sasl.jaas.config: {problem}", exit_code=ExitCode.USAGE) from None
+        found["sasl.username"], found["sasl.password"] = (
+            login.get("username", ""),
+            login.get("password", ""),
+        )
+    found.update(_stores(options))
+    if "ssl.endpoint.identification.algorithm" in options:
+        wanted = options["ssl.endpoint.identification.algorithm"].strip()
+        found["ssl.endpoint.identification.algorithm"] = wanted or "none"
+    return found
+
+
+def _stores(options: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    truststore = options.get("ssl.truststore.location")
+    keystore = options.get("ssl.keystore.location", "")
+    kind = options.get("ssl.keystore.type", "").upper()
+    if truststore:
+        found["ssl.ca.location"] = truststore
+    if keystore and (kind == "PKCS12" or keystore.endswith(_PKCS12_ENDINGS)):
+        found["ssl.keystore.location"] = keystore
+        found["ssl.keystore.password"] = options.get("ssl.keystore.password", "")
+    elif keystore:
+        # One PEM file with both.
+        found["ssl.certificate.location"] = found["ssl.key.location"] = keystore
+    return found
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _read(location: str) -> str:
+    try:
+        return Path(location).read_text()
+    except OSError as problem:
+        raise CommandFailed(f"{location}: {problem.strerror}", exit_code=ExitCode.USAGE) from None
