@@ -2,7 +2,13 @@ import socket
 
 import pytest
 
-from millstream.config import ConfigError, inter_broker_listener, load_config, parse_listeners
+from millstream.config import (
+    ConfigError,
+    insecure_listeners,
+    inter_broker_listener,
+    load_config,
+    parse_listeners,
+)
 from millstream.config.broker_config import BrokerConfig
 from millstream.config.listeners import Listener
 
@@ -85,6 +91,30 @@ def test_each_listener_says_what_it_speaks():
         (False, True),
         (True, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("listener", "is_refused"),
+    [
+        ("PLAINTEXT://127.0.0.1:1", False),
+        ("PLAINTEXT://[::1]:1", False),
+        ("PLAINTEXT://localhost:1", False),
+        ("PLAINTEXT://:1", True),
+        ("PLAINTEXT://0.0.0.0:1", True),
+        ("PLAINTEXT://10.0.0.1:1", True),
+        ("PLAINTEXT://some.host:1", True),
+        ("SASL_PLAINTEXT://some.host:1", True),
+        ("SSL://:1", False),
+        ("SASL_SSL://some.host:1", False),
+    ],
+)
+def test_what_others_could_listen_in_on_must_be_allowed(listener, is_refused):
+    setting = f"listeners={listener}"
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"allow\.insecure\.listeners=true"):
+            insecure_listeners(load_config(sets=[setting]), listeners(setting))
+    allowing = load_config(sets=[setting, "allow.insecure.listeners=true"])
+    assert bool(insecure_listeners(allowing, listeners(setting))) is is_refused
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
-from millstream.broker.network.server import Endpoint, Limits, Server, is_loopback
+from millstream.broker.network.server import Endpoint, Limits, Server
 from millstream.broker.node.addresses import Addresses
 from millstream.broker.node.adopting import plan_if_needed
 from millstream.broker.node.data_directory import DataDirectory, check_member, check_standalone
@@ -40,7 +40,7 @@ from millstream.broker.upkeep.strays import set_strays_aside
 from millstream.clock import Clock, SystemClock
 from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.stores.store import CoordinationFailed, CoordinationStore
-from millstream.config import BrokerConfig, Listener, parse_listeners
+from millstream.config import BrokerConfig, Listener, insecure_listeners, parse_listeners
 from millstream.errors import StartError
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
@@ -163,16 +163,16 @@ class Broker:
 
     def _bind(self) -> None:
         self._listeners = listeners = parse_listeners(self._config)
+        for listener in insecure_listeners(self._config, listeners):
+            log.warning(
+                "listener %s on %s is open to the network, without encryption",
+                listener.name,
+                listener.host or "all interfaces",
+            )
         self._certificates = Certificates(listeners, self._config)
         for listener in listeners:
             tls = self._certificates.get(listener.name)
             self._server.bind(listener.name, listener.host, listener.port, tls)
-            if not listener.uses_tls and not is_loopback(listener.host):
-                log.warning(
-                    "listener %s on %s is open to the network, without encryption",
-                    listener.name,
-                    listener.host or "all interfaces",
-                )
         self.addresses = Addresses(
             listeners, self._config, lambda: {e.name: e.port for e in self._server.endpoints}
         )

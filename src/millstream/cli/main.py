@@ -34,6 +34,10 @@ _COMMANDS = {
     "cluster": LazyCommand(
         "millstream.cli.cluster", "cluster", "Start, describe and size a cluster of nodes."
     ),
+    "secure": LazyCommand(
+        "millstream.cli.secure", "secure", "Create certificates, an admin and config files."
+    ),
+    "certs": LazyCommand("millstream.cli.certs", "certs", "Show, issue and renew certificates."),
     "zookeeper": LazyCommand(
         "millstream.cli.zookeeper", "zookeeper", "Run a ZooKeeper for development."
     ),

@@ -8,7 +8,12 @@ May import only ground modules (`errors`, `model`, ...). Reads option files; doe
 
 from millstream.config.broker_config import BrokerConfig, ListenerConfig, broker_config_problem
 from millstream.config.group_config import GroupConfig, group_overrides_problem
-from millstream.config.listeners import Listener, inter_broker_listener, parse_listeners
+from millstream.config.listeners import (
+    Listener,
+    insecure_listeners,
+    inter_broker_listener,
+    parse_listeners,
+)
 from millstream.config.load import load_config
 from millstream.config.option import (
     ConfigError,
@@ -49,6 +54,7 @@ __all__ = [
     "broker_config_problem",
     "format_value",
     "group_overrides_problem",
+    "insecure_listeners",
     "inter_broker_listener",
     "load_config",
     "parse_listeners",

@@ -38,7 +38,8 @@ accepted without effect.
 
 Intended differences from Kafka:
 
-- `listeners` is loopback only. Set it to `PLAINTEXT://:9092` to listen on all interfaces.
+- `listeners` is loopback only. On other addresses, a listener without TLS needs
+  `allow.insecure.listeners=true`; `millstream secure` creates what one with TLS needs.
 - `log.dir` is the folder `data`, not a temporary one.
 - `node.id` is 1 and `process.roles` is `broker`, so neither has to be set.
 - `queued.max.request.bytes` is 256 MiB, so that large requests cannot use up all memory.

@@ -4,6 +4,7 @@
 name; clients of that listener get that address.
 """
 
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -30,6 +31,16 @@ class Listener:
     protocol: str
     advertised_host: str
     advertised_port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Can only this machine reach it?"""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def uses_tls(self) -> bool:
@@ -79,6 +90,21 @@ def parse_listeners(config: BrokerConfig) -> list[Listener]:
             )
         )
     return listeners
+
+
+def insecure_listeners(config: BrokerConfig, listeners: list[Listener]) -> list[Listener]:
+    """Those that others on the network can listen in on. Raises ConfigError if that was not
+    explicitly allowed."""
+    found = [each for each in listeners if not each.uses_tls and not each.is_loopback]
+    if found and not config.boolean("allow.insecure.listeners"):
+        first = found[0]
+        raise ConfigError(
+            f"listener {first.name} on {first.host or 'all interfaces'}: {first.protocol} is not "
+            "encrypted, and other machines can reach it. Use TLS (`millstream secure DIR` creates "
+            "all it needs), listen on 127.0.0.1, or set allow.insecure.listeners=true in a network "
+            "that you trust"
+        )
+    return found
 
 
 def inter_broker_listener(config: BrokerConfig, listeners: list[Listener]) -> Listener:

@@ -29,6 +29,7 @@ class KeyAndCertificate:
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
     subject: str
+    common_name: str
     issuer: str
     serial: int
     not_after: datetime
@@ -106,12 +107,18 @@ def _facts(certificate: x509.Certificate) -> CertificateFacts:
             is_authority = extension.value.ca
     return CertificateFacts(
         subject=certificate.subject.rfc4514_string(),
+        common_name=_common_name(certificate),
         issuer=certificate.issuer.rfc4514_string(),
         serial=certificate.serial_number,
         not_after=certificate.not_valid_after_utc,
         hosts=hosts,
         is_authority=is_authority,
     )
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
 
 
 def _named(name: str) -> x509.Name:

@@ -127,8 +127,15 @@ def test_a_wrong_option_is_one_line(tmp_path: Path, option: str, words: list[str
     assert not (tmp_path / "data").exists()
 
 
-def test_an_address_open_to_the_network_is_warned_of(tmp_path: Path) -> None:
-    process = start(tmp_path / "data", "--listen", "0.0.0.0:0")
+def test_an_address_open_to_the_network_needs_tls(tmp_path: Path) -> None:
+    line = refused(tmp_path / "data", "--listen", "0.0.0.0:0")
+    assert all(word in line for word in ("not encrypted", "millstream secure", "allow.insecure"))
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_address_open_to_the_network_without_tls_is_warned_of(tmp_path: Path) -> None:
+    insecure = ("--set", "allow.insecure.listeners=true")
+    process = start(tmp_path / "data", "--listen", "0.0.0.0:0", *insecure)
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()

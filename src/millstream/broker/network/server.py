@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import os
 import resource
@@ -322,16 +321,6 @@ class Server:
         self._cold_readers.shutdown(wait=True)
         if self._spare_fd >= 0:
             os.close(self._spare_fd)
-
-
-def is_loopback(host: str) -> bool:
-    """Can only this machine reach a listener on `host`?"""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _descriptors_for_clients() -> int:
