@@ -64,8 +64,8 @@ cdef inline int64_t varlong(Walk* walk) noexcept nogil:
 
 
 cdef inline void skip(Walk* walk, int64_t length) noexcept nogil:
-    """A negative length is a null."""
-    if length > walk.end - walk.at:
+    """-1 is a null; of other negative lengths Java makes a null, and librdkafka an error."""
+    if length > walk.end - walk.at or length < -1:
         walk.problem = BAD_SIZE
     elif length > 0:
         walk.at += length

@@ -43,8 +43,8 @@ class _Walk:
                 raise _Stopped(_BAD_NUMBER)
 
     def skip(self, length: int) -> None:
-        """A negative length is a null."""
-        if length > self.end - self.at:
+        """-1 is a null; of other negative lengths Java makes a null, and librdkafka an error."""
+        if not -1 <= length <= self.end - self.at:
             raise _Stopped(_BAD_SIZE)
         self.at += max(length, 0)
 
