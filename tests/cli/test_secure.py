@@ -15,6 +15,7 @@ from millstream.config.files import read_option_file
 from millstream.security.certificate_authority import read_certificates
 from millstream.security.tls import read_tls_options, server_context
 from tests.support.cluster import wait_until
+from tests.support.command_line import run_millstream
 from tests.support.node import MillstreamNode
 from tests.support.zookeeper import zookeeper_server
 
@@ -123,6 +124,11 @@ def test_one_node_starts_and_lets_its_admin_in_only(tmp_path: Path) -> None:
         with pytest.raises(KafkaException):
             AdminClient(wrong).list_topics(timeout=3)
         assert options["sasl.password"] not in node.log_text
+        listed = run_millstream(
+            *("topic", "list", "-b", node.bootstrap),
+            *("--config", str(folder / "client.properties")),
+        )
+        assert (listed.exit_code, "secured" in listed.output) == (0, True), listed.errors
 
 
 @pytest.mark.timeout(180)

@@ -208,4 +208,6 @@ def _print_commands(folder: Path, places: Sequence[Place]) -> None:
         config = folder / f"{_file_name(place, places)}.properties"
         echo(f"  millstream broker --config {config}")
     echo("Use:")
-    echo(f"  millstream topic list -b {_bootstrap(places)} --config {folder}/client.properties")
+    echo(f"  export MILLSTREAM_CLIENT_CONFIG={folder / 'client.properties'}")
+    echo("  millstream topic create events")
+    echo("  millstream user list")

@@ -221,6 +221,19 @@ def test_frames_behind_a_gate_go_on_although_the_socket_is_empty(run: Run) -> No
     run(test)
 
 
+def test_many_small_replies_and_large_ones_leave_in_order(run: Run) -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        sizes = [9, 70_000, *[20] * 300, 65_536, 65_532, 8, 200_000, *[1000] * 100]
+        bodies = [b"gate one", *(bytes([number % 251]) * size for number, size in enumerate(sizes))]
+        client.writer.write(b"".join(frame(body) for body in bodies))
+        await served.node.gate_is_there[0].wait()
+        served.node.gates[0].set_result([frame(b"opened")])
+        assert [await client.answer() for _ in bodies] == [b"opened", *bodies[1:]]
+
+    run(test)
+
+
 def test_a_range_of_a_file_is_sent_whole(run: Run, tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         client = await served.client()

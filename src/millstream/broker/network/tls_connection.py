@@ -79,7 +79,7 @@ class TlsConnection(Connection):
         self._go_on_if_more()
 
     def shake_hands(self) -> None:
-        if self.is_closed:
+        if self.is_closed or self.handshake_began_at is None:
             return
         try:
             if self._tls_sock.shake_hands():

@@ -2,20 +2,23 @@
 
 A file's range cannot go out with `sendfile`: it is read, in small pieces, and encrypted. At most
 one piece is encrypted ahead of what the socket takes, and one turn of the loop encrypts at most
-`TURN_BYTES_MAX`, so that a reader that is slow or wants much costs the others nothing.
+`TURN_BYTES_MAX`, so that a reader that is slow or wants much costs the others nothing. OpenSSL
+keeps buffers as large as the largest piece while a connection lives, so pieces are small.
 """
 
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Final
 
-from millstream.broker.network.output import GATHER_MAX, Bytes, OutputQueue, SendRange, Sent
+from millstream.broker.network.output import Bytes, OutputQueue, SendRange, Sent
 from millstream.errors import ProtocolError
 from millstream.security.tls_session import TlsSession, is_client_hello
 
 TURN_BYTES_MAX: Final = 256 << 10
-RECEIVED_BYTES_MAX: Final = 256 << 10
+PIECE_BYTES_MAX: Final = 64 << 10
+RECEIVED_BYTES_MAX: Final = 64 << 10
 # What OpenSSL itself may have to say (new keys, alerts) while the client does not read.
 _OWN_OUTPUT_BYTES_MAX: Final = 64 << 10
 
@@ -117,7 +120,7 @@ class TlsSocket:
         """What OpenSSL has to say by itself. What the socket does not take goes first next time."""
         if not self._session.output_bytes:
             return
-        if len(self._unsent) + self._session.output_bytes > TURN_BYTES_MAX + _OWN_OUTPUT_BYTES_MAX:
+        if len(self._unsent) + self._session.output_bytes > PIECE_BYTES_MAX + _OWN_OUTPUT_BYTES_MAX:
             raise ProtocolError("it makes TLS talk without end, and does not read")
         self._unsent = memoryview(bytes(self._unsent) + self._session.take_output())
         try:
@@ -153,16 +156,16 @@ class TlsOutput(OutputQueue):
                 if isinstance(head, SendRange):
                     if not self._is_warm(head):
                         return Sent.COLD
-                    budget -= self._encrypt_range(head, budget)
+                    budget -= self._encrypt_range(head)
                 else:
-                    budget -= self._encrypt_bytes(budget)
+                    budget -= self._encrypt_bytes(head)
                 self._sock.send_unsent()
         except BlockingIOError:
             return Sent.SOCKET_FULL
         return Sent.EVERYTHING
 
-    def _encrypt_range(self, pending: SendRange, budget: int) -> int:
-        count = min(pending.left, budget, pending.warm_until - pending.position)
+    def _encrypt_range(self, pending: SendRange) -> int:
+        count = min(pending.left, PIECE_BYTES_MAX, pending.warm_until - pending.position)
         data = os.pread(pending.fd, count, pending.position)
         if not data:
             raise OSError(f"log file ended {pending.left} bytes early")
@@ -170,18 +173,20 @@ class TlsOutput(OutputQueue):
         self._range_sent(pending, len(data))
         return len(data)
 
-    def _encrypt_bytes(self, budget: int) -> int:
+    def _encrypt_bytes(self, head: Bytes) -> int:
         """Small replies share a record: each costs as much as a kilobyte of records."""
-        head = self._chunks[0]
-        assert not isinstance(head, SendRange)
-        data: bytes | memoryview = memoryview(head)[:budget]
-        if len(self._chunks) > 1 and len(head) < budget:
-            buffers: list[Bytes] = []
-            for chunk in self._chunks:
-                if isinstance(chunk, SendRange) or len(buffers) == GATHER_MAX:
-                    break
-                buffers.append(chunk)
-            data = memoryview(b"".join(buffers))[:budget]
+        data: bytes | memoryview = memoryview(head)[:PIECE_BYTES_MAX]
+        if len(self._chunks) > 1 and len(head) < PIECE_BYTES_MAX:
+            data = memoryview(b"".join(self._first_chunks()))[:PIECE_BYTES_MAX]
         self._sock.encrypt(data)
         self._sent(len(data))
         return len(data)
+
+    def _first_chunks(self) -> Iterator[Bytes]:
+        """Those before the next range, about as much as a piece."""
+        size = 0
+        for chunk in self._chunks:
+            if isinstance(chunk, SendRange) or size >= PIECE_BYTES_MAX:
+                return
+            size += len(chunk)
+            yield memoryview(chunk)[:PIECE_BYTES_MAX]
