@@ -1,0 +1,248 @@
+"""Real clients log in by every mechanism, with credentials made for this run."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaConnectionError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
+from cryptography.hazmat.primitives.asymmetric import rsa
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
+
+from millstream.client.blocking import Address, Connection
+from millstream.client.security import SecurityError, read_security
+from millstream.testing import Broker
+from millstream.wire.apis.metadata import MetadataRequest
+from tests.support.sasl_node import PASSWORD, PLAIN_USER, SCRAM_USER, librdkafka, sasl_node
+from tests.support.tokens import jwk, key_set
+
+pytestmark = pytest.mark.slow
+
+ISSUER, AUDIENCE = "https://issuer.test", "kafka"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+WRONG = PASSWORD[:-1] + chr(ord(PASSWORD[-1]) ^ 1)
+USERS = {"PLAIN": PLAIN_USER, "SCRAM-SHA-256": SCRAM_USER, "SCRAM-SHA-512": SCRAM_USER}
+
+SendAndRead = Callable[[str, str, str], bytes]
+
+
+def token(seconds: float = 300, **claims: str) -> str:
+    now = time.time()
+    content = {"iss": ISSUER, "aud": AUDIENCE, "sub": "olga", "iat": now, "exp": now + seconds}
+    return jwt.encode({**content, **claims}, KEY, algorithm="RS256", headers={"kid": "k"})
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.json"
+    keys.write_text(key_set(jwk(KEY, "k")))
+    with sasl_node(
+        "PLAIN",
+        "SCRAM-SHA-256",
+        "SCRAM-SHA-512",
+        "OAUTHBEARER",
+        sasl__oauthbearer__jwks__endpoint__url=keys.as_uri(),
+        sasl__oauthbearer__expected__issuer=ISSUER,
+        sasl__oauthbearer__expected__audience=AUDIENCE,
+        sasl__oauthbearer__clock__skew__seconds="0",
+    ) as running:
+        yield running
+
+
+def with_librdkafka(bootstrap: str, mechanism: str, secret: str) -> bytes:
+    """The secret is a password or a token."""
+    settings: dict[str, Any]
+    if mechanism == "OAUTHBEARER":
+        settings = librdkafka(bootstrap, mechanism, "", "")
+        del settings["sasl.username"], settings["sasl.password"]
+        settings["oauth_cb"] = lambda _: (secret, time.time() + 300)
+    else:
+        settings = librdkafka(bootstrap, mechanism, USERS[mechanism], secret)
+    errors: list[KafkaError] = []
+    producer = Producer({**settings, "error_cb": errors.append})
+    producer.produce(f"rd-{mechanism}", b"hello")
+    deadline = time.monotonic() + 20
+    while producer.flush(0.1) and time.monotonic() < deadline:
+        for error in errors:
+            if error.code() == KafkaError._AUTHENTICATION:
+                producer.purge()
+                raise KafkaException(error)
+    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([f"rd-{mechanism}"])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    value = message.value()
+    assert value is not None
+    return value
+
+
+class FixedToken(PythonTokenProvider):
+    def __init__(self, **configs: Any) -> None:
+        super().__init__(**configs)
+        self.value = ""
+
+    def token(self) -> str:
+        return self.value
+
+
+def with_kafka_python(bootstrap: str, mechanism: str, secret: str) -> bytes:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+    }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = provider = FixedToken()
+        provider.value = secret
+    else:
+        settings |= {
+            "sasl_plain_username": USERS[mechanism],
+            "sasl_plain_password": secret,
+        }
+    producer = KafkaProducer(**settings, max_block_ms=10_000)
+    try:
+        producer.send(f"py-{mechanism}", b"hello").get(15)
+    finally:
+        producer.close(timeout=1)
+    consumer = KafkaConsumer(
+        f"py-{mechanism}",
+        **settings,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=15_000,
+    )
+    value: bytes = next(consumer).value
+    consumer.close()
+    return value
+
+
+class AsyncToken(AbstractTokenProvider):
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    async def token(self) -> str:
+        return self._value
+
+
+def with_aiokafka(bootstrap: str, mechanism: str, secret: str) -> bytes:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+    }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = AsyncToken(secret)
+    else:
+        settings |= {
+            "sasl_plain_username": USERS[mechanism],
+            "sasl_plain_password": secret,
+        }
+
+    async def run() -> bytes:
+        producer = AIOKafkaProducer(**settings)
+        try:
+            await producer.start()
+            await producer.send_and_wait(f"aio-{mechanism}", b"hello")
+        finally:
+            await producer.stop()
+        consumer = AIOKafkaConsumer(f"aio-{mechanism}", **settings, auto_offset_reset="earliest")
+        try:
+            await consumer.start()
+            value: bytes = (await consumer.getone()).value
+        finally:
+            await consumer.stop()
+        return value
+
+    return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+CLIENTS = [with_librdkafka, with_kafka_python, with_aiokafka]
+# kafka-python tries again for half a minute, whatever the error is. aiokafka does not say why.
+STRICT = [(with_librdkafka, KafkaException), (with_aiokafka, KafkaConnectionError)]
+
+
+@pytest.mark.parametrize("send_and_read", CLIENTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("mechanism", USERS)
+def test_the_right_password_sends_and_reads(
+    node: Broker, send_and_read: SendAndRead, mechanism: str
+) -> None:
+    assert send_and_read(node.bootstrap, mechanism, PASSWORD) == b"hello"
+
+
+@pytest.mark.parametrize(("send_and_read", "error"), STRICT)
+@pytest.mark.parametrize("mechanism", USERS)
+def test_a_password_that_is_wrong_by_one_bit_is_refused(
+    node: Broker, send_and_read: SendAndRead, error: type[Exception], mechanism: str
+) -> None:
+    with pytest.raises(error):
+        send_and_read(node.bootstrap, mechanism, WRONG)
+
+
+@pytest.mark.parametrize("send_and_read", CLIENTS, ids=lambda one: one.__name__)
+def test_a_token_sends_and_reads(node: Broker, send_and_read: SendAndRead) -> None:
+    assert send_and_read(node.bootstrap, "OAUTHBEARER", token()) == b"hello"
+
+
+@pytest.mark.parametrize(("send_and_read", "error"), STRICT)
+@pytest.mark.parametrize("claims", [{"seconds": -1}, {"aud": "another"}], ids=["expired", "other"])
+def test_a_token_that_is_expired_or_for_another_is_refused(
+    node: Broker, send_and_read: SendAndRead, error: type[Exception], claims: dict[str, Any]
+) -> None:
+    with pytest.raises(error):
+        send_and_read(node.bootstrap, "OAUTHBEARER", token(**claims))
+
+
+def ours(node: Broker, tmp_path: Path, content: str) -> Connection:
+    file = tmp_path / "token"
+    file.write_text(content)
+    security = read_security(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        }
+    )
+    host, _, port = node.bootstrap.rpartition(":")
+    return Connection(Address(host, int(port)), client_id="t", security=security)
+
+
+def test_our_client_uses_a_token_until_it_expires(node: Broker, tmp_path: Path) -> None:
+    with pytest.raises(SecurityError, match="invalid_token"):
+        ours(node, tmp_path, token(-1))
+    connection = ours(node, tmp_path, token(3))
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    assert connection.ask(request, 9).brokers
+    time.sleep(3.1)
+    with pytest.raises(ConnectionError):
+        connection.ask(request, 9)
+    connection.close()
+
+
+def test_a_consumer_whose_user_is_deleted_learns_it_within_seconds() -> None:
+    mechanism = "SCRAM-SHA-256"
+    with sasl_node() as own:
+        settings = librdkafka(own.bootstrap, mechanism, SCRAM_USER, PASSWORD)
+        Producer(settings).produce("t", b"x")
+        errors: list[KafkaError] = []
+        consumer = Consumer({**settings, "group.id": "g", "error_cb": errors.append})
+        consumer.subscribe(["t"])
+        consumer.poll(2)
+        admin = AdminClient(librdkafka(own.bootstrap, "SCRAM-SHA-512", SCRAM_USER, PASSWORD))
+        deletion = UserScramCredentialDeletion(SCRAM_USER, ScramMechanism.SCRAM_SHA_256)
+        for done in admin.alter_user_scram_credentials([deletion]).values():
+            done.result(20)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            consumer.poll(0.1)
+            if any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+                break
+        assert any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+        consumer.close()
