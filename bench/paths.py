@@ -138,7 +138,7 @@ async def create_topic(node: Broker) -> None:
     request = Request(header, connection)
     parts = node.services
     answer: Any = create_topics.handle(
-        node.node, node.topics, parts.turns, parts.permissions, request, body
+        node.node, node.topics, parts.turns, parts.permissions, parts.quotas, request, body
     )
     if asyncio.iscoroutine(answer):
         await answer

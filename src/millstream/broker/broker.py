@@ -16,7 +16,7 @@ from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
-from millstream.broker.network.server import Endpoint, Limits, Server
+from millstream.broker.network.server import Dispatch, Endpoint, Limits, Server
 from millstream.broker.node.addresses import Addresses
 from millstream.broker.node.adopting import plan_if_needed
 from millstream.broker.node.data_directory import DataDirectory, check_member, check_standalone
@@ -27,6 +27,7 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.dispatch import Dispatcher
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.limited_dispatch import LimitedDispatcher
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.services import Services
 from millstream.broker.security.audit import AuditLog
@@ -34,6 +35,7 @@ from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
 from millstream.broker.security.logins import Logins
 from millstream.broker.security.mechanisms import NoTokens
+from millstream.broker.security.quotas import ClientQuotas, Windows
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.broker.upkeep.strays import set_strays_aside
@@ -99,6 +101,8 @@ class Broker:
         self.logins: Logins
         self.services: Services
         self._dispatcher: Dispatcher
+        # Another one while clients have quotas.
+        self._dispatch: Dispatch
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -259,6 +263,7 @@ class Broker:
         self._undo.insert(0, self.logins.stop)
         slots = self._config.int("max.incremental.fetch.session.cache.slots")
         permissions = self._permissions(metadata)
+        quotas = self._quotas(metadata)
         self.services = Services(
             node=self.node,
             topics=self.topics,
@@ -269,8 +274,19 @@ class Broker:
             cleaner=self.cleaner,
             logins=self.logins,
             permissions=permissions,
+            quotas=quotas,
         )
         self._dispatcher = Dispatcher(self.services)
+        limited = LimitedDispatcher(self._dispatcher, quotas)
+        self._server.connection_wait = quotas.connection_wait
+
+        def quotas_changed() -> None:
+            self._dispatch = limited.dispatch if quotas.are_set else self._dispatcher.dispatch
+            # Clients that have a quota now lose their shortcuts.
+            self._partitions.generation.bump()
+
+        quotas.on_changed = quotas_changed
+        quotas_changed()
 
     def _permissions(self, metadata: ClusterMetadata) -> Permissions:
         """What clients may do, as the options and the ACLs say."""
@@ -283,6 +299,18 @@ class Broker:
             permissions.use(authorizer)
             acls.listeners.append(permissions.changed)
         return permissions
+
+    def _quotas(self, metadata: ClusterMetadata) -> ClientQuotas:
+        size_seconds = self._config.int("quota.window.size.seconds")
+        mutation_size_seconds = self._config.int("controller.quota.window.size.seconds")
+        return ClientQuotas(
+            metadata.image.client_entities,
+            self._clock.monotonic,
+            windows=Windows(self._config.int("quota.window.num"), size_seconds),
+            mutation_windows=Windows(
+                self._config.int("controller.quota.window.num"), mutation_size_seconds
+            ),
+        )
 
     def _stored_log_config(self, topic: str) -> LogConfig:
         state = self.node.image.topics.get(topic)
@@ -312,7 +340,7 @@ class Broker:
             log.error("the coordination store was not closed cleanly: %s", error)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
-        return self._dispatcher.dispatch(connection, frame)
+        return self._dispatch(connection, frame)
 
 
 def _durability(*, dev: bool, is_member: bool) -> Callable[[Callable[[str], None]], Durability]:

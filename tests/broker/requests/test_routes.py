@@ -95,6 +95,7 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "sasl_authenticate",
         "alter_user_scram_credentials",
         "create_acls",
+        "alter_client_quotas",
         "delete_acls",
     }
 

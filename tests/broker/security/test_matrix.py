@@ -19,6 +19,7 @@ from millstream.testing import Broker
 from millstream.wire.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -34,6 +35,7 @@ from millstream.wire.apis import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -108,6 +110,7 @@ def cases() -> Iterator[Case]:
     yield from _topic_cases()
     yield from _option_cases()
     yield from _cluster_cases()
+    yield from _quota_cases()
     yield from _open_cases()
 
 
@@ -311,6 +314,15 @@ def _cluster_cases() -> Iterator[Case]:
     yield Case(request, ("CLUSTER:DESCRIBE",), CLUSTER_DENIED)
 
 
+def _quota_cases() -> Iterator[Case]:
+    request: Any = describe_client_quotas.DescribeClientQuotasRequest(components=[], strict=False)
+    yield Case(request, ("CLUSTER:DESCRIBE_CONFIGS",), CLUSTER_DENIED)
+    entity = alter_client_quotas.AlteredQuotaEntity(entity_type="user", entity_name="a")
+    entry = alter_client_quotas.AlteredQuotas(entity=[entity], ops=[])
+    request = alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=True)
+    yield Case(request, ("CLUSTER:ALTER_CONFIGS",), CLUSTER_DENIED)
+
+
 def _open_cases() -> Iterator[Case]:
     """No denial: what may not be seen is left out, or there is nothing to protect."""
     yield Case(list_groups.ListGroupsRequest(), (), None)
@@ -339,8 +351,6 @@ ELSEWHERE = {
     "describe_delegation_token",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
-    "describe_client_quotas",
-    "alter_client_quotas",
 }
 
 

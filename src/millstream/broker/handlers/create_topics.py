@@ -5,9 +5,11 @@ from typing import Final
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
+from millstream.broker.requests.mutations import mutations, mute
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
+from millstream.broker.security.quotas import ClientQuotas
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.metadata import TopicResult
 from millstream.errors import KafkaCode, KafkaError
@@ -24,6 +26,8 @@ from millstream.wire.apis.create_topics import (
 
 HOLDS_NEXT_REQUEST = True
 _NULL_FROM: Final = 5
+# Older clients do not know the error of a quota.
+_STRICT_FROM: Final = 6
 
 
 async def handle(
@@ -31,20 +35,35 @@ async def handle(
     topics: Topics,
     turns: Turns,
     permissions: Permissions,
+    quotas: ClientQuotas,
     request: Request,
     body: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) async for topic in turns.each(request, body.topics)]
     refused = _refused(permissions, request, wanted)
+    changes = mutations(quotas, request, strict_from=_STRICT_FROM)
+    for topic in [] if body.validate_only else wanted:
+        if topic.name not in refused:
+            try:
+                changes.take(_partitions(node, topic))
+            except KafkaError as error:
+                refused[topic.name] = TopicResult(topic.name, error=error)
     allowed = [topic for topic in wanted if topic.name not in refused]
     results = await topics.create(allowed, validate_only=body.validate_only) if allowed else []
     results += refused.values()
     return CreateTopicsResponse(
+        throttle_time_ms=mute(request, changes),
         topics=[
             _answer(node, permissions, request, result)
             async for result in turns.each(request, results)
-        ]
+        ],
     )
+
+
+def _partitions(node: NodeState, topic: NewTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.partitions if topic.partitions > 0 else node.config.int("num.partitions")
 
 
 def _refused(

@@ -1,10 +1,14 @@
 """DeleteTopics (20), versions 1-6: by id from version 6."""
 
+from typing import Final
+
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
+from millstream.broker.requests.mutations import mutations, mute
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
+from millstream.broker.security.quotas import ClientQuotas, Mutations
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.security.acl import ResourceType
@@ -17,6 +21,8 @@ from millstream.wire.apis.delete_topics import (
 )
 
 HOLDS_NEXT_REQUEST = True
+# Older clients do not know the error of a quota.
+_STRICT_FROM: Final = 5
 
 
 async def handle(
@@ -24,6 +30,7 @@ async def handle(
     topics: Topics,
     turns: Turns,
     permissions: Permissions,
+    quotas: ClientQuotas,
     request: Request,
     body: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
@@ -32,14 +39,14 @@ async def handle(
     else:
         wanted = body.topics
     wanted, twice = distinct(wanted, _key)
-    return DeleteTopicsResponse(
-        responses=[
-            _named_twice(topic)
-            if _key(topic) in twice
-            else await _delete(node, topics, permissions, request, topic)
-            async for topic in turns.each(request, wanted)
-        ]
-    )
+    changes = mutations(quotas, request, strict_from=_STRICT_FROM)
+    responses = [
+        _named_twice(topic)
+        if _key(topic) in twice
+        else await _delete(node, topics, permissions, changes, request, topic)
+        async for topic in turns.each(request, wanted)
+    ]
+    return DeleteTopicsResponse(throttle_time_ms=mute(request, changes), responses=responses)
 
 
 def _key(topic: DeletableTopic) -> tuple[str | None, TopicId]:
@@ -59,6 +66,7 @@ async def _delete(
     node: NodeState,
     topics: Topics,
     permissions: Permissions,
+    changes: Mutations,
     request: Request,
     wanted: DeletableTopic,
 ) -> DeletedTopic:
@@ -83,6 +91,8 @@ async def _delete(
                 answer.name = name
         permissions.require(request, ResourceType.TOPIC, name or "")
         state = node.image.topics.get(name or "")
+        if state is not None:
+            changes.take(len(state.partitions))
         await topics.delete(name or "")
         answer.name = name
         if state is not None:

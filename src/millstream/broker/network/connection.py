@@ -87,11 +87,11 @@ class Connection:
         "_has_turn",
         "_host",
         "_is_receiving",
-        "_is_resting",
         "_loop",
         "_partial",
         "_registration",
         "_replies",
+        "_rests",
         "_sender",
         "answer",
         "challenge",
@@ -146,8 +146,8 @@ class Connection:
         self._replies: ReplyQueue | None = None
         self._sender: Sender | None = None
         self._is_receiving = False
-        # Has had its turn, and continues with complete frames in the next one.
-        self._is_resting = False
+        # Reasons to rest: it has had its turn, or has exceeded a quota.
+        self._rests = 0
         # Continues after a rest: it was its turn, whoever else of its address rests.
         self._has_turn = False
         self.is_closed = False
@@ -241,12 +241,23 @@ class Connection:
                 break
         return position
 
+    def mute(self, seconds: float) -> None:
+        """Read nothing for this long. Replies still leave."""
+        if not self.is_closed:
+            self._rests += 1
+            self._loop.call_later(seconds, self._unmute)
+            self._read_if_allowed()
+
+    def _unmute(self) -> None:
+        self._rests -= 1
+        self._resume()
+
     def _rest(self) -> None:
-        self._is_resting = True
+        self._rests += 1
         self._host.turns.rest(self.address, self._end_rest)
 
     def _end_rest(self) -> None:
-        self._is_resting = False
+        self._rests -= 1
         self._has_turn = True
         self._resume()
         self._has_turn = False
@@ -341,7 +352,7 @@ class Connection:
 
     def _is_held_back(self) -> bool:
         # Checked for every frame, and nearly always false.
-        if self._is_resting or (self._partial is not None and self._partial.waits_for_memory):
+        if self._rests or (self._partial is not None and self._partial.waits_for_memory):
             return True
         replies = self._replies
         if replies is not None and (replies.gates or len(replies) >= IN_FLIGHT_MAX):

@@ -66,6 +66,10 @@ class Endpoint:
 Dispatch = Callable[[Connection, memoryview], Pieces | Pending]
 
 
+# How long a connection that is refused by a quota stays open. Each takes a descriptor.
+REFUSED_SECONDS_MAX: Final = 1.0
+
+
 class Server:
     def __init__(self, dispatch: Dispatch, limits: Limits) -> None:
         self.dispatch = dispatch
@@ -83,6 +87,8 @@ class Server:
         # that has a session.
         self.on_accepted: Callable[[Connection], None] = lambda connection: None
         self.on_session_ended: Callable[[Connection], None] = lambda connection: None
+        # How long the next connection of an address would have to wait. It is refused then.
+        self.connection_wait: Callable[[str], float] = lambda ip: 0.0
         # Connections with replies to send before the loop waits again.
         self._to_flush: list[Connection] = []
         self._last_received: Connection | None = None
@@ -185,6 +191,13 @@ class Server:
                 "refused %s: max.connections.per.ip=%d", ip, self.limits.connections_per_ip_max
             )
             sock.close()
+            return
+        wait = self.connection_wait(ip)
+        if wait > 0:
+            log.debug("refused %s: it opens connections too fast", ip)
+            # Later: a client that is refused at once tries again at once.
+            delay = min(wait, REFUSED_SECONDS_MAX)
+            asyncio.get_running_loop().call_later(delay, sock.close)
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

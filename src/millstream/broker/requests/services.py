@@ -23,6 +23,7 @@ from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.logins import Logins
+from millstream.broker.security.quotas import ClientQuotas
 from millstream.broker.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Services:
     admissions: Admissions
     fetch_sessions: FetchSessions
     permissions: Permissions
+    quotas: ClientQuotas
     cleaner: Cleaner
     logins: Logins
     turns: Turns = field(default_factory=Turns)
