@@ -113,3 +113,19 @@ def test_a_mechanism_of_a_listener_has_its_own_options_first():
     )
     assert config.for_listener("A", "PLAIN").string("ssl.protocol") == "TLSv1.2"
     assert config.for_listener("A", "SCRAM-SHA-256").string("ssl.protocol") == "TLSv1.3"
+
+
+def test_a_listeners_option_is_described_with_the_nodes_as_its_fallback():
+    name = "listener.name.inside.ssl.keystore.location"
+    config = load_config(sets=[f"{name}=/inside.pem", "ssl.keystore.location=/node.pem"])
+    assert config.names_for_listeners() == [name]
+    described = config.describe(name)
+    assert (described.name, described.value) == (name, "/inside.pem")
+    assert [(each.name, each.value) for each in described.synonyms] == [
+        (name, "/inside.pem"),
+        ("ssl.keystore.location", "/node.pem"),
+    ]
+    secret = load_config(sets=["listener.name.inside.ssl.key.password=secret"])
+    described = secret.describe("listener.name.inside.ssl.key.password")
+    assert described.value is None
+    assert [each.value for each in described.synonyms] == [None]

@@ -5,7 +5,7 @@ value when it is created, so readers do not check again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.config.option import (
@@ -77,6 +77,11 @@ class BrokerConfig(TypedValues):
         """The options of one listener, and of one SASL mechanism there."""
         return ListenerConfig(self, listener, mechanism)
 
+    def names_for_listeners(self) -> list[str]:
+        """Every name that is set with a `listener.name.` prefix."""
+        found = {*self._own, *self._cluster_default, *self._static}
+        return sorted(name for name in found if name.startswith(LISTENER_PREFIX))
+
     def set_under(self, full_name: str) -> Value:
         """What is set under exactly this name, with its `listener.name.` prefix; else None."""
         for values in (self._own, self._cluster_default):
@@ -101,7 +106,7 @@ class BrokerConfig(TypedValues):
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs answers for the node."""
-        option = BROKER_OPTIONS[name]
+        option = _option(name)
         considered = self._found(name)
         value = None if option.is_sensitive else format_value(self.get(name))
         return Described(
@@ -117,7 +122,7 @@ class BrokerConfig(TypedValues):
         return tuple(
             Synonym(
                 found.name,
-                None if BROKER_OPTIONS[found.name].is_sensitive else format_value(found.value),
+                None if _option(found.name).is_sensitive else format_value(found.value),
                 found.source,
             )
             for found in self._found(name)
@@ -142,10 +147,10 @@ class BrokerConfig(TypedValues):
 
     def _found(self, name: str) -> Sequence[_Found]:
         """Candidates for `name`: what is set, by precedence, then defaults that are not None."""
-        chain = (name, *BROKER_OPTIONS[name].synonyms)
+        chain = (name, *_option(name).synonyms)
         found = [candidate for link in chain for candidate in self._set_for(link)]
         for link in chain:
-            default = BROKER_OPTIONS[link].default
+            default = _option(link).default
             if default is not None:
                 found.append(_Found(link, default, Source.DEFAULT))
         return found or [_Found(name, None, Source.DEFAULT)]
@@ -177,12 +182,27 @@ class ListenerConfig(TypedValues):
         own = () if mechanism is None else (f"{prefix}{mechanism.lower()}.",)
         self._prefixes = (*own, prefix)
 
+    def is_own(self, name: str) -> bool:
+        """Is it set for the listener, not only for the node?"""
+        return any(self._node.set_under(prefix + name) is not None for prefix in self._prefixes)
+
     def get(self, name: str) -> Value:
         for prefix in self._prefixes:
             value = self._node.set_under(prefix + name)
             if value is not None:
                 return value
         return self._node.get(name)
+
+
+def _option(name: str) -> Option:
+    """The option's row. With a `listener.name.` prefix, the option without it is the fallback."""
+    option = BROKER_OPTIONS.get(name)
+    if option is not None:
+        return option
+    node_wide = find_broker_option(name) if name.startswith(LISTENER_PREFIX) else None
+    if node_wide is None:
+        raise KeyError(name)
+    return replace(node_wide, name=name, default=None, synonyms=(node_wide.name,))
 
 
 def broker_config_problem(name: str, text: str | None) -> str | None:

@@ -62,7 +62,7 @@ def test_nodes_replicate_over_tls(tmp_path: Path, protocol: str) -> None:
         "security.inter.broker.protocol": protocol,
         "ssl.keystore.location": str(certificates.server),
         "ssl.truststore.location": str(certificates.ca),
-        "ssl.client.auth": "required",
+        f"listener.name.{protocol.lower()}.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": LOGIN,

@@ -20,6 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from millstream.broker.security.certificates import ListenerIdentity
+from millstream.config import load_config, parse_listeners
+from millstream.model import ANONYMOUS
 from millstream.security.certificate_authority import read_certificates
 from millstream.security.tls import Store, client_context
 from tests.support.certificates import LOCAL, Certificates
@@ -249,6 +252,12 @@ def test_another_keystore_is_set_while_the_node_runs(
         for done in admin.incremental_alter_configs([resource]).values():
             done.result(SECONDS_MAX)
         until(lambda: serial_shown(node) == serial_in(other), "the other keystore is not used")
+        asked = ConfigResource(ResourceType.BROKER, "1")
+        [described] = [
+            done.result(SECONDS_MAX) for done in admin.describe_configs([asked]).values()
+        ]
+        assert described["listener.name.ssl.ssl.keystore.location"].value == str(other)
+        assert described["ssl.keystore.location"].value == str(certificates.server)
 
 
 def test_a_node_without_a_usable_key_does_not_start(
@@ -260,3 +269,27 @@ def test_a_node_without_a_usable_key_does_not_start(
     with pytest.raises(AssertionError, match=r"listener SSL: .*No such file"):
         node.start()
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "verify_mode"),
+    [
+        ("ssl.client.auth=required", ssl.CERT_NONE),
+        ("listener.name.sasl_ssl.ssl.client.auth=required", ssl.CERT_REQUIRED),
+    ],
+)
+def test_clients_that_log_in_need_a_certificate_only_where_their_listener_says_so(
+    certificates: Certificates, setting: str, verify_mode: ssl.VerifyMode
+) -> None:
+    config = load_config(
+        sets=[
+            "listeners=SASL_SSL://127.0.0.1:0",
+            f"ssl.keystore.location={certificates.server}",
+            f"ssl.truststore.location={certificates.ca}",
+            setting,
+        ]
+    )
+    (listener,) = parse_listeners(config)
+    identity = ListenerIdentity(listener, config)
+    assert identity.context().verify_mode is verify_mode
+    assert identity.principal(None) == ANONYMOUS

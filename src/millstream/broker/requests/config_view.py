@@ -30,7 +30,8 @@ def topic_entries(
 
 
 def broker_entries(node: NodeState, *, names: Iterable[str] | None) -> list[DescribedConfig]:
-    chosen = BROKER_OPTIONS if names is None else [n for n in names if n in BROKER_OPTIONS]
+    known = dict.fromkeys([*BROKER_OPTIONS, *node.config.names_for_listeners()])
+    chosen = known if names is None else [name for name in names if name in known]
     return [_entry(node.config.describe(name)) for name in chosen]
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from millstream.config import BrokerConfig, ConfigError, Listener
@@ -33,18 +34,26 @@ class ListenerIdentity:
         self.name = listener.name
         own = config.for_listener(listener.name)
         self._rules = parse_rules(own.string("ssl.principal.mapping.rules"))
-        # With SASL, that says who the client is.
-        self._names_clients = not listener.uses_sasl
-        self._options = read_tls_options(own)
+        self._uses_sasl = listener.uses_sasl
+        self._options = self._read_options(config)
         # From before the files are read: a change during that is seen as one.
         self._stamps = _stamps(self._options)
         self._context = _named_errors(self.name, self._options)
+
+    def _read_options(self, config: BrokerConfig) -> TlsOptions:
+        own = config.for_listener(self.name)
+        options = read_tls_options(own)
+        if self._uses_sasl and not own.is_own("ssl.client.auth"):
+            # As in Kafka: clients that log in need a certificate only where their listener says so.
+            return replace(options, client_auth="none")
+        return options
 
     def context(self) -> ssl.SSLContext:
         return self._context
 
     def principal(self, certificate: bytes | None) -> Principal:
-        if not self._names_clients:
+        # With SASL, that says who the client is.
+        if self._uses_sasl:
             return ANONYMOUS
         try:
             return principal_of(certificate, self._rules)
@@ -53,7 +62,7 @@ class ListenerIdentity:
 
     def refresh(self, config: BrokerConfig) -> None:
         """Read the files again if they or the options have changed. Blocks."""
-        options = read_tls_options(config.for_listener(self.name))
+        options = self._read_options(config)
         stamps = _stamps(options)
         if (options, stamps) == (self._options, self._stamps):
             return
