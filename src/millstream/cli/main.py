@@ -34,6 +34,8 @@ _COMMANDS = {
     "cluster": LazyCommand(
         "millstream.cli.cluster", "cluster", "Start, describe and size a cluster of nodes."
     ),
+    "acl": LazyCommand("millstream.cli.acl", "acl", "Add, list and delete ACLs."),
+    "quota": LazyCommand("millstream.cli.quota", "quota", "Set, list and delete quotas."),
     "secure": LazyCommand(
         "millstream.cli.secure", "secure", "Create certificates, an admin and config files."
     ),
