@@ -99,6 +99,20 @@ def test_a_number_of_hosts_that_fits_no_nodes_is_wrong_usage(tmp_path: Path) -> 
     assert not (tmp_path / "made").exists()
 
 
+def test_a_host_that_cannot_be_one_is_wrong_usage(tmp_path: Path) -> None:
+    result = CliRunner().invoke(secure, [str(tmp_path / "made"), "--host", "kafka.example:9092/x"])
+    assert result.exit_code == 2
+    assert "neither a host name nor an address" in result.output
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_address_of_ipv6_is_written_in_brackets(tmp_path: Path) -> None:
+    run(str(tmp_path / "made"), "--host", "fd00::7")
+    (listener,) = parse_listeners(load_config(file=tmp_path / "made" / "server.properties"))
+    assert listener.advertised_host == "fd00::7"
+    assert client_options(tmp_path / "made")["bootstrap.servers"] == "[fd00::7]:9092"
+
+
 def use(options: dict[str, str]) -> None:
     producer = Producer(options)
     producer.produce("secured", b"value")

@@ -158,12 +158,12 @@ class Broker:
         housekeeping = keep_house(self.node, self.topics, self.coordination.groups_with_offsets)
         self._housekeeping = loop.create_task(housekeeping)
         self.cleaner.start()
-        if self._certificates:
-            watching = self._certificates.watch(lambda: self.node.config)
-            self._certificate_watch = loop.create_task(watching)
         await self.node.cluster.register()
         await self.logins.start()
         self._confirming = loop.create_task(self._disk.confirm_recovery())
+        if self._certificates:
+            watching = self._certificates.watch(lambda: self.node.config)
+            self._certificate_watch = loop.create_task(watching)
 
     def _bind(self) -> None:
         self._listeners = listeners = parse_listeners(self._config)

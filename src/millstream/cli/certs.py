@@ -10,7 +10,7 @@ import click
 
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, echo, print_json, print_table
-from millstream.cli.secure import CERTIFICATE_DAYS, write_private
+from millstream.cli.secure import CERTIFICATE_DAYS, check_hosts, write_private
 from millstream.security import certificate_authority
 from millstream.security.certificate_authority import CertificateFacts, KeyAndCertificate
 
@@ -72,6 +72,7 @@ def show(paths: tuple[Path, ...], as_json: bool) -> None:
     "hosts",
     multiple=True,
     metavar="HOST",
+    callback=check_hosts,
     help="A host name or address of a server. Without any, the certificate is a client's.",
 )
 @_DAYS

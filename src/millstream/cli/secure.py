@@ -1,6 +1,7 @@
 """`millstream secure`: certificates, an administrator, and the files that use them, in one step."""
 
 import os
+import re
 import secrets
 import socket
 from collections.abc import Sequence
@@ -43,7 +44,17 @@ class Place:
 
     @property
     def address(self) -> str:
-        return f"{self.host or 'localhost'}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host or 'localhost'}:{self.port}"
+
+
+def check_hosts(
+    context: click.Context, parameter: click.Parameter, hosts: tuple[str, ...]
+) -> tuple[str, ...]:
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9.:_-]+|\*\.[A-Za-z0-9._-]+", host):
+            raise click.BadParameter(f"{host!r} is neither a host name nor an address")
+    return hosts
 
 
 @click.command()
@@ -53,6 +64,7 @@ class Place:
     "hosts",
     multiple=True,
     metavar="HOST",
+    callback=check_hosts,
     help="A name or address that clients use for the node. With --nodes: one for each node.",
 )
 @click.option("--nodes", type=click.IntRange(1, 99), default=1, help="How many nodes.")
