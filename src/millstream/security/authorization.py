@@ -70,11 +70,8 @@ class AclIndex:
         # How many prefixed patterns of a type have a name of this length.
         self._prefix_lengths: dict[ResourceType, Counter[int]] = {}
         self._entries_with_host = 0
-
-    @property
-    def names_hosts(self) -> bool:
-        """Does any decision depend on the client's address?"""
-        return self._entries_with_host > 0
+        # Does any decision depend on the client's address?
+        self.names_hosts = False
 
     def __len__(self) -> int:
         return sum(1 for _ in self.bindings())
@@ -97,6 +94,10 @@ class AclIndex:
 
     def replace(self, pattern: ResourcePattern, entries: Collection[Entry]) -> None:
         """From now on these are all entries of the pattern."""
+        self._replace(pattern, entries)
+        self.names_hosts = self._entries_with_host > 0
+
+    def _replace(self, pattern: ResourcePattern, entries: Collection[Entry]) -> None:
         present = self._by_pattern.pop(pattern, {})
         for before in present.values():
             self._entries_with_host -= sum(1 for entry in before if entry.host != ANY_HOST)

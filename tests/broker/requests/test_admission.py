@@ -53,6 +53,8 @@ class Deny:
     resource_type: ResourceType = ResourceType.TOPIC
     name: str | None = "t"
 
+    names_hosts = False
+
     def client_of(self, connection: ClientConnection) -> Client:
         return Client(connection.principal)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.broker.requests.permissions import Permissions
-from millstream.broker.security.authorizer import Client, ClientConnection
+from millstream.broker.security.authorizer import ClientConnection
 from millstream.errors import KafkaCode
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.admission import Generation, Refusal, WriteTerms
@@ -80,8 +80,9 @@ class Admissions:
     def __init__(self, generation: Generation, permissions: Permissions) -> None:
         self._generation = generation
         self._permissions = permissions
-        # All of them are of the generation below. Without an authorizer the client is None.
-        self._kept: dict[tuple[Client | None, Partition], Admission] = {}
+        # By partition and what the authorizer asks of a connection. All are of the generation
+        # below.
+        self._kept: dict[object, Admission] = {}
         self._kept_of = generation.number
 
     def of(self, connection: ClientConnection, partition: Partition) -> Admission:
@@ -89,10 +90,16 @@ class Admissions:
         if self._kept_of != self._generation.number or len(self._kept) > _KEPT_MAX:
             self._kept.clear()
             self._kept_of = self._generation.number
-        client = self._permissions.client_of(connection)
-        found = self._kept.get((client, partition))
+        key: object = partition
+        authorizer = self._permissions.authorizer
+        if authorizer is not None:
+            # Every fetch comes by here, so a `Client` would cost too much.
+            key = (partition, connection.principal, connection.proved_node_id >= 0)
+            if authorizer.names_hosts:
+                key = (key, connection.address)
+        found = self._kept.get(key)
         if found is None:
-            found = self._kept[client, partition] = self._decide(connection, partition)
+            found = self._kept[key] = self._decide(connection, partition)
         return found
 
     def write_denial(self, connection: ClientConnection, topic: str) -> Refusal | None:
@@ -107,10 +114,10 @@ class Admissions:
         topic = partition.topic_partition.topic
         standing, config = partition.standing(), partition.log.config
         write_denial = _internal(topic) or self._permissions.decide(connection, _WRITE_TOPIC, topic)
-        client = self._permissions.client_of(connection)
-        # `replica_fetch` checks that a fetch for a replica comes from its node.
-        is_node = client is not None and client.is_node
-        read_denial = None if is_node else self._permissions.decide(connection, _READ_TOPIC, topic)
+        read_denial = self._permissions.decide(connection, _READ_TOPIC, topic)
+        if read_denial is not None and connection.proved_node_id >= 0:
+            # `replica_fetch` checks that a fetch for a replica comes from its node.
+            read_denial = None
 
         rules = batch_rules(config)
         transactional_rules = replace(rules, is_transactional_allowed=True)

@@ -12,7 +12,6 @@ from millstream.broker.requests.request import Request
 from millstream.broker.security.audit import AuditLog, Denial
 from millstream.broker.security.authorizer import (
     Authorizer,
-    Client,
     ClientConnection,
     operations_of,
 )
@@ -99,10 +98,6 @@ class Permissions:
         self.audit.changed(connection.principal, connection.address, what)
 
     # -- for connections --------------------------------------------------------------
-
-    def client_of(self, connection: ClientConnection) -> Client | None:
-        """Who asks; None if it makes no difference."""
-        return None if self.authorizer is None else self.authorizer.client_of(connection)
 
     def denial_of(self, connection: ClientConnection, rule: Rule, name: str) -> Refusal | None:
         if self.authorizer is None:

@@ -46,6 +46,11 @@ class Client(NamedTuple):
 class Authorizer(Protocol):
     """Permissions. A change of them bumps the node's generation."""
 
+    @property
+    def names_hosts(self) -> bool:
+        """Does any decision depend on the client's address?"""
+        ...
+
     def client_of(self, connection: ClientConnection) -> Client: ...
 
     def is_allowed(
@@ -64,8 +69,12 @@ class AclAuthorizer:
         self._acls = acls
         self._rules = rules
 
+    @property
+    def names_hosts(self) -> bool:
+        return self._acls.index.names_hosts
+
     def client_of(self, connection: ClientConnection) -> Client:
-        host = host_of(connection.address) if self._acls.index.names_hosts else ""
+        host = host_of(connection.address) if self.names_hosts else ""
         return Client(connection.principal, host, connection.proved_node_id >= 0)
 
     def is_allowed(
