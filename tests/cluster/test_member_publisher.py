@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.stores.store import Delete, NoNode, Put
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.delegation import DelegationToken
 from tests.cluster.world import Node, World, run, until
 
 
@@ -106,6 +108,28 @@ def test_every_node_learns_the_options_of_users_and_of_their_clients():
         await second.alter_client_entity(both, {"producer_byte_rate": None})
         await until(lambda: both not in first.image.client_entities.options)
         assert {entity for changed in seen for entity in changed} == {user, both}
+
+    run(scenario)
+
+
+def test_every_node_learns_of_a_delegation_token_and_of_its_end():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2)
+        first, second = map(controller_at, nodes)
+        token = DelegationToken("id", "User:a", "User:a", ("User:b",), 1, 9, 5)
+        await first.change_token("id", lambda _: token)
+        assert first.image.delegation_tokens.tokens == {"id": token}
+        await until(lambda: second.image.delegation_tokens.tokens == {"id": token})
+        changes = [
+            metadata.change_token("id", lambda t: replace(t, expires_at_ms=t.expires_at_ms + 1))
+            for metadata in (first, second)
+        ]
+        await asyncio.gather(*changes)
+        later = {"id": replace(token, expires_at_ms=7)}
+        for metadata in (first, second):
+            await until(lambda m=metadata: m.image.delegation_tokens.tokens == later)
+        await second.change_token("id", lambda _: None)
+        await until(lambda: not first.image.delegation_tokens.tokens)
 
     run(scenario)
 

@@ -34,7 +34,6 @@ from millstream.broker.security.audit import AuditLog
 from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
 from millstream.broker.security.logins import Logins
-from millstream.broker.security.mechanisms import NoTokens
 from millstream.broker.security.quotas import ClientQuotas, Windows
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
@@ -259,7 +258,7 @@ class Broker:
         self.coordination.topics = self.topics
         self.coordination.producer_ids = self.producer_ids
         self.cleaner = Cleaner(self.node)
-        self.logins = Logins(self.node, NoTokens())
+        self.logins = Logins(self.node)
         self._undo.insert(0, self.logins.stop)
         slots = self._config.int("max.incremental.fetch.session.cache.slots")
         permissions = self._permissions(metadata)

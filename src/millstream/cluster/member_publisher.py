@@ -30,6 +30,7 @@ from millstream.cluster.stores.store import (
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import Entry, ResourcePattern
+from millstream.security.delegation import DelegationToken
 
 # About 100 kB, far below ZooKeeper's limit of a megabyte.
 OPERATIONS_MAX: Final = 400
@@ -173,6 +174,27 @@ class MemberPublisher:
         if not entries:
             return Delete(path, node.version)
         return Put(path, znodes.encode_acls(entries), node.version)
+
+    async def set_token(self, token_id: str, token: DelegationToken | None) -> None:
+        path = znodes.token_path(token_id)
+        present = self.image.delegation_tokens.tokens.get(token_id)
+        operations: list[Operation] = []
+        if present is None and token is not None:
+            operations.append(Create(path, znodes.encode_token(token)))
+        elif present is not None:
+            node = await self.get(path)
+            if znodes.decode_token(node) != present:
+                raise BadVersion(path)
+            if token is None:
+                operations.append(Delete(path, node.version))
+            else:
+                operations.append(Put(path, znodes.encode_token(token), node.version))
+        if operations:
+            await self.write([*operations, Put(znodes.TOKENS, b"")])
+        try:
+            await self._membership.observer.read_tokens()
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
 
     async def _put_options(
         self, path: str, present: dict[str, str], overrides: dict[str, str]

@@ -42,6 +42,7 @@ from millstream.config import (
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.security.acl import Binding, BindingFilter
+from millstream.security.delegation import DelegationToken
 
 log = logging.getLogger(__name__)
 
@@ -276,6 +277,22 @@ class ClusterMetadata:
 
         return await self._decided(change)
 
+    async def change_token(
+        self,
+        token_id: str,
+        decide: Callable[[DelegationToken | None], DelegationToken | None],
+    ) -> DelegationToken | None:
+        """Put what `decide` makes of a delegation token in its place. Raises KafkaError."""
+
+        async def change() -> DelegationToken | None:
+            present = self.image.delegation_tokens.tokens.get(token_id)
+            decided = decide(present)
+            if decided != present:
+                await self._publisher.set_token(token_id, decided)
+            return decided
+
+        return await self._decided(change)
+
     async def allocate_producer_ids(self) -> range:
         """A block of ids that is handed out only once."""
         return await self._decided(self._next_producer_block)
@@ -481,6 +498,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
     for root in znodes.ENTITY_CONFIGS:
         entities.update(znodes.decode_entities(await store.tree(root)))
     image.client_entities.replace(entities)
+    image.delegation_tokens.replace(znodes.decode_tokens(await store.tree(znodes.TOKENS)))
     for root in (znodes.LITERAL_ACLS, znodes.PREFIXED_ACLS):
         image.acls.apply(znodes.decode_all_acls(await store.tree(root)))
     return image

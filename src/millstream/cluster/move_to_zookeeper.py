@@ -113,6 +113,8 @@ def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
     for group_id, overrides in what.image.group_overrides.items():
         yield Create(znodes.group_config_path(group_id), znodes.encode_config(overrides))
     yield from _entities(what.image.client_entities.options)
+    for token_id, token in what.image.delegation_tokens.tokens.items():
+        yield Create(znodes.token_path(token_id), znodes.encode_token(token))
     for pattern, entries in what.image.acls.entries.items():
         yield Create(znodes.acl_path(pattern), znodes.encode_acls(entries))
 

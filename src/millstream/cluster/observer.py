@@ -133,6 +133,11 @@ class Observer:
         self._mark((ACLS,))
         await self.refresh()
 
+    async def read_tokens(self) -> None:
+        """Read the delegation tokens."""
+        self._mark(("tokens",))
+        await self.refresh()
+
     async def read_incarnations(self) -> None:
         """Read all starts, and which nodes are alive."""
         for kind in ("epochs", "handled", "brokers"):
@@ -198,6 +203,9 @@ class Observer:
             has_controller=self._enter_controller(found),
         )
         self._enter_entities(found)
+        if found.tokens is not None:
+            self._reader.tokens_version = found.tokens.version
+            self.image.delegation_tokens.replace(found.tokens.tokens)
         self._enter_acls(found)
         if not change.is_empty:
             for listener in tuple(self.listeners):

@@ -23,6 +23,7 @@ from millstream.cluster.stores.store import (
     parent_of,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.delegation import DelegationToken
 
 
 class Publisher(Protocol):
@@ -51,6 +52,10 @@ class Publisher(Protocol):
         ...
 
     async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None: ...
+
+    async def set_token(self, token_id: str, token: DelegationToken | None) -> None:
+        """None deletes it."""
+        ...
 
     async def set_acls(self, changes: AclChanges) -> None: ...
 
@@ -144,6 +149,14 @@ class StandalonePublisher:
                 operations.append(Create(path, znodes.encode_acls(entries)))
         await self.write(operations)
         self.image.acls.apply(changes)
+
+    async def set_token(self, token_id: str, token: DelegationToken | None) -> None:
+        path = znodes.token_path(token_id)
+        if token is not None:
+            await self._put(path, znodes.encode_token(token))
+        elif token_id in self.image.delegation_tokens.tokens:
+            await self.write([Delete(path)])
+        self.image.delegation_tokens.put(token_id, token)
 
     async def _put(self, path: str, data: bytes) -> None:
         operation: Operation = Create(path, data)

@@ -23,6 +23,7 @@ from millstream.cluster.state import (
 from millstream.cluster.stores.store import CoordinationStore, Node, NoNode, OnChange
 from millstream.model import TopicPartition
 from millstream.security.acl import Entry, ResourcePattern
+from millstream.security.delegation import DelegationToken
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ ROOTS: Final[tuple[Mark, ...]] = (
     ("group_configs",),
     *((ENTITIES, root) for root in znodes.ENTITY_CONFIGS),
     (ACLS,),
+    ("tokens",),
     ("controller",),
 )
 
@@ -83,6 +85,14 @@ class FoundAcls:
     entries: dict[ResourcePattern, frozenset[Entry]]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTokens:
+    """All delegation tokens. `version` is that of the path, which every change writes."""
+
+    version: int
+    tokens: dict[str, DelegationToken]
+
+
 @dataclass(slots=True)
 class Found:
     """What was read, not yet in the image."""
@@ -97,6 +107,7 @@ class Found:
     group_configs: dict[str, dict[str, str]] | None = None
     entities: dict[str, EntitiesBelow] = field(default_factory=dict)
     acls: FoundAcls | None = None
+    tokens: FoundTokens | None = None
     controller: ControllerNode | None = None
 
 
@@ -117,6 +128,7 @@ class Reader:
         self.entities: dict[str, EntitiesBelow] = {}
         # The version of the ACLs in the image; None before the first are: the observer keeps it.
         self.acls_version: int | None = None
+        self.tokens_version: int | None = None
 
     def _hint(self, *mark: Hashable) -> OnChange:
         return lambda: self._mark(mark)
@@ -147,6 +159,8 @@ class Reader:
                     await self._read_entities(found, str(mark[1]), is_poll)
                 case "acls":
                     await self._read_acls(found, is_poll)
+                case "tokens":
+                    await self._read_tokens(found, is_poll)
                 case "controller":
                     await self._read_controller(found, is_poll)
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
@@ -317,6 +331,13 @@ class Reader:
             return znodes.decode_acls(await self._store.get(path))
         except NoNode:
             return frozenset()
+
+    async def _read_tokens(self, found: Found, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint("tokens")
+        version = (await self._store.get(znodes.TOKENS, hint)).version
+        if not is_poll or version != self.tokens_version:
+            tokens = znodes.decode_tokens(await self._store.tree(znodes.TOKENS))
+            found.tokens = FoundTokens(version, tokens)
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
         """The controller, and the version of the epoch that was in force before and after."""

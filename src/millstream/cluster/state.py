@@ -8,6 +8,7 @@ from typing import Final
 
 from millstream.cluster.acls import StoredAcls
 from millstream.cluster.client_entities import ClientEntities
+from millstream.cluster.delegation_tokens import DelegationTokens
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
 NO_LEADER: Final = -1
@@ -132,6 +133,7 @@ class ClusterImage:
     group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
     # Quotas and credentials.
     client_entities: ClientEntities = field(default_factory=ClientEntities)
+    delegation_tokens: DelegationTokens = field(default_factory=DelegationTokens)
     acls: StoredAcls = field(default_factory=StoredAcls)
 
     def add_topic(self, topic: TopicState) -> None:

@@ -49,6 +49,8 @@ is.
                                             <- member_publisher, at any node
 /kafka-acl-changes                        the paths that the last change of ACLs wrote
                                             <- member_publisher, with each change
+/delegation_token/tokens/<id>             a delegation token, without its HMAC
+                                            <- member_publisher, at any node
 /consumers/...                            groups, for old tools
                                             <- mirror, at the group's coordinator
 
@@ -89,6 +91,7 @@ from millstream.security.acl import (
     ResourcePattern,
 )
 from millstream.security.acl import Operation as AclOperation
+from millstream.security.delegation import DelegationToken
 
 CLUSTER_ID: Final = "/cluster/id"
 CLUSTER_SECRET: Final = "/cluster/secret"
@@ -117,6 +120,7 @@ _ACL_FOLDERS: Final = {
     )
     for resource_type in RESOURCE_TYPES
 }
+TOKENS: Final = "/delegation_token/tokens"
 # In the order in which they can be created.
 BASE_PATHS: Final = (
     "/cluster",
@@ -130,6 +134,8 @@ BASE_PATHS: Final = (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
     *ENTITY_CONFIGS,
+    "/delegation_token",
+    TOKENS,
     LITERAL_ACLS,
     "/kafka-acl-extended",
     PREFIXED_ACLS,
@@ -295,6 +301,42 @@ def encode_acl_changes(patterns: Iterable[ResourcePattern]) -> bytes:
 
 def decode_acl_changes(node: Node) -> list[str]:
     return _list(_load(node)["paths"]) if node.data else []
+
+
+def token_path(token_id: str) -> str:
+    return f"{TOKENS}/{token_id}"
+
+
+def encode_token(token: DelegationToken) -> bytes:
+    return _dump(
+        {
+            "version": 3,
+            "owner": token.owner,
+            "tokenRequester": token.requester,
+            "renewers": list(token.renewers),
+            "issueTimestamp": token.issued_at_ms,
+            "maxTimestamp": token.max_at_ms,
+            "expiryTimestamp": token.expires_at_ms,
+            "tokenId": token.token_id,
+        }
+    )
+
+
+def decode_token(node: Node) -> DelegationToken:
+    content: dict[str, Any] = _load(node)
+    return DelegationToken(
+        token_id=content["tokenId"],
+        owner=content["owner"],
+        requester=content.get("tokenRequester", content["owner"]),
+        renewers=tuple(content["renewers"]),
+        issued_at_ms=content["issueTimestamp"],
+        max_at_ms=content["maxTimestamp"],
+        expires_at_ms=content["expiryTimestamp"],
+    )
+
+
+def decode_tokens(below: Mapping[str, Node]) -> dict[str, DelegationToken]:
+    return {token.token_id: token for token in map(decode_token, below.values())}
 
 
 def create_topic(topic: TopicState, *, controller_epoch: int) -> Iterator[Operation]:

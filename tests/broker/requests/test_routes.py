@@ -13,6 +13,7 @@ from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.routes import load_route, parts_of, served
 from millstream.broker.requests.services import Services
 from millstream.broker.security.authentication import Authentication
+from millstream.broker.security.tokens import Tokens
 from millstream.security.operations import TABLE, Denied
 from millstream.wire.message import Api
 
@@ -44,6 +45,7 @@ PARTS = {
     "groups": GroupCoordinators,
     "transactions": TransactionCoordinator,
     "authentication": Authentication,
+    "tokens": Tokens,
 }
 SERVICES: Any = SimpleNamespace(**dict.fromkeys([*PARTS, "parts"]))
 
@@ -94,6 +96,9 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "end_txn",
         "sasl_authenticate",
         "alter_user_scram_credentials",
+        "create_delegation_token",
+        "renew_delegation_token",
+        "expire_delegation_token",
         "create_acls",
         "alter_client_quotas",
         "delete_acls",

@@ -24,6 +24,7 @@ from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.logins import Logins
 from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.tokens import Tokens
 from millstream.broker.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Services:
     @property
     def authentication(self) -> Authentication:
         return self.logins.authentication
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.logins.tokens
 
     @property
     def parts(self) -> "Services":

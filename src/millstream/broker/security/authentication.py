@@ -139,6 +139,16 @@ class Authentication:
         listener = self._listeners.get(connection.listener)
         return [] if listener is None else list(listener.mechanisms)
 
+    def check_own_login(self, connection: Connection) -> None:
+        """Has the user itself logged in, and not a delegation token? Raises KafkaError."""
+        session = connection.session
+        login = session.login if isinstance(session, Session) else None
+        if login is None or login.is_by_token:
+            raise KafkaError(
+                KafkaCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+                "delegation tokens are for users who log in by SASL, and not by a token",
+            )
+
     async def authenticate(self, connection: Connection, message: bytes) -> Authenticated:
         """SaslAuthenticate. Raises KafkaError."""
         session = self._session_of(connection)

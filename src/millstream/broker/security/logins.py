@@ -9,9 +9,9 @@ from typing import Final
 from millstream.broker.network.connection import Answer
 from millstream.broker.node.state import NodeState
 from millstream.broker.security.authentication import Authentication
-from millstream.broker.security.mechanisms import TokenCredentials
 from millstream.broker.security.sasl_listeners import Credentials, SaslListeners, sasl_listeners
 from millstream.broker.security.scram_credentials import ScramCredentials
+from millstream.broker.security.tokens import Tokens
 from millstream.cluster.client_entities import ClientEntity
 from millstream.config import Listener
 from millstream.config.option import ConfigError
@@ -27,9 +27,9 @@ _LAST_REPLY_SECONDS: Final = 0.2
 
 
 class Logins:
-    def __init__(self, node: NodeState, tokens: TokenCredentials) -> None:
+    def __init__(self, node: NodeState) -> None:
         self._node = node
-        self._tokens = tokens
+        self.tokens = Tokens(node)
         self.scram = ScramCredentials(node.image.client_entities)
         self._made = SaslListeners()
         self._watching: asyncio.Task[None] | None = None
@@ -40,7 +40,7 @@ class Logins:
         """Before the first connection. Raises ConfigError."""
         config = self._node.config
         _initial_users(config.optional_string("sasl.scram.initial.users"))
-        credentials = Credentials(self.scram, self._tokens, secret)
+        credentials = Credentials(self.scram, self.tokens, secret)
         self._made = sasl_listeners(listeners, config, credentials, self._node.clock)
         self.authentication = Authentication(
             self._made.listeners,
@@ -48,11 +48,13 @@ class Logins:
             now_ms=self._node.clock.now_ms,
             failure_delay_seconds=config.int("connection.failed.authentication.delay.ms") / 1000,
         )
-        self._node.image.client_entities.listeners.append(self._entities_changed)
+        self._node.image.client_entities.listeners.append(lambda changed: self._recheck_soon())
+        self._node.image.delegation_tokens.listeners.append(self._recheck_soon)
 
     async def start(self) -> None:
         """When the node can write: create the first users, and follow the files."""
         await self._create_initial_users()
+        self.tokens.start()
         if self._made.plain_users:
             self._watching = asyncio.get_running_loop().create_task(self._watch_files())
 
@@ -60,11 +62,12 @@ class Logins:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        await self.tokens.stop()
         for keys in self._made.token_keys:
             keys.stop()
         self._made.slow_checks.stop()
 
-    def _entities_changed(self, changed: frozenset[ClientEntity]) -> None:
+    def _recheck_soon(self) -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(_LAST_REPLY_SECONDS, self.authentication.recheck)
 

@@ -44,6 +44,8 @@ class Login:
 
     identity: Identity
     is_current: Callable[[], bool]
+    # By a delegation token, which cannot be used to get another.
+    is_by_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class Scram:
         found = await self._tokens.find(self.name, token_id)
         if found is None:
             return self._made_up(token_id), None
-        return found.credential, Login(found.owner, lambda: self._tokens.is_current(token_id))
+        login = Login(found.owner, lambda: self._tokens.is_current(token_id), is_by_token=True)
+        return found.credential, login
 
     def _made_up(self, user: str) -> ScramCredential:
         iterations = self._credentials.usual_iterations(self.name)
@@ -209,13 +212,3 @@ class OAuthBearerConversation:
         check_authorization_id(login.authorization_id, identity.user)
         # A token counts until it expires, which the session knows.
         return Step(b"", Login(identity, lambda: True))
-
-
-class NoTokens:
-    """Delegation tokens are not enabled."""
-
-    async def find(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        return None
-
-    def is_current(self, token_id: str) -> bool:
-        return False

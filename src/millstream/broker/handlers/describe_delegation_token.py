@@ -1,0 +1,55 @@
+"""DescribeDelegationToken (41), versions 1-3: tokens that the user has, or may renew."""
+
+from millstream.broker.requests.principals import principal_text, type_and_name
+from millstream.broker.requests.request import Request
+from millstream.broker.security.authentication import Authentication
+from millstream.broker.security.tokens import Tokens
+from millstream.errors import KafkaCode, KafkaError
+from millstream.security.delegation import DelegationToken
+from millstream.wire.apis.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+
+def handle(
+    tokens: Tokens,
+    authentication: Authentication,
+    request: Request,
+    body: DescribeDelegationTokenRequest,
+) -> DescribeDelegationTokenResponse:
+    try:
+        authentication.check_own_login(request.connection)
+        owners = None if body.owners is None else {principal_text(each) for each in body.owners}
+        found = tokens.described(request.principal, owners)
+        described = [_describe(token, tokens.hmac_of(token)) for token in found]
+    except KafkaError as error:
+        return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
+    return DescribeDelegationTokenResponse(error_code=KafkaCode.NONE, tokens=described)
+
+
+def _describe(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
+    kind, name = type_and_name(token.owner)
+    requester_kind, requester_name = type_and_name(token.requester)
+    renewers = []
+    for renewer in token.renewers:
+        renewer_kind, renewer_name = type_and_name(renewer)
+        renewers.append(
+            DescribedDelegationTokenRenewer(
+                principal_type=renewer_kind, principal_name=renewer_name
+            )
+        )
+    return DescribedDelegationToken(
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issued_at_ms,
+        expiry_timestamp=token.expires_at_ms,
+        max_timestamp=token.max_at_ms,
+        token_id=token.token_id,
+        hmac=hmac,
+        renewers=renewers,
+    )

@@ -1,0 +1,189 @@
+"""Delegation tokens on this node: who may have one, and logins by one.
+
+A token's login is SCRAM with its id as the user and its HMAC, in base64, as the password.
+"""
+
+import asyncio
+import base64
+import hmac
+import logging
+import os
+import uuid
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Final
+
+from millstream.broker.node.state import NodeState
+from millstream.broker.security.mechanisms import TokenCredential
+from millstream.broker.security.slow_checks import SlowChecks
+from millstream.cluster.znodes import encode_uuid
+from millstream.errors import KafkaCode, KafkaError
+from millstream.security.delegation import (
+    DelegationToken,
+    Lifetimes,
+    expired,
+    new_token,
+    renewed,
+    token_hmac,
+)
+from millstream.security.sasl.outcome import Identity
+from millstream.security.sasl.scram import (
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    ScramCredential,
+    new_credential,
+)
+
+log = logging.getLogger(__name__)
+
+_USER: Final = "User:"
+
+
+class Tokens:
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        self._slow_checks = SlowChecks()
+        # By mechanism and token id; emptied when tokens change.
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        self._removing: asyncio.Task[None] | None = None
+        node.image.delegation_tokens.listeners.append(self._credentials.clear)
+
+    @property
+    def _secret(self) -> str | None:
+        config = self._node.config
+        return config.optional_string("delegation.token.secret.key") or config.optional_string(
+            "delegation.token.master.key"
+        )
+
+    @property
+    def _tokens(self) -> Mapping[str, DelegationToken]:
+        return self._node.image.delegation_tokens.tokens
+
+    # -- requests, each raises KafkaError ---------------------------------------------
+
+    async def create(
+        self, owner: str, renewers: Collection[str], max_lifetime_ms: int
+    ) -> DelegationToken:
+        self._enabled_secret()
+        token = new_token(
+            encode_uuid(uuid.uuid4()),
+            owner,
+            renewers,
+            self._lifetimes,
+            max_lifetime_ms=max_lifetime_ms,
+            now_ms=self._node.clock.now_ms(),
+        )
+        await self._node.metadata.change_token(token.token_id, lambda _: token)
+        log.info("created delegation token %s of %s", token.token_id, owner)
+        return token
+
+    async def renew(self, proof: bytes, principal: str, period_ms: int) -> int:
+        """The time at which it expires, in milliseconds."""
+        token_id, now_ms = self._find(proof).token_id, self._node.clock.now_ms()
+        changed = await self._node.metadata.change_token(
+            token_id,
+            lambda token: renewed(
+                _present(token), principal, self._lifetimes, period_ms=period_ms, now_ms=now_ms
+            ),
+        )
+        return _present(changed).expires_at_ms
+
+    async def expire(self, proof: bytes, principal: str, period_ms: int) -> int:
+        """The time at which it expires, in milliseconds."""
+        token_id, now_ms = self._find(proof).token_id, self._node.clock.now_ms()
+        changed = await self._node.metadata.change_token(
+            token_id,
+            lambda token: expired(_present(token), principal, period_ms=period_ms, now_ms=now_ms),
+        )
+        return now_ms if changed is None else changed.expires_at_ms
+
+    def described(self, principal: str, owners: Collection[str] | None) -> list[DelegationToken]:
+        """Those of `owners` that the principal has or may renew."""
+        self._enabled_secret()
+        now_ms = self._node.clock.now_ms()
+        return [
+            token
+            for token in self._tokens.values()
+            if not token.is_expired(now_ms)
+            and (owners is None or token.owner in owners)
+            and token.may_be_renewed_by(principal)
+        ]
+
+    def hmac_of(self, token: DelegationToken) -> bytes:
+        return token_hmac(self._enabled_secret(), token.token_id)
+
+    def _enabled_secret(self) -> str:
+        secret = self._secret
+        if secret is None:
+            raise KafkaError(
+                KafkaCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
+            )
+        return secret
+
+    def _find(self, proof: bytes) -> DelegationToken:
+        secret = self._enabled_secret()
+        for token in self._tokens.values():
+            if hmac.compare_digest(token_hmac(secret, token.token_id), proof):
+                return token
+        raise KafkaError(KafkaCode.DELEGATION_TOKEN_NOT_FOUND, "there is no such token")
+
+    @property
+    def _lifetimes(self) -> Lifetimes:
+        config = self._node.config
+        return Lifetimes(
+            expiry_ms=config.int("delegation.token.expiry.time.ms"),
+            max_ms=config.int("delegation.token.max.lifetime.ms"),
+        )
+
+    # -- logins -----------------------------------------------------------------------
+
+    async def find(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        secret, token = self._secret, self._tokens.get(token_id)
+        if secret is None or token is None or not self.is_current(token_id):
+            return None
+        key = (mechanism, token_id)
+        if key not in self._credentials:
+            password = base64.b64encode(token_hmac(secret, token_id)).decode()
+            salt = os.urandom(SALT_BYTES)
+            make = partial(
+                new_credential, mechanism, password, salt=salt, iterations=ITERATIONS_MIN
+            )
+            self._credentials[key] = await self._slow_checks.run(make)
+        owner = Identity(token.owner.removeprefix(_USER), token.expires_at_ms)
+        return TokenCredential(self._credentials[key], owner)
+
+    def is_current(self, token_id: str) -> bool:
+        token = self._tokens.get(token_id)
+        return token is not None and not token.is_expired(self._node.clock.now_ms())
+
+    # -- tokens that nobody can use any more ------------------------------------------
+
+    def start(self) -> None:
+        if self._secret is not None:
+            self._removing = asyncio.get_running_loop().create_task(self._remove_expired())
+
+    async def stop(self) -> None:
+        if self._removing is not None:
+            self._removing.cancel()
+            await asyncio.gather(self._removing, return_exceptions=True)
+        self._slow_checks.stop()
+
+    async def _remove_expired(self) -> None:
+        interval_ms = self._node.config.int("delegation.token.expiry.check.interval.ms")
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            if self._node.cluster.controller_id != self._node.node_id:
+                continue
+            now_ms = self._node.clock.now_ms()
+            for token_id, token in self._tokens.items():
+                if token.is_expired(now_ms):
+                    try:
+                        await self._node.metadata.change_token(token_id, lambda _: None)
+                    except KafkaError as error:
+                        log.warning("token %s was not removed: %s", token_id, error.message)
+
+
+def _present(token: DelegationToken | None) -> DelegationToken:
+    if token is None:
+        raise KafkaError(KafkaCode.DELEGATION_TOKEN_NOT_FOUND, "there is no such token")
+    return token
