@@ -1,12 +1,18 @@
 """Credentials that change while a node runs, and those that it begins with."""
 
+import logging
 from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from millstream.testing import Broker
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import (
     PASSWORD,
+    PLAIN_USER,
     SCRAM_USER,
+    librdkafka,
     log_in_plain,
     log_in_scram,
     sasl_node,
@@ -43,3 +49,25 @@ def test_the_first_users_are_created_once(tmp_path: Path) -> None:
             assert log_in_scram(client, SCRAM_USER, PASSWORD).error_code == 0
         with RawClient(node.bootstrap) as client:
             assert log_in_scram(client, "new", "x").error_code != 0
+
+
+def test_no_secret_is_logged_or_described(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with sasl_node(delegation__token__secret__key=PASSWORD + "-key") as node:
+        for password in (PASSWORD, PASSWORD + "-wrong"):
+            with RawClient(node.bootstrap) as client:
+                log_in_plain(client, PLAIN_USER, password)
+            with RawClient(node.bootstrap) as client:
+                log_in_scram(client, SCRAM_USER, password)
+        admin = AdminClient(librdkafka(node.bootstrap, "SCRAM-SHA-256", SCRAM_USER, PASSWORD))
+        (described,) = admin.describe_configs(
+            [ConfigResource(ConfigResource.Type.BROKER, "1")]
+        ).values()
+        options = described.result(20)
+    names = [name for name in options if name.endswith(("jaas.config", "secret.key", "initial.users"))]
+    assert len(names) >= 3
+    assert all(options[name].value is None for name in names)
+    assert all(options[name].is_sensitive for name in names)
+    assert "Authentication failed" in caplog.text
+    assert PASSWORD not in caplog.text + str({name: o.value for name, o in options.items()})
+    assert "stored_key" not in caplog.text
