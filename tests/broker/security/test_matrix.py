@@ -163,7 +163,9 @@ def _group_cases() -> Iterator[Case]:
     )
     request = leave_group.LeaveGroupRequest(members=[] if gone is None else [gone], **member)
     yield Case(request, ("GROUP:READ",), GROUP_DENIED)
-    request = sync_group.SyncGroupRequest(generation_id=1, assignments=[], **member)
+    request = sync_group.SyncGroupRequest(
+        generation_id=1, protocol_type="p", protocol_name="p", assignments=[], **member
+    )
     yield Case(request, ("GROUP:READ",), GROUP_DENIED)
     yield Case(describe_groups.DescribeGroupsRequest(groups=[G]), ("GROUP:DESCRIBE",), GROUP_DENIED)
     yield Case(delete_groups.DeleteGroupsRequest(groups_names=[G]), ("GROUP:DELETE",), GROUP_DENIED)
@@ -242,7 +244,9 @@ def _topic_cases() -> Iterator[Case]:
     yield Case(request, ("TOPIC:CREATE",), TOPIC_DENIED)
     yield Case(request, ("CLUSTER:CREATE",), TOPIC_DENIED)
     topic = delete_topics.DeletableTopic(name="gone", topic_id=NO_TOPIC_ID)
-    request = delete_topics.DeleteTopicsRequest(topics=[topic], topic_names=["gone"], timeout_ms=1)
+    request = delete_topics.DeleteTopicsRequest(
+        topics=[topic], topic_names=["gone"], timeout_ms=9000
+    )
     yield Case(request, ("TOPIC:DELETE:gone",), TOPIC_DENIED)
     one = delete_records.DeleteRecordsPartition(partition_index=0, offset=0)
     topic = delete_records.DeleteRecordsTopic(name=T, partitions=[one])
