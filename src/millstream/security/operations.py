@@ -189,15 +189,11 @@ TABLE: Final[dict[int, Row]] = {
     35: _row("describe_log_dirs", Rule(_CLUSTER, _DESCRIBE, _REQUEST)),
     36: _row("sasl_authenticate"),
     37: _row("create_partitions", Rule(_TOPIC, _ALTER, _EACH)),
-    # Of tokens, the owner and the requester decide; users of others' tokens need these.
-    38: _row("create_delegation_token", Rule(ResourceType.USER, Operation.CREATE_TOKENS, _EACH)),
+    # A token is for its requester; only the owner and renewers see and use it.
+    38: _row("create_delegation_token"),
     39: _row("renew_delegation_token"),
     40: _row("expire_delegation_token"),
-    41: _row(
-        "describe_delegation_token",
-        Rule(ResourceType.DELEGATION_TOKEN, _DESCRIBE, _OMITTED),
-        Rule(ResourceType.USER, Operation.DESCRIBE_TOKENS, _OMITTED),
-    ),
+    41: _row("describe_delegation_token"),
     42: _row("delete_groups", Rule(_GROUP, _DELETE, _EACH)),
     43: _row("elect_leaders", Rule(_CLUSTER, _ALTER, _REQUEST)),
     44: _row("incremental_alter_configs", *_CONFIGS_CHANGED),
