@@ -21,6 +21,16 @@ from millstream.cluster.stores.ensemble import Ensemble
 from millstream.cluster.stores.zookeeper import ZooKeeper, end_session, open_zookeeper
 from millstream.config import load_config
 from millstream.model import TopicPartition
+from millstream.security.acl import (
+    Binding,
+    BindingFilter,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.xdist_group("zookeeper")]
@@ -114,6 +124,31 @@ def test_a_node_whose_session_ends_is_replaced_and_comes_back(server, request):
         await stop(nodes)
 
     asyncio.run(scenario(quick_ensemble(request.getfixturevalue(server))))
+
+
+def test_acls_reach_every_node_also_one_that_was_away(zookeeper_of_spark):
+    entry = Entry("User:a", "*", Operation.READ, Permission.ALLOW)
+    patterns = [
+        ResourcePattern(ResourceType.TOPIC, "*"),
+        ResourcePattern(ResourceType.GROUP, ".."),
+        ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a/b ü\n%", PatternType.PREFIXED),
+    ]
+
+    async def scenario(ensemble):
+        nodes = await started(ensemble)
+        first, second, _ = nodes
+        await second.controller.create_acls([Binding(pattern, entry) for pattern in patterns])
+        wanted = dict.fromkeys(patterns, frozenset({entry}))
+        await until(lambda: all(node.membership.image.acls.entries == wanted for node in nodes))
+        await end_session(ensemble, first.sessions[-1].key)
+        await until(lambda: "fenced" in first.told)
+        await second.controller.delete_acls([BindingFilter(ResourceType.TOPIC)])
+        del wanted[patterns[0]]
+        await until(lambda: first.told[-1] == "active 2")
+        await until(lambda: all(node.membership.image.acls.entries == wanted for node in nodes))
+        await stop(nodes)
+
+    asyncio.run(scenario(quick_ensemble(zookeeper_of_spark)))
 
 
 def test_a_topic_of_many_partitions_fails_over(zookeeper_of_spark):

@@ -64,7 +64,9 @@ def test_no_secret_is_logged_or_described(caplog: pytest.LogCaptureFixture) -> N
             [ConfigResource(ConfigResource.Type.BROKER, "1")]
         ).values()
         options = described.result(20)
-    names = [name for name in options if name.endswith(("jaas.config", "secret.key", "initial.users"))]
+    names = [
+        name for name in options if name.endswith(("jaas.config", "secret.key", "initial.users"))
+    ]
     assert len(names) >= 3
     assert all(options[name].value is None for name in names)
     assert all(options[name].is_sensitive for name in names)
