@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -412,5 +413,22 @@ def test_a_large_frame_that_is_given_up_gives_its_memory_back() -> None:
         first.sock.close()
         assert len(await second.receive(200_004)) == 200_004
         await sending
+
+    run(test)
+
+
+def test_a_closed_connection_touches_no_descriptor() -> None:
+    async def test() -> None:
+        client = Client(Host())
+        client.connection.close()
+        registration = client.connection._registration
+        touched: list[str] = []
+        client.connection._registration = SimpleNamespace(  # type: ignore[assignment]
+            pause=lambda: touched.append("pause"), resume=lambda: touched.append("resume")
+        )
+        client.connection.restrict(client.connection.answer, frame_bytes_max=100)
+        client.connection.close_when_sent("too late")
+        assert touched == []
+        client.connection._registration = registration
 
     run(test)

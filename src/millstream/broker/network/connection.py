@@ -328,7 +328,8 @@ class Connection:
         self.answer = answer
         self._allow_frames(frame_bytes_max)
         self.shortcut = self.last_request = None
-        if self.is_reading:
+        # The descriptor of a closed connection may be another's by now.
+        if self.is_reading and not self.is_closed:
             # The receiver may expect a request that it would answer by itself.
             self._registration.pause()
             self._registration.resume()
@@ -344,6 +345,8 @@ class Connection:
 
     def close_when_sent(self, reason: str) -> None:
         """Close as soon as the replies are sent, or a moment later if they are not read."""
+        if self.is_closed:
+            return
         self.restrict(_refuse, frame_bytes_max=self.frame_bytes_max)
         self.closes_when_sent = reason
         self._loop.call_later(_LAST_REPLY_SECONDS_MAX, self.close, reason)

@@ -172,6 +172,8 @@ class Authentication:
         if session.login is not None and principal != connection.principal:
             raise AuthenticationFailed("Authentication failed: a session keeps its user")
         lifetime_ms = self._lifetime_ms(session.listener, login)
+        if connection.is_closed:
+            return lifetime_ms
         session.conversation = None
         session.login = login
         session.cancel_timer()
@@ -179,8 +181,7 @@ class Authentication:
             session.set_timer(lifetime_ms / 1000, lambda: self._restrict(connection, session))
         connection.principal = principal
         connection.lift_restriction()
-        if not connection.is_closed:
-            self._sessions.add(connection)
+        self._sessions.add(connection)
         log.debug("%s is %s by %s", connection.peer, principal, session.mechanism)
         return lifetime_ms
 
