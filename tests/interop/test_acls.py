@@ -23,6 +23,7 @@ from tests.broker.security.test_matrix import (
     with_topic_id,
 )
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.command_line import Ran, run_millstream
 from tests.support.named_clients import ACLS
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import log_in_plain
@@ -102,3 +103,18 @@ def test_kafka_decides_alike(
     # Kafka's nodes learn of an ACL after the answer to its creation.
     wait_until(lambda: not ask(kafka, user, case, version), "it is allowed", seconds_max=20)
     assert ask(kafka, "root", case, version) == set()
+
+
+def test_our_commands_work_there(kafka: ApacheKafka) -> None:
+    def run(*arguments: str) -> Ran:
+        ran = run_millstream(*arguments, "-b", kafka.bootstrap)
+        assert ran.exit_code == 0, ran.errors
+        return ran
+
+    eve = ("--principal", "User:eve")
+    run("acl", "add", *eve, "--topic", "logs", "--operation", "read", "--host", "10.0.0.1")
+    wait_until(lambda: "User:eve" in run("acl", "list", "--topic", "logs").output, "it is listed")
+    assert run("acl", "delete", "-y", *eve).errors == "deleted 1 ACLs\n"
+    run("quota", "set", "--user", "eve", "producer_byte_rate=1024", "request_percentage=20")
+    wait_until(lambda: "1024" in run("quota", "list").output, "it is listed")
+    run("quota", "delete", "--user", "eve", "producer_byte_rate", "request_percentage")
