@@ -144,7 +144,9 @@ cdef int reserve(Buffer* buffer, size_t more) noexcept nogil:
 cdef int append(Buffer* buffer, const void* data, size_t size) noexcept nogil:
     if not reserve(buffer, size):
         return 0
-    memcpy(buffer.data + buffer.size, data, size)
+    # Of nothing, neither pointer may exist.
+    if size:
+        memcpy(buffer.data + buffer.size, data, size)
     buffer.size += size
     return 1
 
@@ -509,10 +511,10 @@ cdef class Rewriter:
         """All records of a batch into `_parts`; STOP_DAMAGED when they do not add up."""
         cdef int64_t index, previous = -1
         cdef Part* parts
-        if header.count < 0 or header.count * RECORD_BYTES_MIN > end - p:
+        if header.count < 0 or <int64_t> header.count * RECORD_BYTES_MIN > end - p:
             return STOP_DAMAGED
         if <size_t> header.count > self._parts_room:
-            parts = <Part*> realloc(self._parts, header.count * sizeof(Part))
+            parts = <Part*> realloc(self._parts, <size_t> header.count * sizeof(Part))
             if parts == NULL:
                 return STOP_FULL
             self._parts = parts
@@ -841,7 +843,7 @@ cdef class ColumnsBuilder:
         cdef Part part
         cdef int64_t done, previous = -1, offset, timestamp
         cdef int stop
-        if header.count < 0 or header.count * RECORD_BYTES_MIN > end - p:
+        if header.count < 0 or <int64_t> header.count * RECORD_BYTES_MIN > end - p:
             return STOP_DAMAGED
         if not self._reserve(header.count, end - p):
             return STOP_FULL

@@ -86,7 +86,8 @@ def _read_record(
         if name is None:
             raise ValueError("record header without a name")
         header_value, position = _read_bytes(data, position, end)
-        headers.append((name.decode(), header_value))
+        # As Java's consumer shows a name that is not UTF-8.
+        headers.append((name.decode(errors="replace"), header_value))
     if position != end:
         raise ValueError(f"record length is off by {end - position} bytes")
     record = Record(
