@@ -1,6 +1,8 @@
 """Real clients log in by every mechanism, with credentials made for this run."""
 
 import asyncio
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +23,10 @@ from millstream.client.blocking import Address, Connection
 from millstream.client.security import SecurityError, read_security
 from millstream.testing import Broker
 from millstream.wire.apis.metadata import MetadataRequest
+from tests.support.jars import classpath
 from tests.support.sasl_node import PASSWORD, PLAIN_USER, SCRAM_USER, librdkafka, sasl_node
 from tests.support.tokens import jwk, key_set
+from tests.support.tools import require
 
 pytestmark = pytest.mark.slow
 
@@ -164,9 +168,67 @@ def with_aiokafka(bootstrap: str, mechanism: str, secret: str) -> bytes:
     return asyncio.run(asyncio.wait_for(run(), 30))
 
 
-CLIENTS = [with_librdkafka, with_kafka_python, with_aiokafka]
+def run(command: list[str], stdin: str = "") -> bytes:
+    done = subprocess.run(
+        command, input=stdin.encode(), capture_output=True, timeout=90, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode()[-3000:])
+    return done.stdout
+
+
+def with_kcat(bootstrap: str, mechanism: str, secret: str) -> bytes:
+    login = {"sasl.username": USERS[mechanism], "sasl.password": secret}
+    options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, **login}
+    flags = [part for item in options.items() for part in ("-X", "=".join(item))]
+    command = [require("kcat"), "-b", bootstrap, "-t", f"kcat-{mechanism}", *flags]
+    run([*command, "-P", "-X", "message.timeout.ms=10000"], "hello")
+    return run([*command, "-C", "-q", "-e", "-o", "beginning"]).strip()
+
+
+def with_java(bootstrap: str, mechanism: str, secret: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file, config = Path(folder) / "token", Path(folder) / "java.properties"
+        file.write_text(secret)
+        login = JAVA_LOGINS[mechanism.partition("-")[0]].format(
+            user=USERS.get(mechanism), password=secret, url=file.as_uri()
+        )
+        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n{login}")
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
+        files = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}"
+        tools = [require("java"), "-Xmx256m", allowed, files, "-cp", classpath()]
+        topic = f"java-{mechanism}"
+        where = ["--bootstrap-server", bootstrap, "--topic", topic, "--command-config", str(config)]
+        run([*tools, "org.apache.kafka.tools.ConsoleProducer", *where], "hello\n")
+        consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        reading = ["--from-beginning", "--max-messages", "1"]
+        return run([*tools, consumer, *where, *reading]).strip()
+
+
+_MODULES = "org.apache.kafka.common.security"
+JAVA_LOGINS = {
+    name: f"sasl.jaas.config={_MODULES}.{module} required "
+    'username="{user}" password="{password}";\n'
+    for name, module in (
+        ("PLAIN", "plain.PlainLoginModule"),
+        ("SCRAM", "scram.ScramLoginModule"),
+    )
+} | {
+    "OAUTHBEARER": (
+        f"sasl.jaas.config={_MODULES}.oauthbearer.OAuthBearerLoginModule required;\n"
+        f"sasl.login.callback.handler.class={_MODULES}.oauthbearer."
+        "OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.jwt.retriever.class={_MODULES}.oauthbearer.FileJwtRetriever\n"
+        "sasl.oauthbearer.token.endpoint.url={url}\n"
+    )
+}
+
+# Debian builds kcat without the library that fetches tokens.
+WITH_TOKENS = [with_librdkafka, with_kafka_python, with_aiokafka, with_java]
+CLIENTS = [*WITH_TOKENS, with_kcat]
 # kafka-python tries again for half a minute, whatever the error is. aiokafka does not say why.
 STRICT = [(with_librdkafka, KafkaException), (with_aiokafka, KafkaConnectionError)]
+STRICT_WITH_PASSWORDS = [*STRICT, (with_kcat, RuntimeError)]
 
 
 @pytest.mark.parametrize("send_and_read", CLIENTS, ids=lambda one: one.__name__)
@@ -177,7 +239,7 @@ def test_the_right_password_sends_and_reads(
     assert send_and_read(node.bootstrap, mechanism, PASSWORD) == b"hello"
 
 
-@pytest.mark.parametrize(("send_and_read", "error"), STRICT)
+@pytest.mark.parametrize(("send_and_read", "error"), STRICT_WITH_PASSWORDS)
 @pytest.mark.parametrize("mechanism", USERS)
 def test_a_password_that_is_wrong_by_one_bit_is_refused(
     node: Broker, send_and_read: SendAndRead, error: type[Exception], mechanism: str
@@ -186,7 +248,7 @@ def test_a_password_that_is_wrong_by_one_bit_is_refused(
         send_and_read(node.bootstrap, mechanism, WRONG)
 
 
-@pytest.mark.parametrize("send_and_read", CLIENTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("send_and_read", WITH_TOKENS, ids=lambda one: one.__name__)
 def test_a_token_sends_and_reads(node: Broker, send_and_read: SendAndRead) -> None:
     assert send_and_read(node.bootstrap, "OAUTHBEARER", token()) == b"hello"
 

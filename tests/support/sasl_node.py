@@ -66,14 +66,21 @@ def log_in_plain(client: RawClient, user: str, password: str) -> SaslAuthenticat
     return step(client, f"\0{user}\0{password}".encode())
 
 
-def scram_final(first_bare: bytes, server_first: bytes, password: str, mechanism: str) -> bytes:
-    """The client's last message, after RFC 5802."""
+def scram_final(
+    first_bare: bytes,
+    server_first: bytes,
+    password: str,
+    mechanism: str,
+    nonce: bytes | None = None,
+) -> bytes:
+    """The client's last message, after RFC 5802; with another nonce than the server's, if one
+    is given."""
     name = HASHES[mechanism]
     fields = dict(part.split(b"=", 1) for part in server_first.split(b","))
     salt, iterations = base64.b64decode(fields[b"s"]), int(fields[b"i"])
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
-    without_proof = b"c=biws,r=" + fields[b"r"]
+    without_proof = b"c=biws,r=" + (nonce or fields[b"r"])
     signed = b",".join((first_bare, server_first, without_proof))
     signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

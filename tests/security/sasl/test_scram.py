@@ -23,6 +23,7 @@ from millstream.security.sasl.scram import (
     read_client_first,
     salted_password,
 )
+from tests.support.sasl_node import scram_final
 
 SHA_256 = "SCRAM-SHA-256"
 
@@ -220,3 +221,11 @@ def test_an_unknown_user_always_has_the_same_salt_and_no_password():
 def test_secrets_are_not_in_the_text_of_a_credential():
     credential = new_credential(SHA_256, "pencil", salt=b"salt", iterations=4096)
     assert repr(credential) == "ScramCredential(iterations=4096)"
+
+
+def test_the_nonce_of_old_librdkafka_is_accepted():
+    server = exchange()
+    final = scram_final(
+        b"n=user,r=client", server.server_first(), "pencil", SHA_256, nonce=b"clientclientserver"
+    )
+    assert server.server_final(final).startswith(b"v=")

@@ -1,4 +1,4 @@
-"""SaslHandshake (17), version 1: a client chooses how to log in."""
+"""SaslHandshake (17), versions 0-1: a client chooses how to log in."""
 
 from millstream.broker.requests.request import Request
 from millstream.broker.security.authentication import Authentication
@@ -12,6 +12,8 @@ def handle(
     code = KafkaCode.NONE
     try:
         authentication.choose(request.connection, body.mechanism)
+        if request.version == 0:
+            authentication.expect_bare_messages(request.connection)
     except KafkaError as error:
         code = error.code
     return SaslHandshakeResponse(

@@ -13,24 +13,28 @@ connections that used it are closed.
 |  and choosing    | ILLEGAL_SASL_STATE | one step, same user | served         |
 | expired          | as logged in       | as logged in        | close          |
 
-Every error closes the connection.
+Every error closes the connection. After version 0 of SaslHandshake, messages of the mechanism
+arrive without SaslAuthenticate, and the table is the same.
 """
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.network.connection import Answer, Connection
+from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.security.mechanisms import Conversation, Login, Mechanism
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.model import Principal
 from millstream.security.sasl.outcome import AuthenticationFailed
 
 log = logging.getLogger(__name__)
 
 AUTHENTICATION_SECONDS_MAX: Final = 10.0
+_SIZE = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,24 @@ class Authentication:
         session.mechanism = mechanism
         session.conversation = found.begin()
         return names
+
+    def expect_bare_messages(self, connection: Connection) -> None:
+        """After version 0 of SaslHandshake, frames hold messages of the mechanism and nothing
+        else, until the client has logged in. librdkafka asks for this version."""
+        session = self._session_of(connection)
+        limit = session.listener.frame_bytes_max
+        connection.restrict(self._answer_bare_message, frame_bytes_max=limit)
+
+    def _answer_bare_message(self, connection: Connection, frame: memoryview) -> Pending:
+        return Pending(self._bare_step(connection, bytes(frame)), gate=True)
+
+    async def _bare_step(self, connection: Connection, message: bytes) -> Pieces:
+        try:
+            done = await self.authenticate(connection, message)
+        except KafkaError as error:
+            # There is no way to say why.
+            raise ProtocolError(error.message) from None
+        return [_SIZE.pack(len(done.reply)) + done.reply]
 
     def mechanisms(self, connection: Connection) -> Sequence[str]:
         """Those that the connection's listener has."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from millstream.wire.message import Int16, Message, Request
 
 
-# Version 0 is not served: what follows it are tokens without a request around them.
-class SaslHandshakeRequest(Request["SaslHandshakeResponse"], key=17, versions=(1, 1)):
+# After version 0, the messages of the mechanism come without a request around them.
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"], key=17, versions=(0, 1)):
     mechanism: str
 
 
