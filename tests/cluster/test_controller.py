@@ -1,5 +1,6 @@
 """The controller's work, over a store in memory."""
 
+import asyncio
 import json
 
 from millstream.cluster import controller as controller_module
@@ -56,6 +57,50 @@ def test_a_deposed_controller_writes_nothing_and_resigns():
         second.die()
         await until(lambda: not first.membership.is_controller)
         assert first.state().isr == (1, 2, 3)
+
+    run(scenario)
+
+
+def dead_epochs(world: World, *broker_ids: int) -> list[int]:
+    """Of nodes that have a session whose epoch is over."""
+    image = world.nodes[1].membership.image
+    return [each for each in broker_ids if each not in image.brokers]
+
+
+def test_concurrent_fences_end_at_most_a_minority():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3, 4, 5)
+        first = nodes[0].membership
+        await until(lambda: len(first.image.brokers) == 5)
+        epochs = {each: first.image.brokers[each].epoch for each in (2, 3, 4, 5)}
+        store = nodes[0].sessions[-1]
+        commit = store.commit
+
+        async def commit_later(operations):
+            await asyncio.sleep(0.01)
+            return await commit(operations)
+
+        store.commit = commit_later
+        fences = [first._controller.fence(each, epoch) for each, epoch in epochs.items()]
+        await asyncio.gather(*fences)
+        assert len(dead_epochs(world, 2, 3, 4, 5)) == 2
+
+    run(scenario)
+
+
+def test_a_controller_is_not_deposed_when_a_minority_is_dead_already():
+    async def scenario(world: World):
+        _, second, _ = await world.start(1, 2, 3)
+        await until(lambda: len(second.membership.image.brokers) == 3)
+        # Node 3 still has its session, but another epoch of it has begun.
+        data = znodes.encode_incarnation("another", is_suspect=False)
+        await world.outside.commit([Put(znodes.epoch_path(3), data)])
+        await until(lambda: 3 not in second.membership.image.brokers)
+        version = second.membership.image.controller_epoch_version
+        await second.membership._controller.depose(
+            1, epoch_version=version, broker_epoch=second.membership.broker_epoch
+        )
+        assert not second.membership.is_controller
 
     run(scenario)
 

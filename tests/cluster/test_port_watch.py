@@ -134,6 +134,28 @@ def test_a_connection_that_is_only_closed_is_made_again():
     asyncio.run(scenario())
 
 
+def test_a_connection_is_replaced_before_a_node_would_close_it_as_idle():
+    async def scenario():
+        peer, told = Peer(), []
+
+        async def refused(*what):
+            told.append(what)
+
+        await peer.start()
+        image, _ = watch_of(peer, refused)
+        watch = PortWatch(image, 1, refused, renew_seconds=0.01)
+        watch.start()
+        async with asyncio.timeout(10):
+            while len(peer.connections) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert told == []
+        assert not watch.is_suspect(2)
+        await watch.stop()
+        await peer.die()
+
+    asyncio.run(scenario())
+
+
 class DyingPeer(Peer):
     """As the kernel ends a process: its connections go first, its port a moment later."""
 

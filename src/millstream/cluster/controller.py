@@ -113,6 +113,8 @@ class Controller:
         self._epoch = -1
         self._epoch_version = -1
         self._logged_lost: set[TopicPartition] = set()
+        # Nodes whose end is being written. They count as dead already.
+        self._being_fenced: set[int] = set()
 
     @property
     def is_controller(self) -> bool:
@@ -190,6 +192,11 @@ class Controller:
             return
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         if node.version != epoch_version or self._image.controller_id != broker_id:
+            return
+        if not self._is_among_a_minority(broker_id):
+            log.warning(
+                "the controller, node %d, may be dead; waiting for its session to expire", broker_id
+            )
             return
         log.warning("node %d was the controller and is dead: taking over", broker_id)
         guards: list[Operation] = [
@@ -467,12 +474,28 @@ class Controller:
         broker = self._image.brokers.get(broker_id)
         if not self.is_controller or broker is None or broker.epoch != epoch:
             return
-        registered = len(self._observer.registered)
-        dead = 1 + registered - len(self._image.brokers)
-        if dead > (registered - 1) // 2:
-            # If most ports are closed, the problem is more likely on this node.
+        if broker_id in self._being_fenced:
+            return
+        if not self._is_among_a_minority(broker_id):
             log.warning("node %d may be dead; waiting for its session to expire", broker_id)
             return
+        # Counted before the write: no other call may come to another conclusion meanwhile.
+        self._being_fenced.add(broker_id)
+        try:
+            await self._end_epoch(broker_id, epoch)
+        finally:
+            self._being_fenced.discard(broker_id)
+
+    def _is_among_a_minority(self, broker_id: int) -> bool:
+        """Whether only a minority of the nodes is dead, with this one.
+
+        If most ports are closed, the problem is more likely on this node.
+        """
+        registered = self._observer.registered
+        dead = registered - self._image.brokers.keys() | self._being_fenced | {broker_id}
+        return len(dead) <= (len(registered) - 1) // 2
+
+    async def _end_epoch(self, broker_id: int, epoch: int) -> None:
         data = znodes.encode_incarnation(self._token, is_suspect=False)
         try:
             await self._commit([Put(znodes.epoch_path(broker_id), data, epoch)])

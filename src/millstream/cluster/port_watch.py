@@ -1,14 +1,15 @@
 """Detects a dead process by its closed port, long before its session times out.
 
-Every node keeps an idle connection to every other. The kernel closes it when the process
-at the other end dies, for whatever reason; if the port then refuses twice, the process is
-gone. Silence is no such proof: for a hung host or a cut cable, the session timeout decides.
+Every node keeps a silent connection to every other, to the listener between nodes. The kernel
+closes it when the process at the other end dies, for whatever reason; if the port then refuses
+twice, the process is gone. Silence is no such proof: for a hung host or a cut cable, the session
+timeout decides. A connection is replaced before the other node would close it as idle, or for a
+missing TLS handshake.
 
 Other code decides what follows, with writes that fail if this node is wrong.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 PROBES: Final = 2
 _PROBE_PAUSE_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
+# Below the time that a node gives a client for its TLS handshake, 10 s.
+_RENEW_SECONDS: Final = 7.0
 # How long a refused port is enough to call a node suspect. By then it is out of the cluster,
 # or only this node cannot reach it.
 SUSPECT_SECONDS_MAX: Final = 2.0
@@ -39,12 +42,14 @@ class PortWatch:
         *,
         pause_seconds: float = _PROBE_PAUSE_SECONDS,
         retry_seconds: float = _RETRY_SECONDS,
+        renew_seconds: float = _RENEW_SECONDS,
     ) -> None:
         self._image = image
         self._broker_id = broker_id
         self._refused = refused
         self._pause_seconds = pause_seconds
         self._retry_seconds = retry_seconds
+        self._renew_seconds = renew_seconds
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watched: dict[int, BrokerState] = {}
         # When a connection was last lost, and whose port has refused since.
@@ -121,12 +126,29 @@ class PortWatch:
             return False
         self._refusing.discard(broker.id)
         try:
-            with contextlib.suppress(OSError):
+            while not await self._is_closed_soon(reader):
+                # The new one first: there is no moment without.
+                try:
+                    reader, renewed = await self._connect(broker)
+                except OSError:
+                    return True
+                writer.close()
+                writer = renewed
+        finally:
+            writer.close()
+        return True
+
+    async def _is_closed_soon(self, reader: asyncio.StreamReader) -> bool:
+        """False if the connection still stands when it is time to replace it."""
+        try:
+            async with asyncio.timeout(self._renew_seconds):
                 # A node sends nothing unasked: this ends with the connection.
                 while await reader.read(1):
                     pass
-        finally:
-            writer.close()
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
         return True
 
     async def _refuses(self, broker: BrokerState) -> bool:
@@ -148,5 +170,6 @@ class PortWatch:
     async def _connect(
         self, broker: BrokerState
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # A node announces the listener between nodes first.
         endpoint = broker.endpoints[0]
         return await asyncio.open_connection(endpoint.host, endpoint.port)

@@ -271,9 +271,12 @@ class Member:
 
     def _describe(self) -> BrokerState:
         store = self._node.disk.store
+        between_nodes = self._addresses.inter_broker_listener
+        protocols = self._addresses.protocols
         endpoints = tuple(
-            Endpoint(name, *self._addresses.advertised(name), protocol)
-            for name, protocol in self._addresses.protocols.items()
+            Endpoint(name, *self._addresses.advertised(name), protocols[name])
+            # The one between nodes first: other nodes watch it, and a client's need not work there.
+            for name in sorted(protocols, key=lambda name: name != between_nodes)
         )
         log_ends = []
         for where, leader_epoch in self.membership.lost_partitions():
