@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from millstream.cluster.state import ClusterImage, TopicState
 from millstream.coordinators.codecs.changes import MemberState
+from millstream.coordinators.consumer.epochs import matching_topics
 from millstream.coordinators.consumer.group import STATIC_LEAVING_EPOCH
 from millstream.errors import KafkaCode
 from tests.coordinators.world import GROUP, REBALANCE_MS, World, refused, topic_id
@@ -191,6 +193,13 @@ def test_a_pattern_follows_topics_as_they_come() -> None:
     assert world.beat("m1", 1).assignment == {ORDERS: (0,), PAYMENTS: (0, 1)}
     world.beat("m1", -1)
     assert world.consumers().patterns == {}
+
+
+def test_a_pattern_matches_internal_topics_as_in_kafka() -> None:
+    image = ClusterImage()
+    for number, name in enumerate(("__consumer_offsets", "orders", "other")):
+        image.add_topic(TopicState(name, topic_id(number), []))
+    assert matching_topics(".*o.*s", image) == ("__consumer_offsets", "orders")
 
 
 def test_a_pattern_that_cannot_be_understood_is_refused() -> None:

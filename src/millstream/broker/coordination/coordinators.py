@@ -124,8 +124,13 @@ class GroupCoordinators:
             return refuse(error)
         return shown(answer, show, refuse)
 
-    def admit_member(self, address: str, size_bytes: int) -> None:
-        """Raises KafkaError where an address has too many members in this node's groups."""
+    def admit_member(self, group_id: str, address: str, size_bytes: int) -> None:
+        """Raises KafkaError where an address has too many members in this node's groups.
+
+        Members whose session has expired leave first: one of them may own the instance id that
+        the new member brings.
+        """
+        self.shards.end_what_is_over(group_id)
         groups = (group for shard in self.shards.all for group in shard.state.groups.values())
         self._quota.admit(address, size_bytes, groups, now_ms=self._node.now_ms())
 

@@ -334,6 +334,13 @@ class Shards(Generic[S, C, E]):
         self._arm(shard)
         return answer
 
+    def end_what_is_over(self, name: str) -> None:
+        """Act on deadlines that have passed although their timer has not fired yet: requests that
+        arrive in the same iteration of the loop are handled before its timers."""
+        shard = self.shard_for(name)
+        shard.deadlines_are_over(self._node.now_ms())
+        self._arm(shard)
+
     def submit_internal(
         self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, None, C]"
     ) -> None:

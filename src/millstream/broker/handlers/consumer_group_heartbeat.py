@@ -50,7 +50,8 @@ def handle(
         for name in heartbeat.topics or ():
             permissions.require(request, ResourceType.TOPIC, name)
         if heartbeat.epoch == JOINING_EPOCH:
-            groups.admit_member(heartbeat.client_host, sum(map(len, heartbeat.topics or ())))
+            size_bytes = sum(map(len, heartbeat.topics or ()))
+            groups.admit_member(heartbeat.group_id, heartbeat.client_host, size_bytes)
     except KafkaError as error:
         return _refuse(error)
     return groups.ask(

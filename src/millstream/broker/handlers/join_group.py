@@ -52,7 +52,7 @@ def handle(
 
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        groups.admit_member(join.client_host, protocols_bytes(join.protocols))
+        groups.admit_member(join.group_id, join.client_host, protocols_bytes(join.protocols))
     except KafkaError as error:
         return refuse(error)
     return groups.ask(

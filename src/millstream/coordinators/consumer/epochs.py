@@ -191,15 +191,9 @@ def _match_patterns(group: ConsumerGroup, draft: _Draft, env: Env) -> None:
 
 
 def matching_topics(pattern: str, image: ClusterImage) -> tuple[str, ...]:
-    """Raises KafkaError if the pattern is invalid."""
+    """Internal topics too, as in Kafka. Raises KafkaError if the pattern is invalid."""
     compiled = compile_pattern(pattern)
-    return tuple(
-        sorted(
-            name
-            for name, topic in image.topics.items()
-            if not topic.is_internal and compiled.matches(name)
-        )
-    )
+    return tuple(sorted(filter(compiled.matches, image.topics)))
 
 
 def topics_hash(names: Iterable[str], image: ClusterImage) -> int:

@@ -1,0 +1,67 @@
+"""The timers of shards, on a node whose clock a test moves."""
+
+import asyncio
+from pathlib import Path
+
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.clock import Clock
+from millstream.config import load_config
+from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.groups import requests
+from tests.support.open_node import OpenNode
+
+
+class LateClock:
+    """As the system's, and some seconds ahead: a loop that was busy sees such jumps."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self.ahead_seconds = 0.0
+
+    def now_ms(self) -> int:
+        return self._inner.now_ms()
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic() + self.ahead_seconds
+
+
+async def join(groups: GroupCoordinators, member_id: str) -> HeartbeatReply:
+    heartbeat = HeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        epoch=0,
+        client_id="c",
+        client_host="/127.0.0.1",
+        instance_id="i",
+        rebalance_timeout_ms=60_000,
+        topics=("t",),
+        owned={},
+    )
+    groups.admit_member("g", heartbeat.client_host, 1)
+    answer = groups.submit(
+        "g", lambda state, env: requests.consumer_heartbeat(state, heartbeat, env)
+    )
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+async def joins_after_the_session_of_its_predecessor(folder: Path) -> HeartbeatReply:
+    flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    node = OpenNode(load_config(flags=flags), dev=True)
+    await node.start()
+    try:
+        clock = node.node.clock = LateClock(node.node.clock)
+        groups = node.coordinators
+        await groups.ensure_topic()
+        await join(groups, "first")
+        # The loop's timer does not know that the time is over.
+        clock.ahead_seconds = 60.0
+        return await join(groups, "second")
+    finally:
+        await node.stop()
+
+
+def test_an_instance_id_is_free_when_the_session_is_over_and_its_timer_has_not_fired(
+    tmp_path: Path,
+) -> None:
+    reply = asyncio.run(joins_after_the_session_of_its_predecessor(tmp_path))
+    assert reply.member_id == "second"
