@@ -1,6 +1,6 @@
 """The commands against a running broker, as a user types them.
 
-Covers cli/topic.py, cli/produce.py, cli/consume.py.
+Covers cli/topic.py, cli/topic_view.py, cli/produce.py, cli/consume.py.
 """
 
 import json
@@ -9,10 +9,14 @@ import signal
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import Ran, run_millstream
+from tests.support.jars import classpath
+from tests.support.node import MillstreamNode
+from tests.support.tools import require, skip_if_java_is_left_out
 
 pytestmark = pytest.mark.slow
 
@@ -211,3 +215,163 @@ def test_a_topic_id_is_written_as_kafka_writes_it() -> None:
     from millstream.cli.topic import _id_text
 
     assert _id_text("U7cI4/UPSU6Prru+M9UxpQ") == "U7cI4_UPSU6Prru-M9UxpQ"
+
+
+def test_a_tab_may_separate_keys_and_values(bootstrap: str, topic: str) -> None:
+    run_millstream("produce", topic, "-K", r"\t", stdin="a\tb\n", bootstrap=bootstrap)
+    ran = run_millstream("consume", topic, "-e", "-f", "%k=%v", bootstrap=bootstrap)
+    assert ran.output == "a=b"
+    ran = run_millstream("produce", topic, "-K", r"\q", bootstrap=bootstrap)
+    assert (ran.exit_code, r"\q is not an escape" in ran.errors) == (2, True)
+
+
+def test_several_topics_and_patterns_of_names(bootstrap: str) -> None:
+    mark = uuid.uuid4().hex[:10]
+    names = [f"{mark}-a", f"{mark}-b", f"{mark}-c"]
+    for name in names:
+        run_millstream("topic", "create", name, bootstrap=bootstrap)
+        run_millstream("produce", name, stdin=f"{name}\n", bootstrap=bootstrap)
+    ran = run_millstream("consume", *names[:2], "-e", bootstrap=bootstrap)
+    assert sorted(ran.output.split()) == names[:2]
+    ran = run_millstream("consume", f"{mark}-[bc]", "--regex", "-e", bootstrap=bootstrap)
+    assert sorted(ran.output.split()) == names[1:]
+    ran = run_millstream("consume", f"{mark}-x.*", "--regex", bootstrap=bootstrap)
+    assert (ran.exit_code, "no topic matches" in ran.errors) == (1, True)
+
+
+def test_ranges_end_by_themselves(bootstrap: str, topic: str) -> None:
+    lines = "".join(
+        json.dumps({"value": str(i), "timestamp": 1_769_860_800_000 + i * 1000}) + "\n"
+        for i in range(6)
+    )
+    run_millstream("produce", topic, "-J", stdin=lines, bootstrap=bootstrap)
+    for span, values in [("1:3", "12"), (":2", "01"), ("@1769860801000:@1769860804000", "123")]:
+        ran = run_millstream("consume", topic, "-o", span, "-f", "%v", bootstrap=bootstrap)
+        assert (ran.exit_code, ran.output) == (0, values)
+
+
+def test_filters_choose_records(bootstrap: str, topic: str) -> None:
+    lines = "alice:5\nbob:7\nalice:9\n"
+    run_millstream("produce", topic, "-K", ":", "-H", "h=1", stdin=lines, bootstrap=bootstrap)
+    for options, values in [
+        (["--key", "^al"], "59"),
+        (["--value", "[79]"], "79"),
+        (["--key", "^al", "--value", "9"], "9"),
+        (["--grep", "b.b|9"], "79"),
+        (["--header", "h=2"], ""),
+    ]:
+        ran = run_millstream("consume", topic, "-e", "-f", "%v", *options, bootstrap=bootstrap)
+        assert (ran.exit_code, ran.output) == (0, values)
+
+
+def test_a_group_continues_where_it_left_off(bootstrap: str, topic: str) -> None:
+    group = f"group-of-{topic}"
+    reading = ["consume", topic, "--group", group, "-e", "-f", "%v"]
+    run_millstream("produce", topic, stdin="1\n2\n", bootstrap=bootstrap)
+    assert run_millstream(*reading, bootstrap=bootstrap).output == "12"
+    run_millstream("produce", topic, stdin="3\n", bootstrap=bootstrap)
+    assert run_millstream(*reading, bootstrap=bootstrap).output == "3"
+    ran = run_millstream("group", "lag", group, "--json", bootstrap=bootstrap)
+    assert json.loads(ran.output) == [{"group": group, "topic": topic, "lag": 0}]
+
+
+def start(*arguments: str, bootstrap: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "millstream", *arguments, "-b", bootstrap],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_reader_that_leaves_ends_it_also_on_an_idle_topic(bootstrap: str, topic: str) -> None:
+    run_millstream("produce", topic, stdin="first\n", bootstrap=bootstrap)
+    with start("consume", topic, bootstrap=bootstrap) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_a_full_device_is_one_line(bootstrap: str, topic: str) -> None:
+    run_millstream("produce", topic, stdin="first\n", bootstrap=bootstrap)
+    for arguments in (["consume", topic, "-e"], ["topic", "list"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "millstream", *arguments, "-b", bootstrap],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+                timeout=60,
+            )
+        assert done.returncode == 1
+        assert done.stderr == b"millstream: cannot write the output: No space left on device\n"
+
+
+def test_an_interrupted_produce_counts_what_was_acknowledged(bootstrap: str, topic: str) -> None:
+    with start("produce", topic, bootstrap=bootstrap) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"1\n2\n")
+        process.stdin.flush()
+        ran = run_millstream("consume", topic, "-n", "2", bootstrap=bootstrap)
+        assert ran.output == "1\n2\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == (
+            b"millstream: interrupted: 2 records acknowledged, 0 not\n"
+        )
+
+
+def test_a_broker_that_dies_is_named_within_seconds(tmp_path: Path) -> None:
+    with MillstreamNode(tmp_path / "data", "--dev") as node:
+        run_millstream("topic", "create", "t", bootstrap=node.bootstrap)
+        run_millstream("produce", "t", stdin="0\n", bootstrap=node.bootstrap)
+        with (
+            start("consume", "t", bootstrap=node.bootstrap) as reader,
+            start("produce", "t", bootstrap=node.bootstrap) as writer,
+        ):
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"0\n"
+            assert writer.stdin is not None
+            writer.stdin.write(b"1\n")
+            writer.stdin.flush()
+            assert reader.stdout.readline() == b"1\n"
+            node.kill()
+            writer.stdin.write(b"2\n")
+            writer.stdin.flush()
+            for process, counts in ((reader, b""), (writer, b"(1 record acknowledged, 1 not)\n")):
+                assert process.wait(30) == 4
+                assert process.stderr is not None
+                errors = process.stderr.read()
+                assert errors.count(b"refused the connection") == 1
+                assert errors.endswith(counts)
+            writer.stdin.close()
+
+
+@pytest.mark.java
+def test_10_000_keys_are_where_javas_producer_puts_them(bootstrap: str) -> None:
+    skip_if_java_is_left_out()
+    ours, theirs = (f"keys-{uuid.uuid4().hex[:10]}" for _ in range(2))
+    run_millstream("topic", "create", ours, theirs, "-p", "12", bootstrap=bootstrap)
+    lines = "".join(f"key {i} é\tx\n" for i in range(10_000))
+    run_millstream("produce", ours, "-K", r"\t", stdin=lines, bootstrap=bootstrap)
+    tool = ["org.apache.kafka.tools.ConsoleProducer", "--reader-property", "parse.key=true"]
+    subprocess.run(
+        [require("java"), "-Xmx256m", "-Dfile.encoding=UTF-8", "-cp", classpath(), *tool]
+        + ["--bootstrap-server", bootstrap, "--topic", theirs],
+        input=lines.encode(),
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+
+    def places(topic: str) -> list[str]:
+        ran = run_millstream("consume", topic, "-e", "-f", r"%k %p\n", bootstrap=bootstrap)
+        return sorted(ran.output.splitlines())
+
+    found = places(ours)
+    assert len(found) == 10_000
+    assert found == places(theirs)

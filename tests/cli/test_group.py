@@ -129,7 +129,9 @@ def test_a_group_is_moved_and_its_consumers_read_from_there(
     rehearsed = run(broker, "reset", group, "--to", start, "--dry-run", "--json")
     row = {"topic": topic, "partition": 0, "before": 3, "after": offset, "end": RECORDS}
     assert (rehearsed.exit_code, json.loads(rehearsed.output)) == (0, [row])
-    moved = run(broker, "reset", group, "--to", start, "--json")
+    refused = run(broker, "reset", group, "--to", start)
+    assert (refused.exit_code, "requires -y" in refused.errors) == (1, True)
+    moved = run(broker, "reset", group, "--to", start, "--json", "-y")
     # The rehearsal has changed nothing.
     assert (moved.exit_code, json.loads(moved.output)) == (0, [row])
     assert moved.errors == f"moved {group} on 1 partition\n"
@@ -148,7 +150,7 @@ def test_a_group_that_is_not_there_yet_is_given_a_place_to_begin(
     missing = run(broker, "reset", "not-yet", "--to", "end")
     assert missing.exit_code == 1
     assert "group not-yet does not exist" in missing.errors
-    made = run(broker, "reset", "not-yet", "--to", "end", "-t", f"{topic}:0")
+    made = run(broker, "reset", "not-yet", "--to", "end", "-t", f"{topic}:0", "-y")
     assert made.exit_code == 0
     told = json.loads(run(broker, "describe", "not-yet", "--json").output)
     assert [(one["partition"], one["committed"]) for one in told["partitions"]] == [(0, RECORDS)]

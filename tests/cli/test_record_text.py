@@ -9,6 +9,7 @@ from millstream.cli.record_text import (
     compile_format,
     from_json_line,
     to_json_line,
+    unescaped,
 )
 
 
@@ -108,3 +109,12 @@ def test_a_value_that_is_json_is_sent_as_json_text() -> None:
 def test_a_line_that_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError):
         from_json_line(line)
+
+
+def test_escapes_of_an_option_become_bytes() -> None:
+    assert unescaped(r"a\t\x01\\n") == b"a\t\x01\\n"
+    assert unescaped("ä%") == "ä%".encode()
+    with pytest.raises(ValueError, match="is not an escape"):
+        unescaped("\\q")
+    with pytest.raises(ValueError, match="is not an escape"):
+        unescaped("end\\")

@@ -4,7 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.cli.start_position import FromBeginning, FromEnd, FromOffset, FromTime, parse_start
+from millstream.cli.start_position import (
+    FromBeginning,
+    FromEnd,
+    FromOffset,
+    FromTime,
+    Range,
+    parse_range,
+    parse_start,
+)
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 NOON_MS = 1_769_860_800_000
@@ -46,3 +54,29 @@ def test_a_time_without_a_zone_is_utc() -> None:
 def test_what_is_no_start_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not (a time|beginning)"):
         parse_start(text, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("7", Range(FromOffset(7), None)),
+        ("7:9", Range(FromOffset(7), FromOffset(9))),
+        (":9", Range(FromBeginning(), FromOffset(9))),
+        ("-5:end", Range(FromEnd(5), FromEnd(0))),
+        ("@2026-01-31T12:00:00Z", Range(FromTime(NOON_MS), None)),
+        ("@-1h:@now", Range(FromTime(NOON_MS - 3_600_000), FromTime(NOON_MS))),
+        (
+            "@2026-01-31T12:00:00Z:@2026-01-31T12:00:01Z",
+            Range(FromTime(NOON_MS), FromTime(NOON_MS + 1000)),
+        ),
+        ("@2026-01-31T12:00:end", Range(FromTime(NOON_MS), FromEnd(0))),
+    ],
+)
+def test_a_range_is_two_starts_with_a_colon_between(text: str, span: Range) -> None:
+    assert parse_range(text, now=NOW) == span
+
+
+@pytest.mark.parametrize("text", ["1:soon", "@yesterday:@now", "a:b:c"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not"):
+        parse_range(text, now=NOW)

@@ -58,7 +58,7 @@ def test_a_commit_beyond_the_end_was_not_made_for_these_records(broker: Broker) 
     commit(broker, "beyond-own", topic, {0: 5, 1: 101})
     commit(broker, "beyond", topic, {0: 101, 1: 100})
     ran = run_millstream(
-        *("topic", "trim", topic, "--consumed-by", "beyond", "-b", broker.bootstrap, "--json")
+        *("topic", "trim", topic, "--consumed-by", "beyond", "-b", broker.bootstrap, "--json", "-y")
     )
     assert ran.exit_code == 0, ran.errors
     assert [row["records"] for row in json.loads(ran.output)] == [0, 100]
@@ -94,11 +94,14 @@ def test_a_trim_deletes_up_to_the_lowest_commit(broker: Broker) -> None:
     commit(broker, "trim-a", topic, {0: 80, 1: 10})
     commit(broker, "trim-b", topic, {0: 50})
     arguments = ("topic", "trim", topic, "--consumed-by", "trim-a, trim-b", "-b", broker.bootstrap)
-    ran = run_millstream(*arguments)
+    refused = run_millstream(*arguments)
+    assert (refused.exit_code, "requires -y" in refused.errors) == (1, True)
+    assert starts(broker, topic) == [0, 0]
+    ran = run_millstream(*arguments, "-y")
     assert ran.exit_code == 0, ran.errors
     assert "deleted 50 records" in ran.errors
     assert starts(broker, topic) == [50, 0]
-    again = run_millstream(*arguments)
+    again = run_millstream(*arguments, "-y")
     assert "deleted 0 records" in again.errors
     assert starts(broker, topic) == [50, 0]
 
@@ -107,7 +110,7 @@ def test_a_group_that_nobody_knows_keeps_everything(broker: Broker) -> None:
     topic = filled(broker, "unknown-group")
     commit(broker, "known", topic, {0: 80, 1: 80})
     ran = run_millstream(
-        *("topic", "trim", topic, "--consumed-by", "known,nobody", "-b", broker.bootstrap)
+        *("topic", "trim", topic, "--consumed-by", "known,nobody", "-b", broker.bootstrap, "-y")
     )
     assert ran.exit_code == 0, ran.errors
     assert starts(broker, topic) == [0, 0]

@@ -1,6 +1,6 @@
 """A cluster as users start it: ZooKeeper and three processes.
 
-Covers broker, cluster, cli/cluster.py.
+Covers broker, cluster, cli/cluster.py, cli/cluster_start.py.
 """
 
 import contextlib

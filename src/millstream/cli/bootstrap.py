@@ -4,7 +4,6 @@ confluent-kafka is imported inside the functions, because it costs more time tha
 `millstream --help` may take.
 """
 
-import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
@@ -29,8 +28,9 @@ F = TypeVar("F", bound=Callable[..., object])
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_PORT = 9092
-CONNECT_SECONDS_MAX = 5.0
 REQUEST_SECONDS_MAX = 20.0
+# Java's: the same key goes to the same partition, whichever client sends it.
+PARTITIONER = "murmur2_random"
 
 
 def bootstrap_option(command: F) -> F:
@@ -73,23 +73,12 @@ def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
 
 
 def check_reachable(bootstrap: str) -> tuple[str, int]:
-    """The first address where a broker listens. Fails at once with the reason, where a client
+    """The first address where a broker answers. Fails with the reason, where a client library
     would retry silently."""
-    problems = []
-    for address in bootstrap.split(","):
-        host, port = parse_address(address.strip())
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX).close()
-            return host, port
-        except ConnectionRefusedError:
-            problems.append(f"{host}:{port} refused the connection")
-        except OSError as failed:
-            problems.append(f"{host}:{port} is not reachable ({failed.strerror or failed})")
-    raise CommandFailed(
-        f"{'; '.join(problems)}. Is a broker running there? "
-        "Start one with: millstream broker --data-dir ./data",
-        exit_code=ExitCode.UNREACHABLE,
-    )
+    from millstream.cli.first_contact import connect_first
+
+    with connect_first(bootstrap) as connection:
+        return connection.address.host, connection.address.port
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -148,9 +137,9 @@ def explain(error: "KafkaError", subject: str) -> CommandFailed:
         return CommandFailed(f"{subject} already exists")
     if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
         return CommandFailed(
-            f"{subject}: no answer in time. Too few replicas may be in sync (`millstream topic "
-            "describe` shows them); or, if the first address answers but others do not, "
-            "the broker's advertised.listeners may be wrong for this machine",
+            f"{subject}: no answer in time. The first address answers; if others do not, "
+            "advertised.listeners may be wrong for this machine (`millstream doctor -b` checks "
+            "it), or too few replicas may be in sync (`millstream topic describe` shows them)",
             exit_code=ExitCode.TIMEOUT,
         )
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):

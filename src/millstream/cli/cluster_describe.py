@@ -97,14 +97,14 @@ def placed_partitions(metadata: MetadataResponse) -> Iterable[PlacedPartition]:
 
 def _node_rows(
     nodes: Sequence[DescribeClusterBroker], partitions: Sequence[PlacedPartition]
-) -> list[tuple[int, str, str, int, int]]:
+) -> list[tuple[int, str, str | None, int, int]]:
     led = Counter(one.leader for one in partitions)
     held = Counter(node for one in partitions for node in one.replicas)
     return [
         (
             node.broker_id,
             f"{node.host}:{node.port}",
-            node.rack or "-",
+            node.rack,
             led[node.broker_id],
             held[node.broker_id],
         )

@@ -1,4 +1,4 @@
-"""Asks a person for confirmation before something is deleted."""
+"""Asks a person for confirmation before something is deleted or changed."""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +10,12 @@ from millstream.cli.failure import CommandFailed
 
 def ask_before_deleting(kind: str, names: Sequence[str], contents: str) -> None:
     """Returns if the answer is yes; ends the command otherwise."""
+    confirm(f"Delete {', '.join(names)} with {contents}?", f"deleting {kind}")
+
+
+def confirm(question: str, what: str) -> None:
+    """Returns if the answer is yes; ends the command otherwise. `what` names the action."""
     if not sys.stdin.isatty():
-        raise CommandFailed(f"deleting {kind} requires -y when stdin is not a terminal")
-    click.confirm(f"Delete {', '.join(names)} with {contents}?", abort=True, err=True)
+        raise CommandFailed(f"{what} requires -y when stdin is not a terminal")
+    if not click.confirm(question, err=True):
+        raise CommandFailed("nothing was changed")

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, TypeVar
 
-from millstream import __version__
-from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, check_reachable
+from millstream.cli.bootstrap import REQUEST_SECONDS_MAX
 from millstream.cli.client_options import security_of_command
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.first_contact import CLIENT_ID, open_first
 from millstream.client.blocking import Address, Connection
 from millstream.client.protocol import NEWEST
 from millstream.client.security import SecurityError
@@ -25,7 +25,6 @@ from millstream.wire.message import Message, Request
 
 M = TypeVar("M", bound=Message)
 
-_CLIENT_ID: Final = f"millstream/{__version__}"
 _METADATA_VERSION: Final = 9
 _FIND_COORDINATOR_VERSION: Final = 3
 _LOG_DIRS_VERSION: Final = 1
@@ -38,8 +37,9 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         self._security = security_of_command()
-        self.first = Address(*check_reachable(bootstrap))
-        self._connections: dict[Address, Connection] = {}
+        first = open_first(bootstrap, self._security)
+        self.first = first.address
+        self._connections: dict[Address, Connection] = {first.address: first}
 
     def __enter__(self) -> "Cluster":
         return self
@@ -122,7 +122,7 @@ class Cluster:
             if connection is None:
                 connection = Connection(
                     node,
-                    client_id=_CLIENT_ID,
+                    client_id=CLIENT_ID,
                     security=self._security,
                     connect_seconds_max=REQUEST_SECONDS_MAX,
                 )

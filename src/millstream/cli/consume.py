@@ -1,42 +1,40 @@
-"""`millstream consume`: print the records of a topic.
+"""`millstream consume`: print the records of topics.
 
-It assigns partitions to itself and commits nothing, so that reading a topic never
-disturbs a consumer group.
+It assigns partitions to itself and commits nothing, so that reading a topic never disturbs a
+consumer group. With --group it is a member of that group like any other, and commits what it
+has printed.
 """
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from millstream.cli.bootstrap import (
-    REQUEST_SECONDS_MAX,
-    bootstrap_option,
-    check_reachable,
-    client_settings,
-    connect_admin,
-    describe_topic,
-    explain,
-    wait_for,
-)
+from millstream.cli.bootstrap import bootstrap_option, client_settings, explain
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import echo
+from millstream.cli.output import check_output_open, echo
+from millstream.cli.record_filter import Filter, compile_filter
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
 from millstream.cli.start_position import (
     FromBeginning,
     FromEnd,
     FromOffset,
     FromTime,
+    Range,
     Start,
-    parse_start,
+    parse_range,
 )
+from millstream.model import TopicPartition as Place
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
-    from confluent_kafka.admin import AdminClient
+
+    from millstream.cli.connection import Cluster
+    from millstream.cli.first_contact import BrokerWatch
 
 _BATCH_RECORDS_MAX = 500
 _POLL_SECONDS = 0.25
@@ -44,19 +42,39 @@ Printer = Callable[[TextRecord], bytes]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
     "-o",
     "--offset",
-    "start_text",
+    "range_text",
     default="beginning",
     show_default=True,
-    metavar="START",
-    help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h).",
+    metavar="START[:END]",
+    help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h); or a range "
+    "such as 100:200 or @-2h:@-1h, without its end.",
 )
 @click.option("-n", "--count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end of every partition.")
-@click.option("-p", "--partition", "wanted", multiple=True, type=click.IntRange(0))
+@click.option(
+    "-p",
+    "--partition",
+    "wanted",
+    multiple=True,
+    type=click.IntRange(0),
+    help="Only this one; repeat it for more.",
+)
+@click.option("--regex", is_flag=True, help="TOPIC is a regular expression for whole names.")
+@click.option(
+    "--grep", multiple=True, metavar="REGEX", help="Only with this in key, value, header."
+)
+@click.option("--key", "keys", multiple=True, metavar="REGEX", help="Only with this in the key.")
+@click.option(
+    "--value", "values", multiple=True, metavar="REGEX", help="Only with this in the value."
+)
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME[=REGEX]", help="Only with this header."
+)
+@click.option("-g", "--group", "group_id", metavar="GROUP", help="Join a group and commit.")
 @click.option(
     "-f",
     "--format",
@@ -68,166 +86,256 @@ Printer = Callable[[TextRecord], bytes]
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object per line.")
 @bootstrap_option
 def consume(
-    topic: str,
-    start_text: str,
+    topics: tuple[str, ...],
+    range_text: str,
     count: int | None,
     exit_at_end: bool,
     wanted: tuple[int, ...],
+    regex: bool,
+    grep: tuple[str, ...],
+    keys: tuple[str, ...],
+    values: tuple[str, ...],
+    headers: tuple[str, ...],
+    group_id: str | None,
     format_text: str,
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    """Print the records of TOPIC, and keep printing as new ones arrive.
+    """Print the records of topics, and keep printing as new ones arrive.
 
     Example: millstream consume orders -o -10 -e -f '%o %k %v\\n'
     """
-    from confluent_kafka import TopicPartition
-
     try:
-        start = parse_start(start_text, now=datetime.now(UTC))
+        span = parse_range(range_text, now=datetime.now(UTC))
         printer: Printer = to_json_line if as_json else compile_format(format_text)
+        matches = compile_filter(anywhere=grep, keys=keys, values=values, headers=headers)
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from None
-    admin = connect_admin(bootstrap)
-    existing = [partition.id for partition in describe_topic(admin, topic).partitions]
-    partitions = _choose_partitions(topic, existing, wanted)
-    bounds = _find_bounds(admin, topic, partitions, start)
-    consumer = _connect(bootstrap)
+    if group_id is not None and (wanted or span.end is not None):
+        raise click.UsageError("--group takes no --partition and no range: the group decides")
+    from millstream.cli.connection import Cluster
+    from millstream.cli.first_contact import BrokerWatch
+
+    with Cluster(bootstrap) as cluster:
+        names = _matching(cluster, topics) if regex else list(dict.fromkeys(topics))
+        places = find_places(cluster, names, wanted)
+        bounds = {} if group_id is not None else find_bounds(cluster, places, span)
+    watch = BrokerWatch(bootstrap)
+    reading = Reading(connect(bootstrap, watch, group_id, span.start), watch, matches)
     try:
-        consumer.assign([TopicPartition(topic, p, each.start) for p, each in bounds.items()])
-        reading = _Reading(topic, consumer, bootstrap)
-        if exit_at_end:
+        if group_id is not None:
+            reading.join(names)
+            reading.ends_with_assignment = exit_at_end
+        else:
             # The end at this moment: a busy topic would never be at its end.
-            reading.ends = {p: each.end for p, each in bounds.items() if each.start < each.end}
+            reading.assign(bounds, is_bounded=exit_at_end or span.end is not None)
         reading.print_records(printer, sys.stdout.buffer, count=count)
     finally:
-        consumer.close()
+        reading.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Where reading starts in a partition, and its end when the command began."""
+class Bounds:
+    """Where reading starts in a partition, and where it ends when it is bounded."""
 
     start: int
     end: int
 
 
-class _Reading:
+class Reading:
     """The loop: receive, print, notice the end."""
 
-    def __init__(self, topic: str, consumer: "Consumer", bootstrap: str) -> None:
+    def __init__(
+        self, consumer: "Consumer", watch: "BrokerWatch", matches: Filter | None = None
+    ) -> None:
         # Partitions still to be read to this offset; None to read forever.
-        self.ends: dict[int, int] | None = None
-        self._topic = topic
+        self.ends: dict[Place, int] | None = None
+        # In a group: stop when all partitions it got were read to their ends.
+        self.ends_with_assignment = False
+        self._at_end: set[Place] = set()
+        self._assigned: set[Place] | None = None
         self._consumer = consumer
-        self._bootstrap = bootstrap
+        self._watch = watch
+        self._matches = matches
+
+    def assign(self, bounds: dict[Place, Bounds], *, is_bounded: bool) -> None:
+        from confluent_kafka import TopicPartition
+
+        if is_bounded:
+            bounds = {where: each for where, each in bounds.items() if each.start < each.end}
+            self.ends = {where: each.end for where, each in bounds.items()}
+        self._consumer.assign(
+            [TopicPartition(where.topic, where.partition, b.start) for where, b in bounds.items()]
+        )
+
+    def join(self, topics: Sequence[str]) -> None:
+        def assigned(consumer: "Consumer", places: Iterable[object]) -> None:
+            self._assigned = {Place(each.topic, each.partition) for each in places}  # type: ignore[attr-defined]
+            self._at_end.clear()
+
+        self._consumer.subscribe(list(topics), on_assign=assigned)
+
+    def close(self) -> None:
+        self._consumer.close()
 
     def print_records(self, printer: Printer, output: BinaryIO, *, count: int | None) -> None:
         left = sys.maxsize if count is None else count
-        while left > 0 and self.ends != {}:
-            records = self._take(min(left, _BATCH_RECORDS_MAX))
-            output.write(b"".join(printer(record) for record in records))
-            # Readers of a pipe see records when they arrive, not when a buffer fills.
-            output.flush()
+        while left > 0 and not self._is_over():
+            records = self.take(min(left, _BATCH_RECORDS_MAX))
+            if records:
+                output.write(b"".join(printer(record) for record in records))
+                # Readers of a pipe see records when they arrive, not when a buffer fills.
+                output.flush()
+            else:
+                check_output_open()
             left -= len(records)
 
-    def _take(self, limit: int) -> list[TextRecord]:
+    def _is_over(self) -> bool:
+        if self.ends is not None:
+            return not self.ends
+        return (
+            self.ends_with_assignment
+            and self._assigned is not None
+            and self._assigned <= self._at_end
+        )
+
+    def take(self, limit: int) -> list[TextRecord]:
+        """Records that arrived and match; often none."""
+        first = self._consumer.poll(_POLL_SECONDS)
+        if first is None:
+            self._watch.check()
+            return []
         records = []
-        for message in self._consumer.consume(limit, timeout=_POLL_SECONDS):
+        for message in [first, *self._consumer.consume(limit - 1, timeout=0)]:
             error = message.error()
             if error is not None:
                 self._note(error, message)
                 continue
-            record = _to_record(message)
-            if self._is_wanted(record):
+            record = to_record(message)
+            if self._is_inside(record) and (self._matches is None or self._matches(record)):
                 records.append(record)
         return records
 
-    def _is_wanted(self, record: TextRecord) -> bool:
+    def _is_inside(self, record: TextRecord) -> bool:
         if self.ends is None:
             return True
-        end = self.ends.get(record.partition, 0)
+        where = Place(record.topic, record.partition)
+        end = self.ends.get(where, 0)
         if record.offset >= end - 1:
-            self.ends.pop(record.partition, None)
+            self.ends.pop(where, None)
         return record.offset < end
 
     def _note(self, error: "KafkaError", message: "Message") -> None:
         from confluent_kafka import KafkaError
 
+        topic, partition = message.topic(), message.partition()
         if error.code() == KafkaError._PARTITION_EOF:
             # The last offsets may hold no record: a marker, or a record that was compacted away.
-            partition = message.partition()
-            if self.ends is not None and partition is not None:
-                self.ends.pop(partition, None)
+            assert topic is not None
+            assert partition is not None
+            self._at_end.add(Place(topic, partition))
+            if self.ends is not None:
+                self.ends.pop(Place(topic, partition), None)
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
-            # Also reported when one idle connection closes: believe it if no broker listens.
-            check_reachable(self._bootstrap)
+            self._watch.suspect()
         elif not error.retriable():
-            raise explain(error, f"topic {self._topic}")
+            raise explain(error, f"topic {topic}" if topic else "reading")
 
 
-def _choose_partitions(topic: str, existing: list[int], wanted: tuple[int, ...]) -> list[int]:
-    missing = sorted(set(wanted) - set(existing))
-    if missing:
+def _matching(cluster: "Cluster", patterns: Sequence[str]) -> list[str]:
+    names = [topic.name or "" for topic in cluster.metadata().topics]
+    found: list[str] = []
+    for pattern in patterns:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as wrong:
+            raise click.UsageError(f"{pattern!r} is not a regular expression: {wrong}") from None
+        # Internal topics only for those who name them.
+        matching = [name for name in names if compiled.fullmatch(name)]
+        found += [name for name in matching if pattern.startswith("__") or name[:2] != "__"]
+    if not found:
         raise CommandFailed(
-            f"topic {topic} has no partition {missing[0]}; it has 0 to {len(existing) - 1}"
+            f"no topic matches {', '.join(patterns)}. `millstream topic list` shows the topics"
         )
-    return sorted(set(wanted)) or existing
+    return sorted(set(found))
 
 
-def _find_bounds(
-    admin: "AdminClient", topic: str, partitions: list[int], start: Start
-) -> dict[int, _Bounds]:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+def find_places(cluster: "Cluster", topics: Sequence[str], wanted: Sequence[int]) -> list[Place]:
+    """The partitions of these topics, all or those that are wanted. Raises CommandFailed."""
+    from millstream.cli.topic_view import topic_partitions
 
-    def ask(spec: OffsetSpec) -> dict[int, int]:
-        questions = {TopicPartition(topic, partition): spec for partition in partitions}
-        answers = admin.list_offsets(questions, request_timeout=REQUEST_SECONDS_MAX)
-        return {
-            asked.partition: wait_for(answer, f"topic {topic}").offset
-            for asked, answer in answers.items()
-        }
-
-    first, end = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
-    match start:
-        case FromBeginning():
-            found = first
-        case FromEnd(back=back):
-            found = {p: max(first[p], end[p] - back) for p in partitions}
-        case FromOffset(offset=offset):
-            # Outside the log a client would jump to the other end; stay at the near one.
-            found = {p: min(max(offset, first[p]), end[p]) for p in partitions}
-            for p in partitions:
-                if found[p] != offset:
-                    echo(
-                        f"millstream: {topic}-{p} holds {first[p]} to {end[p]}, "
-                        f"starting at {found[p]}",
-                        err=True,
-                    )
-        case FromTime(timestamp_ms=timestamp_ms):
-            at = ask(OffsetSpec.for_timestamp(timestamp_ms))
-            found = {p: at[p] if at[p] >= 0 else end[p] for p in partitions}
-    return {p: _Bounds(start=found[p], end=end[p]) for p in partitions}
+    places = []
+    for topic in topics:
+        existing = topic_partitions(cluster, topic)
+        missing = sorted(set(wanted) - set(existing))
+        if missing:
+            raise CommandFailed(
+                f"topic {topic} has no partition {missing[0]}; it has 0 to {len(existing) - 1}"
+            )
+        places += [Place(topic, number) for number in sorted(set(wanted)) or existing]
+    return places
 
 
-def _connect(bootstrap: str) -> "Consumer":
+def find_bounds(cluster: "Cluster", places: list[Place], span: Range) -> dict[Place, Bounds]:
+    """Offsets for a range. An end that is not given is the end at this moment."""
+    from millstream.cli.group_view import EARLIEST, LATEST, offsets_at
+
+    first, end = offsets_at(cluster, places, EARLIEST), offsets_at(cluster, places, LATEST)
+    leaderless = [where for where in places if where not in end]
+    if leaderless:
+        raise CommandFailed(f"{leaderless[0]} has no leader; `millstream topic describe` says more")
+
+    def resolve(point: Start) -> dict[Place, int]:
+        match point:
+            case FromBeginning():
+                return first
+            case FromEnd(back=back):
+                return {where: max(first[where], end[where] - back) for where in places}
+            case FromOffset(offset=offset):
+                # Outside the log a client would jump to the other end; stay at the near one.
+                return {where: min(max(offset, first[where]), end[where]) for where in places}
+            case FromTime(timestamp_ms=timestamp_ms):
+                at = offsets_at(cluster, places, timestamp_ms)
+                return {where: at[where] if at[where] >= 0 else end[where] for where in places}
+
+    starts = resolve(span.start)
+    ends = end if span.end is None else resolve(span.end)
+    if isinstance(span.start, FromOffset):
+        _tell_moved(span.start.offset, starts, first, end)
+    return {where: Bounds(start=starts[where], end=ends[where]) for where in places}
+
+
+def _tell_moved(
+    offset: int, starts: dict[Place, int], first: dict[Place, int], end: dict[Place, int]
+) -> None:
+    for where, start in starts.items():
+        if start != offset:
+            held = f"{where} holds {first[where]} to {end[where]}"
+            echo(f"millstream: {held}, starting at {start}", err=True)
+
+
+def connect(
+    bootstrap: str, watch: "BrokerWatch", group_id: str | None = None, start: Start | None = None
+) -> "Consumer":
+    """Without a group: nothing joins or commits, but the library requires a name."""
     from confluent_kafka import Consumer
 
+    is_from_end = isinstance(start, FromEnd)
+    reset = "error" if group_id is None else ("latest" if is_from_end else "earliest")
     return Consumer(
         {
             **client_settings(bootstrap),
-            # The library requires a name; nothing joins or commits to the group.
-            "group.id": "millstream-consume",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
+            "group.id": group_id or "millstream-consume",
+            "enable.auto.commit": group_id is not None,
+            "enable.auto.offset.store": group_id is not None,
+            "auto.offset.reset": reset,
             "enable.partition.eof": True,
+            "error_cb": watch.on_error,
         }
     )
 
 
-def _to_record(message: "Message") -> TextRecord:
+def to_record(message: "Message") -> TextRecord:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -6,7 +6,6 @@ from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.group_reset import reset
 from millstream.cli.group_view import (
     Group,
     GroupMissing,
@@ -17,18 +16,21 @@ from millstream.cli.group_view import (
     positions,
     when_ready,
 )
-from millstream.cli.lazy import AliasGroup
+from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
+_COMMANDS = {
+    "reset": LazyCommand(
+        "millstream.cli.group_reset", "reset", "Make a group read from other offsets."
+    ),
+}
 
-@click.group(cls=AliasGroup)
+
+@click.group(cls=AliasGroup, table=_COMMANDS)
 def group() -> None:
     """List, describe, reset and delete consumer groups."""
-
-
-group.add_command(reset)
 
 
 @group.command("list")
@@ -48,7 +50,7 @@ def list_command(
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     headings = [name.upper().replace("_", "-") for name in names]
-    print_table(headings, [[cell or "-" for cell in row] for row in rows])
+    print_table(headings, [[cell or None for cell in row] for row in rows])
 
 
 @group.command()
@@ -80,14 +82,8 @@ def describe(group_id: str, as_json: bool, bootstrap: str) -> None:
 
 def _cells(found: Group, row: Position) -> list[object]:
     owner = found.owner(row.where)
-    who = (owner.client_id, owner.client_host, owner.member_id) if owner else ("-", "-", "-")
-    numbers = (row.committed, row.end, row.lag)
-    return [
-        row.where.topic,
-        row.where.partition,
-        *("-" if number is None else number for number in numbers),
-        *who,
-    ]
+    who = (owner.client_id, owner.client_host, owner.member_id) if owner else (None, None, None)
+    return [row.where.topic, row.where.partition, row.committed, row.end, row.lag, *who]
 
 
 def _as_json(found: Group, rows: list[Position]) -> JsonValue:

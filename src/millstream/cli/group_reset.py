@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group_view import (
@@ -65,6 +66,7 @@ class Move:
     help="Only these; default: all that the group has committed.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @bootstrap_option
 def reset(
@@ -72,6 +74,7 @@ def reset(
     start_text: str,
     topics: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     as_json: bool,
     bootstrap: str,
 ) -> None:
@@ -93,6 +96,9 @@ def reset(
         moves = _plan(cluster, places, committed, start)
         if not moves:
             raise CommandFailed(f"group {group_id} has no committed offsets; name a --topic")
+        if not dry_run and not yes:
+            where = counted(len(moves), "partition")
+            confirm(f"Move {group_id} to {start_text} on {where}?", "resetting a group")
         if not dry_run:
             _commit(cluster, group_id, moves)
     names = ("topic", "partition", "before", "after", "end")
@@ -101,7 +107,7 @@ def reset(
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         headings = [name.upper() for name in names]
-        print_table(headings, [["-" if cell is None else cell for cell in row] for row in rows])
+        print_table(headings, rows)
     done = "would move" if dry_run else "moved"
     echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
 

@@ -5,7 +5,7 @@ table beside the module's name.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 import click
@@ -45,9 +45,7 @@ class LazyGroup(click.Group):
         row = self._table.get(self._aliases.get(cmd_name, cmd_name))
         if row is None:
             return None
-        command = getattr(importlib.import_module(row.module), row.attribute)
-        assert isinstance(command, click.Command)
-        return command
+        return load(row)
 
     def invoke(self, ctx: click.Context) -> object:
         # click would turn a closed pipe into a silent exit before `main` sees it.
@@ -62,7 +60,44 @@ class LazyGroup(click.Group):
 
 
 class AliasGroup(click.Group):
-    """A group that accepts `ls` for `list`, as people type it."""
+    """A group that accepts `ls` for `list`, as people type it.
+
+    Commands of its `table` are imported when they run, as those of `LazyGroup`: one that needs
+    much should not delay the others.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        commands: MutableMapping[str, click.Command] | None = None,
+        *,
+        table: Mapping[str, LazyCommand] | None = None,
+        # click's own names, for what it passes on
+        help: str | None = None,
+        params: list[click.Parameter] | None = None,
+        callback: Callable[..., object] | None = None,
+    ) -> None:
+        super().__init__(name, commands, help=help, params=params, callback=callback)
+        self._table = dict(table or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._table})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, "list" if cmd_name == "ls" else cmd_name)
+        name = "list" if cmd_name == "ls" else cmd_name
+        row = self._table.get(name)
+        return load(row) if row is not None else super().get_command(ctx, name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            row = self._table.get(name)
+            rows.append((name, row.summary if row else self.commands[name].get_short_help_str(60)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def load(row: LazyCommand) -> click.Command:
+    command = getattr(importlib.import_module(row.module), row.attribute)
+    assert isinstance(command, click.Command)
+    return command

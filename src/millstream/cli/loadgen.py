@@ -10,7 +10,8 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
 from millstream.cli.output import counted, echo
-from millstream.cli.patient_producer import Progress, Sender
+from millstream.cli.patient_producer import Sender
+from millstream.cli.progress import Progress
 from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site, TrafficLine
 

@@ -4,6 +4,8 @@ Commands raise `CommandFailed` (or the broker `StartError`); here that becomes o
 stderr and an exit code. Only data goes to stdout.
 """
 
+import contextlib
+import errno
 import os
 import sys
 
@@ -57,6 +59,9 @@ _COMMANDS = {
 
 _ALIASES = {"topics": "topic", "groups": "group"}
 
+# Of writes to an open file.
+_OUTPUT_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 _HELP = """An event log that speaks the Kafka wire protocol.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 timeout, 4 no broker reached, 130 Ctrl-C,
@@ -99,7 +104,13 @@ def main(arguments: list[str] | None = None) -> None:
     if not __debug__:
         # Broken invariants stop the node before it damages data; -O would remove the checks.
         sys.exit("millstream: refusing to run under `python -O`, which removes its safety checks")
-    sys.exit(_run(arguments))
+    exit_code = _run(arguments)
+    if exit_code == ExitCode.INTERRUPTED and arguments is None:
+        # Client libraries wait for their connections when Python ends them; a person does not.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -118,11 +129,30 @@ def _run(arguments: list[str] | None) -> int:
     except StartError as failed:
         return _say(str(failed), ExitCode.FAILED)
     except (BrokenPipeError, OutputClosed):
-        # Python would complain once more when it closes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return ExitCode.OUTPUT_CLOSED
+    except OSError as failed:
+        if os.environ.get("MILLSTREAM_LOG") == "debug":
+            raise
+        return _say_os_error(failed)
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
+
+
+def _say_os_error(failed: OSError) -> int:
+    """A file that cannot be read or written, or an output device that is full."""
+    reason = failed.strerror or str(failed)
+    if failed.filename is not None:
+        return _say(f"{failed.filename}: {reason}", ExitCode.FAILED)
+    if failed.errno in _OUTPUT_PROBLEMS:
+        _give_up_stdout()
+        return _say(f"cannot write the output: {reason}", ExitCode.FAILED)
+    return _say(reason, ExitCode.FAILED)
+
+
+def _give_up_stdout() -> None:
+    """Python would complain once more when it closes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str, exit_code: ExitCode) -> int:

@@ -5,7 +5,10 @@ what it is sent: everything that is printed as text goes through `echo`, which e
 characters. Records themselves are bytes, and are not touched.
 """
 
+import errno
 import json
+import select
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -45,7 +48,7 @@ def print_json(value: JsonValue) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns that also survive `awk`: no borders, no spaces inside a heading."""
+    """Columns that also survive `awk`: no borders, no spaces inside a heading. None is `-`."""
     lines = [list(headings), *[[_cell(cell) for cell in row] for row in rows]]
     is_number = [
         len(lines) > 1 and all(_looks_like_number(line[column]) for line in lines[1:])
@@ -61,6 +64,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     # A line break or a tab inside a cell would make another row or column of it.
     text = escaped(str(value))
     return text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
@@ -77,4 +82,15 @@ def joined(ids: Iterable[int]) -> str:
 
 
 def _looks_like_number(text: str) -> bool:
-    return text.lstrip("-").replace(",", "").isdigit()
+    return text == "-" or text.lstrip("-").replace(",", "").isdigit()
+
+
+def check_output_open() -> None:
+    """Raises BrokenPipeError if the reader of stdout has left, as `head` does.
+
+    For commands that wait: a pipe reports this by itself only to those who write.
+    """
+    watched = select.poll()
+    watched.register(sys.stdout.fileno(), 0)
+    if watched.poll(0):
+        raise BrokenPipeError(errno.EPIPE, "the reader of the output has left")

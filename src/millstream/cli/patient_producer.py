@@ -4,23 +4,19 @@ Its queue is bounded, so reading stops when the broker is slower than the file. 
 time limit it waits for a broker that is down.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from millstream.cli.bootstrap import client_settings, explain
+from millstream.cli.bootstrap import PARTITIONER, client_settings, explain
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.first_contact import BrokerWatch
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
-    from rich.status import Status
 
 # Bytes read from files but not acknowledged: bounds the memory, and what a crash repeats.
 _QUEUE_KBYTES_MAX: Final = 32 * 1024
-_PROGRESS_AFTER_SECONDS: Final = 0.5
-_PLAIN_EVERY_SECONDS: Final = 10.0
 
 Acknowledge = Callable[[], None]
 
@@ -34,10 +30,14 @@ class Sender:
         self.acknowledged_count = 0
         self._topic = topic
         self._refused: KafkaError | None = None
+        self._is_endless = delivery_seconds_max is None
+        self._watch = BrokerWatch(bootstrap)
         timeout_ms = 0 if delivery_seconds_max is None else round(delivery_seconds_max * 1000)
         self._producer = Producer(
             {
                 **client_settings(bootstrap),
+                "partitioner": PARTITIONER,
+                "error_cb": self._watch.on_error,
                 "acks": "all",
                 "enable.idempotence": True,
                 "compression.type": "lz4",
@@ -101,40 +101,12 @@ class Sender:
     def _raise_refused(self) -> None:
         if self._refused is not None:
             raise explain(self._refused, f"topic {self._topic}")
-
-
-class Progress:
-    """One line on stderr that is updated; without a terminal, a plain line now and then."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._is_wanted = not quiet
-        self._is_terminal = sys.stderr.isatty() and not os.environ.get("CI")
-        self._started = time.monotonic()
-        self._last_plain = self._started
-        self._status: Status | None = None
-
-    @property
-    def elapsed_seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    def show(self, text: Callable[[], str]) -> None:
-        if not self._is_wanted or self.elapsed_seconds < _PROGRESS_AFTER_SECONDS:
+        if self._is_endless:
             return
-        if self._is_terminal:
-            self._show_live(text())
-        elif time.monotonic() - self._last_plain >= _PLAIN_EVERY_SECONDS:
-            self._last_plain = time.monotonic()
-            print(text(), file=sys.stderr, flush=True)
-
-    def _show_live(self, text: str) -> None:
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(text)
-
-    def stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        try:
+            self._watch.check()
+        except CommandFailed as gone:
+            counts = f"{self.acknowledged_count:,} records were acknowledged"
+            raise CommandFailed(
+                f"{gone}; {counts}, {self.waiting_count:,} were not", exit_code=gone.exit_code
+            ) from None

@@ -1,6 +1,7 @@
 """`millstream produce`: every line of stdin becomes a record."""
 
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.bootstrap import (
+    PARTITIONER,
     bootstrap_option,
     client_settings,
     connect_admin,
@@ -18,24 +20,32 @@ from millstream.cli.bootstrap import (
     explain,
 )
 from millstream.cli.delayed_acks import Acknowledged, Delay
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.output import counted, echo
-from millstream.cli.record_text import Headers, JsonRecord, from_json_line
+from millstream.cli.progress import Progress
+from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
-    from rich.status import Status
 
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 _DELIVERY_SECONDS_MAX = 30
-_PROGRESS_AFTER_SECONDS = 0.5
 _PROGRESS_EVERY_RECORDS = 2_000
+_CHECK_EVERY_RECORDS = 1_000
+_READ_BYTES = 1 << 20
+_IDLE_SECONDS = 0.25
+_SEPARATOR_HELP = "Lines are KEY, then TEXT, then VALUE. \\\\t is a tab, \\\\xNN any byte."
+# What was sent may still be acknowledged after Ctrl-C.
+_INTERRUPTED_SECONDS_MAX = 2.0
+# Without an acknowledgement for this long, the broker may be dead.
+_SUSPECT_AFTER_SECONDS = 2.0
 
 
 @click.command()
 @click.argument("topic")
 @click.option("-k", "--key", help="The key of every record.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Lines are KEY, then TEXT, then VALUE.")
+@click.option("-K", "--key-separator", metavar="TEXT", help=_SEPARATOR_HELP)
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Default: chosen by key.")
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
@@ -67,7 +77,7 @@ def produce(
         raise click.UsageError("--key-separator is empty")
     rules = LineRules(
         key=None if key is None else key.encode(),
-        key_separator=None if key_separator is None else key_separator.encode(),
+        key_separator=None if key_separator is None else _separator(key_separator),
         headers=[_parse_header(header) for header in headers],
         partition=partition,
         empty_is_null=empty_is_null,
@@ -76,7 +86,9 @@ def produce(
     admin = connect_admin(bootstrap)
     describe_topic(admin, topic)
     delay = Delay(admin, topic, is_acks_all=acks == "all")
-    sender = _Sender(topic, _connect(bootstrap, compression, acks), _Progress(quiet), delay)
+    watch = BrokerWatch(bootstrap)
+    producer = _connect(bootstrap, watch, compression, acks)
+    sender = _Sender(topic, producer, watch, Progress(quiet=quiet, plain=False), delay)
     with delay.explained(sender.acknowledged) if not quiet else nullcontext():
         sender.send_all(_read_records(parse))
     if not quiet:
@@ -121,44 +133,109 @@ def _json_parser(rules: LineRules) -> Callable[[bytes], JsonRecord]:
     return parse
 
 
-def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord | None]:
+    """The records of stdin; None while it has nothing, so that the caller can look around."""
+    number = 0
+    for line in read_lines(sys.stdin.fileno(), wait_seconds=_IDLE_SECONDS):
+        if line is None:
+            yield None
+            continue
+        number += 1
         try:
-            yield parse(line.removesuffix(b"\n"))
+            yield parse(line)
         except ValueError as wrong:
             raise CommandFailed(f"line {number}: {wrong}; the lines before it were sent") from None
+
+
+def read_lines(descriptor: int, *, wait_seconds: float) -> Iterator[bytes | None]:
+    """Lines without their ends, the last one also if it has none; None after each wait."""
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], wait_seconds)[0]:
+            yield None
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 class _Sender:
     """Passes records to the client and stops at the first one that the broker refuses."""
 
     def __init__(
-        self, topic: str, producer: "Producer", progress: "_Progress", delay: Delay
+        self,
+        topic: str,
+        producer: "Producer",
+        watch: BrokerWatch,
+        progress: Progress,
+        delay: Delay,
     ) -> None:
         self.sent_count = 0
         self._delay = delay
         self._topic = topic
         self._producer = producer
+        self._watch = watch
         self._progress = progress
         self._refused: KafkaError | None = None
         self._refused_count = 0
+        self._acknowledged_at = time.monotonic()
 
-    def send_all(self, records: Iterator[JsonRecord]) -> None:
+    def send_all(self, records: Iterator[JsonRecord | None]) -> None:
         try:
-            for record in records:
-                self._send(record)
-                self._producer.poll(0)
-                if self._refused is not None:
-                    break
+            self._send_until_refused(records)
+            left = self._flush(_DELIVERY_SECONDS_MAX + 5)
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
         finally:
-            # Also after a bad line: what was read before it is sent.
-            left = self._flush()
             self._progress.stop()
         if left or self._is_timeout():
             lost = counted(left + self._refused_count, "record")
             raise self._delay.failure(f"{lost} not acknowledged in {_DELIVERY_SECONDS_MAX} s")
         if self._refused is not None:
             raise explain(self._refused, f"topic {self._topic}")
+
+    def _send_until_refused(self, records: Iterator[JsonRecord | None]) -> None:
+        try:
+            for number, record in enumerate(records):
+                if record is not None:
+                    self._send(record)
+                self._producer.poll(0)
+                if record is None or number % _CHECK_EVERY_RECORDS == 0:
+                    self._check_broker()
+                if self._refused is not None:
+                    break
+        except CommandFailed as failed:
+            if failed.exit_code != ExitCode.UNREACHABLE:
+                # A bad line: what was read before it is sent.
+                self._flush(_DELIVERY_SECONDS_MAX + 5)
+            raise
+
+    def _interrupted(self) -> CommandFailed:
+        left = self._producer.flush(_INTERRUPTED_SECONDS_MAX)
+        return CommandFailed(f"interrupted: {self._counts(left)}", exit_code=ExitCode.INTERRUPTED)
+
+    def _counts(self, left: int) -> str:
+        acknowledged = counted(self.sent_count, "record")
+        return f"{acknowledged} acknowledged, {left + self._refused_count:,} not"
+
+    def _check_broker(self) -> None:
+        """Raises CommandFailed if no broker answers, where the client would retry silently."""
+        now = time.monotonic()
+        if not len(self._producer):
+            self._acknowledged_at = now
+        elif now - self._acknowledged_at > _SUSPECT_AFTER_SECONDS:
+            self._watch.suspect()
+        try:
+            self._watch.check()
+        except CommandFailed as gone:
+            left = len(self._producer)
+            raise CommandFailed(
+                f"{gone} ({self._counts(left)})", exit_code=gone.exit_code
+            ) from None
 
     def _is_timeout(self) -> bool:
         from confluent_kafka import KafkaError
@@ -188,54 +265,39 @@ class _Sender:
             except BufferError:
                 # The client's queue is full: deliveries make room.
                 self._producer.poll(0.1)
+                self._check_broker()
             except KafkaException as failed:
                 raise explain(failed.args[0], f"topic {self._topic}") from None
 
-    def _flush(self) -> int:
-        deadline = time.monotonic() + _DELIVERY_SECONDS_MAX + 5
+    def _flush(self, seconds_max: float) -> int:
+        deadline = time.monotonic() + seconds_max
         while (left := self._producer.flush(0.25)) and time.monotonic() < deadline:
-            self._progress.show(self.sent_count)
+            self._check_broker()
+            self._progress.show(self._progress_text)
         return left
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        self._acknowledged_at = time.monotonic()
         if error is None:
             self.sent_count += 1
             if self.sent_count % _PROGRESS_EVERY_RECORDS == 0:
-                self._progress.show(self.sent_count)
+                self._progress.show(self._progress_text)
         else:
             self._refused_count += 1
             self._refused = self._refused or error
 
-
-class _Progress:
-    """A line on stderr, for people who wait longer than half a second."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._is_wanted = not quiet and sys.stderr.isatty() and not os.environ.get("CI")
-        self._started = time.monotonic()
-        self._status: Status | None = None
-
-    def show(self, sent_count: int) -> None:
-        if not self._is_wanted or time.monotonic() - self._started < _PROGRESS_AFTER_SECONDS:
-            return
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(f"sent {sent_count:,} records")
-
-    def stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
+    def _progress_text(self) -> str:
+        return f"sent {self.sent_count:,} records"
 
 
-def _connect(bootstrap: str, compression: str, acks: str) -> "Producer":
+def _connect(bootstrap: str, watch: BrokerWatch, compression: str, acks: str) -> "Producer":
     from confluent_kafka import Producer
 
     return Producer(
         {
             **client_settings(bootstrap),
+            "partitioner": PARTITIONER,
+            "error_cb": watch.on_error,
             "compression.type": compression,
             "acks": acks,
             # Retries must not reorder or repeat lines; only acks=all can promise that.
@@ -244,6 +306,13 @@ def _connect(bootstrap: str, compression: str, acks: str) -> "Producer":
             "linger.ms": 5,
         }
     )
+
+
+def _separator(text: str) -> bytes:
+    try:
+        return unescaped(text)
+    except ValueError as wrong:
+        raise click.UsageError(f"--key-separator: {wrong}") from None
 
 
 def _parse_header(header: str) -> tuple[str, bytes | None]:

@@ -48,6 +48,9 @@ _FIELDS: dict[str, Piece] = {
 }
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(?P<field>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<text>[^%\\]+)")
+_ESCAPED_TEXT = re.compile(
+    r"\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.?)|(?P<text>[^\\]+)", re.DOTALL
+)
 
 
 def compile_format(text: str) -> Callable[[TextRecord], bytes]:
@@ -75,15 +78,26 @@ def _piece(found: re.Match[str]) -> bytes | Piece:
             known = " ".join(f"%{name}" for name in _FIELDS)
             raise ValueError(f"%{found['field']} is not a field; there are {known}")
         return _FIELDS[found["field"]]
+    if found["text"]:
+        return found["text"].encode()
+    return _escape(found)
+
+
+def _escape(found: re.Match[str]) -> bytes:
     if found["hex"]:
         return bytes.fromhex(found["hex"])
-    if found["escape"]:
-        if found["escape"] not in _ESCAPES:
-            raise ValueError(
-                f"\\{found['escape']} is not an escape; there are \\n \\t \\r \\0 \\xNN"
-            )
-        return _ESCAPES[found["escape"]]
-    return found["text"].encode()
+    if found["escape"] not in _ESCAPES:
+        known = r"\n \t \r \0 \xNN \\"
+        raise ValueError(f"\\{found['escape']} is not an escape; there are {known}")
+    return _ESCAPES[found["escape"]]
+
+
+def unescaped(text: str) -> bytes:
+    """The bytes of a text with the escapes of a format; `ValueError` if one is invalid."""
+    return b"".join(
+        found["text"].encode() if found["text"] else _escape(found)
+        for found in _ESCAPED_TEXT.finditer(text)
+    )
 
 
 def to_json_line(record: TextRecord) -> bytes:

@@ -19,7 +19,8 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted, echo
-from millstream.cli.patient_producer import Progress, Sender
+from millstream.cli.patient_producer import Sender
+from millstream.cli.progress import Progress
 from millstream.ingest.shipping_state import (
     Acknowledged,
     StateUnreadable,

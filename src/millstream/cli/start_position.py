@@ -2,6 +2,7 @@
 
 `beginning`, `end`, `N` (an offset), `-N` (the last N of each partition), `@TIME` (the first
 record at or after a time: `@2026-01-31`, `@2026-01-31T12:00:00Z`, `@1767225600000`, `@-1h`).
+A range is two of them: `100:200`, `@-2h:@-1h`, `beginning:end`; its end is not included.
 """
 
 import re
@@ -38,6 +39,33 @@ class FromTime:
 Start = FromBeginning | FromEnd | FromOffset | FromTime
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    start: Start
+    # None: no end, or where the command says.
+    end: Start | None
+
+
+def parse_range(text: str, *, now: datetime) -> Range:
+    """A start, or a start and an end; `ValueError` with a reason for anything else."""
+    try:
+        return Range(parse_start(text, now=now), None)
+    except ValueError as wrong:
+        # Times have colons of their own, so every colon may be the one between both.
+        for colon in re.finditer(":", text):
+            found = _parse_both(text[: colon.start()], text[colon.end() :], now)
+            if found is not None:
+                return found
+        raise wrong from None
+
+
+def _parse_both(start: str, end: str, now: datetime) -> Range | None:
+    try:
+        return Range(parse_start(start or "beginning", now=now), parse_start(end, now=now))
+    except ValueError:
+        return None
+
+
 def parse_start(text: str, *, now: datetime) -> Start:
     """The start that `text` names; `ValueError` with a reason if it names none."""
     if text in ("beginning", "start", "oldest"):
@@ -50,7 +78,9 @@ def parse_start(text: str, *, now: datetime) -> Start:
         return FromEnd(back=-int(text))
     if text.startswith("@"):
         return FromTime(_parse_time(text[1:], now))
-    raise ValueError(f"{text!r} is not beginning, end, N, -N or @TIME")
+    raise ValueError(
+        f"{text!r} is not beginning, end, N, -N or @TIME, or two of these with a : between"
+    )
 
 
 def _parse_time(text: str, now: datetime) -> int:

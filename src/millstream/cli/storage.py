@@ -14,22 +14,25 @@ import click
 
 from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.lazy import AliasGroup
+from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.record_text import TextRecord, to_json_line
-from millstream.cli.storage_compact import compact
 from millstream.storage.inspect import BatchInfo, SegmentInfo, dump, list_segments, verify
 
 _PATH = click.Path(exists=True, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group(cls=AliasGroup)
+_COMMANDS = {
+    "compact": LazyCommand(
+        "millstream.cli.storage_compact", "compact", "Compact topics now, and wait for it."
+    ),
+}
+
+
+@click.group(cls=AliasGroup, table=_COMMANDS)
 def storage() -> None:
     """Inspect the files of a data directory, and compact topics."""
-
-
-storage.add_command(compact)
 
 
 @storage.command()

@@ -17,9 +17,8 @@ from millstream.cli.bootstrap import (
     wait_for,
 )
 from millstream.cli.confirming import ask_before_deleting
-from millstream.cli.lazy import AliasGroup
+from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.output import JsonValue, echo, joined, print_json, print_table
-from millstream.cli.topic_trim import trim
 
 if TYPE_CHECKING:
     from collections.abc import ValuesView
@@ -38,12 +37,16 @@ _OFFSET_SECONDS_MAX = 5.0
 _MIN_ISR = "min.insync.replicas"
 
 
-@click.group(cls=AliasGroup)
+_COMMANDS = {
+    "trim": LazyCommand(
+        "millstream.cli.topic_trim", "trim", "Delete the records that groups have consumed."
+    ),
+}
+
+
+@click.group(cls=AliasGroup, table=_COMMANDS)
 def topic() -> None:
     """Create, list, describe, trim and delete topics."""
-
-
-topic.add_command(trim)
 
 
 @topic.command()

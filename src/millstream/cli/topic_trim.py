@@ -13,6 +13,7 @@ from millstream.cli.bootstrap import (
     json_option,
     wait_for,
 )
+from millstream.cli.confirming import confirm
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.storage.retention import consumed_offset
@@ -44,9 +45,10 @@ class Trim:
     help="Delete what all of these groups have committed.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @bootstrap_option
-def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
+def trim(topic: str, groups: str, dry_run: bool, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Delete the records that consumer groups have consumed.
 
     In each partition, deletes what is before the lowest commit of the groups. A group without
@@ -59,14 +61,16 @@ def trim(topic: str, groups: str, dry_run: bool, as_json: bool, bootstrap: str) 
     admin = connect_admin(bootstrap)
     trims = _plan(admin, topic, names)
     _estimate_bytes(bootstrap, topic, trims)
+    records = sum(each.records for each in trims)
     if not dry_run:
+        if not yes:
+            confirm(f"Delete {counted(records, 'record')} of {topic}?", "trimming a topic")
         _delete(admin, topic, trims)
     if as_json:
         print_json([_as_json(each) for each in trims])
     else:
         headings = ["PARTITION", "LOG-START-OFFSET", "TRIM-TO", "RECORDS", "BYTES"]
         print_table(headings, [_cells(each) for each in trims])
-    records = sum(each.records for each in trims)
     done = "would delete" if dry_run else "deleted"
     echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
 
@@ -149,8 +153,8 @@ def _delete(admin: "AdminClient", topic: str, trims: list[Trim]) -> None:
 
 
 def _cells(found: Trim) -> list[object]:
-    to = "-" if found.trim_offset is None else found.trim_offset
-    return [found.partition, found.start_offset, to, found.records, found.size_bytes]
+    counts = [found.records, found.size_bytes]
+    return [found.partition, found.start_offset, found.trim_offset, *counts]
 
 
 def _as_json(found: Trim) -> dict[str, JsonValue]:

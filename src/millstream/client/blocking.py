@@ -70,8 +70,11 @@ class Connection:
         client_id: str,
         security: Security = PLAINTEXT,
         connect_seconds_max: float = CONNECT_SECONDS_MAX,
+        login_seconds_max: float = ANSWER_SECONDS_MAX,
     ) -> None:
+        """`login_seconds_max` is for each answer before the first request: SASL and versions."""
         self.address = address
+        self._login_seconds_max = login_seconds_max
         self.security = security
         self._dialogue = Dialogue(client_id)
         self._answer_count = 0
@@ -101,7 +104,7 @@ class Connection:
         """What the node offers; asked when it is first needed."""
         for version in VERSIONS_TRIED:
             self._send_pieces([self._dialogue.frame(VERSIONS_REQUEST, version)])
-            found = read_versions(self.receive(), version)
+            found = read_versions(self.receive(self._login_seconds_max), version)
             if found is not None:
                 return found
         raise ProtocolError(f"{self.address} does not say what it offers")
@@ -157,7 +160,7 @@ class Connection:
         steps = log_in(self.security)
         request = next(steps, None)
         while request is not None:
-            answer = self._ask_in(request, _SASL_VERSION, ANSWER_SECONDS_MAX)
+            answer = self._ask_in(request, _SASL_VERSION, self._login_seconds_max)
             try:
                 request = steps.send(answer)
             except StopIteration:

@@ -1,0 +1,125 @@
+"""`millstream cluster start`: a ZooKeeper and several nodes on this machine."""
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from millstream.cli.child_processes import Watch
+from millstream.cli.node_process import NodeProcess
+from millstream.cli.output import echo
+from millstream.cli.zookeeper import ZooKeeperServer, class_path
+
+_REPLICAS_MAX: Final = 3
+_MIN_ISR_MAX: Final = 2
+
+
+@click.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 20))
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="Holds a folder per node."
+)
+@click.option("--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper instead of a new one.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option on all nodes."
+)
+@click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
+@click.option("--no-restart", is_flag=True, help="Do not restart processes that exit.")
+def start(
+    nodes: int,
+    data_dir: Path,
+    zookeeper: str | None,
+    sets: tuple[str, ...],
+    dev: bool,
+    no_restart: bool,
+) -> None:
+    """Run ZooKeeper and several nodes on free ports of this machine, until SIGTERM or Ctrl-C.
+
+    Prints `bootstrap HOST:PORT,...` when clients can connect. If a process exits, the command
+    prints its exit code and its log to stderr and restarts it after five seconds. New topics get
+    three replicas, or one per node if there are fewer; so do the topics of groups and
+    transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
+    Debian's package zookeeper.
+    """
+    stopped = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    watch = Watch(restarts=not no_restart)
+    started: list[NodeProcess] = []
+    server: _ZooKeeper | None = None
+    try:
+        if zookeeper is None:
+            server = _ZooKeeper(data_dir / "zookeeper")
+            server.start()
+            zookeeper = server.wait_serving()
+            watch.over(server)
+        options = [
+            *("--set", f"zookeeper.connect={zookeeper}"),
+            *_replica_options(nodes),
+            *(word for each in sets for word in ("--set", each)),
+            *(["--dev"] if dev else []),
+        ]
+        started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
+        for node in started:
+            node.start()
+        echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
+        for node in started:
+            watch.over(node)
+        stopped.wait()
+    finally:
+        watch.stop()
+        _stop_all(started)
+        if server is not None:
+            server.stop()
+
+
+def _replica_options(nodes: int) -> list[str]:
+    replicas = min(nodes, _REPLICAS_MAX)
+    settings = {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(replicas, _MIN_ISR_MAX),
+    }
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+class _ZooKeeper:
+    """The server as one of the watched processes."""
+
+    name = "ZooKeeper"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = ZooKeeperServer(folder)
+        self._jars = class_path()
+        self._is_launched = False
+        self.log_path = self._server.log_path
+
+    def start(self) -> None:
+        self._server.launch(self._jars)
+        self._is_launched = True
+
+    def wait_serving(self) -> str:
+        self._server.wait_serving()
+        return self._server.address
+
+    def wait_ended(self) -> int:
+        return self._server.process.wait()
+
+    def stop(self) -> None:
+        if self._is_launched:
+            self._server.stop()
+
+
+def _stop_all(nodes: list[NodeProcess]) -> None:
+    for node in nodes:
+        node.ask_to_stop()
+    for node in nodes:
+        node.wait_stopped()
