@@ -27,7 +27,6 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-DEFAULT_PORT = 9092
 REQUEST_SECONDS_MAX = 20.0
 # Java's: the same key goes to the same partition, whichever client sends it.
 PARTITIONER = "murmur2_random"
@@ -79,16 +78,6 @@ def check_reachable(bootstrap: str) -> tuple[str, int]:
 
     with connect_first(bootstrap) as connection:
         return connection.address.host, connection.address.port
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
-        raise CommandFailed(f"{address!r} is not HOST:PORT", exit_code=ExitCode.USAGE)
-    return host.strip("[]"), int(port)
 
 
 def connect_admin(bootstrap: str) -> "AdminClient":

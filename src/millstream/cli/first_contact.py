@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from millstream import __version__
-from millstream.cli.bootstrap import parse_address
+from millstream.cli.address import parse_address
 from millstream.cli.client_options import security_of_command
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.client.blocking import Address, Connection

@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import parse_address
+from millstream.cli.address import parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import echo
 

@@ -1,8 +1,8 @@
-"""Finding the broker, and saying why it was not found."""
+"""Hosts and ports."""
 
 import pytest
 
-from millstream.cli.bootstrap import parse_address
+from millstream.cli.address import parse_address
 from millstream.cli.failure import CommandFailed, ExitCode
 
 
