@@ -17,6 +17,9 @@ from millstream.cli.lazy import LazyCommand, LazyGroup, OutputClosed
 from millstream.errors import StartError
 
 _COMMANDS = {
+    "dev": LazyCommand("millstream.cli.dev", "dev", "Run a node for development."),
+    "run": LazyCommand("millstream.cli.run", "run", "Run a command with a node beside it."),
+    "wait": LazyCommand("millstream.cli.wait", "wait", "Wait until a broker answers."),
     "broker": LazyCommand("millstream.cli.broker", "broker", "Run a node."),
     "topic": LazyCommand(
         "millstream.cli.topic", "topic", "Create, list, describe and delete topics."

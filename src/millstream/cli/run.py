@@ -1,0 +1,130 @@
+"""`millstream run`: a node for as long as one command runs, such as a test suite."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.failure import CommandFailed
+from millstream.cli.node_main import addresses, run_node
+from millstream.config import load_config
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+
+# As shells report them.
+_NOT_FOUND: Final = 127
+_NOT_EXECUTABLE: Final = 126
+_SIGNALLED: Final = 128
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", help="Create a topic."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the data here.  [default: a temporary directory, removed at the end]",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def run(
+    topics: tuple[str, ...],
+    data_dir: Path | None,
+    port: int,
+    sets: tuple[str, ...],
+    command: tuple[str, ...],
+) -> int:
+    """Start a node, run COMMAND, stop the node, and exit with the command's exit code.
+
+    The command finds the address in KAFKA_BOOTSTRAP_SERVERS and MILLSTREAM_BOOTSTRAP. SIGTERM
+    and SIGINT are passed on to it.
+
+    Example: millstream run --topic orders:3 -- pytest tests
+    """
+    wanted = dict(parse_topic(text) for text in topics)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="millstream: %(message)s")
+    with contextlib.ExitStack() as cleanup:
+        folder = data_dir or Path(
+            cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-run-"))
+        )
+        config = load_config(
+            sets=sets,
+            flags={"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"},
+        )
+
+        async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
+            bootstrap = addresses(node)[0]
+            if wanted:
+                await asyncio.to_thread(_create_topics, bootstrap, wanted)
+            return await _run_command(command, bootstrap)
+
+        return run_node(config, while_serving, dev=True)
+
+
+def parse_topic(text: str) -> tuple[str, int]:
+    """`orders` or `orders:3`."""
+    name, _, count = text.partition(":")
+    if not name or not (count or "1").isdecimal() or int(count or 1) < 1:
+        raise click.UsageError(f"--topic takes NAME or NAME:PARTITIONS, not {text!r}")
+    return name, int(count or 1)
+
+
+def _create_topics(bootstrap: str, topics: dict[str, int]) -> None:
+    from millstream.cli.connection import Cluster
+    from millstream.cli.example_topic import create_topics
+
+    with Cluster(bootstrap) as cluster:
+        create_topics(cluster, topics)
+
+
+async def _run_command(command: tuple[str, ...], bootstrap: str) -> int:
+    environment = {
+        **os.environ,
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+        "MILLSTREAM_BOOTSTRAP": bootstrap,
+    }
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+    except FileNotFoundError:
+        print(f"millstream: {command[0]}: command not found", file=sys.stderr)
+        return _NOT_FOUND
+    except PermissionError:
+        print(f"millstream: {command[0]}: permission denied", file=sys.stderr)
+        return _NOT_EXECUTABLE
+    except OSError as failed:
+        raise CommandFailed(f"{command[0]}: {failed.strerror}") from None
+    with _passing_on_signals(process):
+        code = await process.wait()
+    return _SIGNALLED - code if code < 0 else code
+
+
+@contextlib.contextmanager
+def _passing_on_signals(process: asyncio.subprocess.Process) -> Iterator[None]:
+    """SIGTERM and Ctrl-C are for the command; the node stops when the command has ended."""
+    loop = asyncio.get_running_loop()
+
+    def pass_on(number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        # A terminal sends Ctrl-C to the command, too: once is enough for most, twice harms few.
+        signal.signal(number, lambda got, frame: loop.call_soon_threadsafe(pass_on, got))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
