@@ -37,6 +37,7 @@ PARTS = [
     "partitions",
     "transactions",
     "groups",
+    "security",
     "beside",
 ]
 # Not in a run of all: they are about something else than one node, and Spark takes its time.

@@ -168,8 +168,8 @@ class Kafka(Broker):
         flags = (*KAFKA_FLAGS, f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}")
         return [*_java(*flags), "kafka.Kafka", str(self.folder / "server.properties")]
 
-    def _write_settings(self) -> None:
-        settings = {
+    def settings(self) -> dict[str, str]:
+        return {
             "process.roles": "broker,controller",
             "node.id": str(self._node_id),
             "controller.quorum.voters": ",".join(
@@ -195,7 +195,9 @@ class Kafka(Broker):
             "log.segment.bytes": "1073741824",
             "log.retention.check.interval.ms": "300000",
         }
-        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _write_settings(self) -> None:
+        text = "".join(f"{name}={value}\n" for name, value in self.settings().items())
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j2.xml").write_text(_LOG4J)
 

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -111,20 +111,22 @@ def parse_java_consume(output: str) -> float:
     return float(lines[-1][-1])
 
 
-def kcat_produce(bootstrap: str, topic: str, lines: Path, *, count: int, acks: str) -> float:
+def kcat_produce(
+    bootstrap: str, topic: str, lines: Path, *, count: int, acks: str, options: Sequence[str] = ()
+) -> float:
     """Records per second of kcat sending the lines of a file, start and end included."""
     began = time.perf_counter()
     run_checked(
         [
             *(require("kcat"), "-P", "-b", bootstrap, "-t", topic, "-p", "0", "-l", str(lines)),
-            *("-X", f"acks={acks}", "-X", "queue.buffering.max.messages=1000000"),
+            *("-X", f"acks={acks}", "-X", "queue.buffering.max.messages=1000000", *options),
         ],
         timeout_seconds=_SECONDS_MAX,
     )
     return count / (time.perf_counter() - began)
 
 
-def kcat_consume(bootstrap: str, topic: str, *, count: int) -> float:
+def kcat_consume(bootstrap: str, topic: str, *, count: int, options: Sequence[str] = ()) -> float:
     """Records per second of kcat reading a partition from its start, printing nothing."""
     began = time.perf_counter()
     subprocess.run(
@@ -132,7 +134,7 @@ def kcat_consume(bootstrap: str, topic: str, *, count: int) -> float:
             *(require("kcat"), "-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning"),
             *("-c", str(count), "-q", "-f", ""),
             # Else the figure is that of the default queue limits of the client.
-            *("-X", "fetch.message.max.bytes=4194304", "-X", "check.crcs=false"),
+            *("-X", "fetch.message.max.bytes=4194304", "-X", "check.crcs=false", *options),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
