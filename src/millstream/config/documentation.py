@@ -44,6 +44,7 @@ Intended differences from Kafka:
 - `node.id` is 1 and `process.roles` is `broker`, so neither has to be set.
 - `queued.max.request.bytes` is 256 MiB, so that large requests cannot use up all memory.
 - `segment.bytes` and `log.segment.bytes` may be as small as 10,000 bytes (Kafka 4: 1 MiB).
+- `eligible.leader.replicas.enable` is on, as in new clusters of Kafka 4.1.
 - A node without `zookeeper.connect` creates internal topics with one replica, whatever is set.
 - With one replica, acks=all waits for the disk. `--dev` turns that off.
 

@@ -186,6 +186,7 @@ TABLE: Final[dict[int, Row]] = {
     31: _row("delete_acls", Rule(_CLUSTER, _ALTER, _REQUEST)),
     32: _row("describe_configs", *_CONFIGS_SEEN),
     33: _row("alter_configs", *_CONFIGS_CHANGED),
+    34: _row("alter_replica_log_dirs", Rule(_CLUSTER, _ALTER, _REQUEST)),
     35: _row("describe_log_dirs", Rule(_CLUSTER, _DESCRIBE, _REQUEST)),
     36: _row("sasl_authenticate"),
     37: _row("create_partitions", Rule(_TOPIC, _ALTER, _EACH)),
@@ -204,9 +205,12 @@ TABLE: Final[dict[int, Row]] = {
     49: _row("alter_client_quotas", Rule(_CLUSTER, _ALTER_CONFIGS, _REQUEST)),
     50: _row("describe_user_scram_credentials", Rule(_CLUSTER, _DESCRIBE, _REQUEST)),
     51: _row("alter_user_scram_credentials", Rule(_CLUSTER, _ALTER, _REQUEST)),
+    55: _row("describe_quorum", Rule(_CLUSTER, _DESCRIBE, _REQUEST)),
+    57: _row("update_features", Rule(_CLUSTER, _ALTER, _REQUEST)),
     # Everybody may see the nodes; only the operations need DESCRIBE.
     60: _row("describe_cluster", Rule(_CLUSTER, _DESCRIBE, Denied.QUIET)),
     61: _row("describe_producers", Rule(_TOPIC, _READ, _EACH)),
+    64: _row("unregister_broker", Rule(_CLUSTER, _ALTER, _REQUEST)),
     65: _row(
         "describe_transactions",
         Rule(_ID, _DESCRIBE, _EACH),
@@ -219,6 +223,7 @@ TABLE: Final[dict[int, Row]] = {
     69: _row(
         "consumer_group_describe", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)
     ),
+    74: _row("list_config_resources", Rule(_CLUSTER, _DESCRIBE_CONFIGS, _REQUEST)),
     75: _row(
         "describe_topic_partitions",
         Rule(_TOPIC, _DESCRIBE, _EACH),

@@ -102,6 +102,7 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "create_acls",
         "alter_client_quotas",
         "delete_acls",
+        "unregister_broker",
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import config_view
+from millstream.broker.requests.loggers import logger_entries
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, once
@@ -102,6 +103,9 @@ def _overrides(node: NodeState, resource: DescribeConfigsResource) -> Mapping[st
     if resource.resource_type == config_view.BROKER:
         broker_of(node, name)
         return {}
+    if resource.resource_type == config_view.BROKER_LOGGER:
+        logging_broker(node, name)
+        return {}
     if resource.resource_type == config_view.GROUP:
         if not name:
             raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
@@ -121,6 +125,8 @@ def _entries(
         entries = config_view.topic_entries(node, node.image.topics[name], names=keys)
     elif resource.resource_type == config_view.BROKER:
         entries = config_view.broker_entries(node, names=keys)
+    elif resource.resource_type == config_view.BROKER_LOGGER:
+        entries = logger_entries(names=keys)
     else:
         entries = config_view.group_entries(node, name, names=keys)
     for entry in entries:
@@ -146,6 +152,12 @@ def group_of(name: str) -> str:
     if not name:
         raise KafkaError(KafkaCode.INVALID_REQUEST, "Default group resources are not allowed.")
     return name
+
+
+def logging_broker(node: NodeState, name: str) -> None:
+    """Loggers belong to one process. Raises KafkaError where it is not this one."""
+    if broker_of(node, name) is None:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "the resource of loggers is the id of a node")
 
 
 def broker_of(node: NodeState, name: str) -> int | None:

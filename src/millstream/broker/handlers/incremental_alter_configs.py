@@ -1,10 +1,11 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to and subtract from settings."""
 
 from millstream.broker.handlers.alter_configs import alter_each
-from millstream.broker.handlers.describe_configs import broker_of, group_of
+from millstream.broker.handlers.describe_configs import broker_of, group_of, logging_broker
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
+from millstream.broker.requests.loggers import change_levels
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
@@ -55,6 +56,9 @@ async def _alter(
     elif resource.resource_type == config_view.BROKER:
         broker_id = broker_of(node, name)
         await topics.alter_broker_configs(broker_id, changes, validate_only=validate_only)
+    elif resource.resource_type == config_view.BROKER_LOGGER:
+        logging_broker(node, name)
+        change_levels(changes, validate_only=validate_only)
     elif resource.resource_type == config_view.GROUP:
         await node.metadata.alter_group_configs(
             group_of(name), changes, validate_only=validate_only

@@ -18,6 +18,7 @@ from millstream.wire.apis.describe_configs import DescribedConfig, DescribedSyno
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 
