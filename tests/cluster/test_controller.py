@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 from millstream.cluster import controller as controller_module
 from millstream.cluster import znodes
+from millstream.cluster.leader_balance import LeaderBalance
 from millstream.cluster.stores.store import Check, Create, Delete, Put, UnknownOutcome
+from millstream.model import TopicPartition
 from tests.cluster.world import World, run, until
 
 
@@ -447,5 +450,114 @@ def test_a_topic_made_anew_is_another_one():
         )
         assert len(nodes[1].membership.image.topics["t"].partitions) == 2
         assert any(each.deleted for each in nodes[1].changes)
+
+    run(scenario)
+
+
+def test_leaders_return_to_a_node_that_is_back_within_one_check():
+    async def scenario(world: World):
+        world.leader_balance = LeaderBalance(True, check_seconds=0.05, percentage_max=10)
+        first, second, _ = await three_with_a_topic(world, (2, 1, 3), (3, 1, 2))
+        second.die()
+        await until(lambda: first.state(0).leader == 1)
+        assert first.state(1).leader == 3
+        [second] = await world.start(2)
+        # It fetches again what it missed, and the leader takes it in.
+        state = first.state(0)
+        epochs = {2: second.membership.broker_epoch}
+        await first.membership.change_isr(TopicPartition("t", 0), state, (1, 3, 2), epochs)
+        await until(lambda: first.state(0).leader == 2)
+        assert first.state(0).isr == (2, 1, 3)
+
+    run(scenario)
+
+
+def test_leaders_stay_where_they_are_if_their_return_is_disabled():
+    async def scenario(world: World):
+        world.leader_balance = LeaderBalance(False, check_seconds=0.01, percentage_max=10)
+        first, *_ = await three_with_a_topic(world, (2, 1, 3))
+        await elect(world, 1)
+        await asyncio.sleep(0.05)
+        assert first.state(0).leader == 1
+
+    run(scenario)
+
+
+async def elect(world: World, leader: int) -> None:
+    """As if this one had been elected while others were away."""
+    node = world.nodes[1]
+    before = node.state(0)
+    after = replace(before, leader=leader, leader_epoch=before.leader_epoch + 1)
+    topic_id = node.membership.image.topics["t"].topic_id
+    path = znodes.partition_state_path("t", 0)
+    data = znodes.encode_partition(after, 1, topic_id)
+    await world.outside.commit([Put(path, data, before.version)])
+    await until(lambda: node.state(0).leader == leader)
+
+
+def test_many_leaders_return_in_parts(monkeypatch):
+    monkeypatch.setattr(controller_module, "RETURNS_AT_ONCE", 2)
+    monkeypatch.setattr(controller_module, "_RETURN_PAUSE_SECONDS", 0.0)
+
+    async def scenario(world: World):
+        first, *_ = await three_with_a_topic(world, *[(2, 1, 3)] * 5)
+        world.nodes[2].die()
+        await until(lambda: all(first.state(number).leader == 1 for number in range(5)))
+        [second] = await world.start(2)
+        for number in range(5):
+            epochs = {2: second.membership.broker_epoch}
+            where = TopicPartition("t", number)
+            await first.membership.change_isr(where, first.state(number), (1, 3, 2), epochs)
+        world.leader_balance = LeaderBalance(True, check_seconds=1000, percentage_max=10)
+        first.membership._controller._compare_leaders()
+        await until(lambda: all(first.state(number).leader == 2 for number in range(5)))
+
+    run(scenario)
+
+
+async def left_alone_without_its_last_leader(world: World):
+    """Node 1 is out of sync, and those that were in sync are dead."""
+    first, second, third = await three_with_a_topic(world, (2, 3, 1))
+    state = first.state(0)
+    await second.membership.change_isr(TopicPartition("t", 0), state, (2, 3), {})
+    world.min_isr = 1
+    third.die()
+    await until(lambda: first.state(0).isr == (2,))
+    second.die()
+    return first
+
+
+def test_an_unclean_election_happens_where_a_topic_enables_it(caplog):
+    async def scenario(world: World):
+        world.unclean_topics = {"t"}
+        first = await left_alone_without_its_last_leader(world)
+        await until(lambda: first.state(0).leader == 1)
+        assert first.state(0).isr == (1,)
+
+    run(scenario)
+    assert "t-0: unclean election: node 1 leads" in caplog.text
+
+
+def test_no_unclean_election_happens_where_it_is_not_enabled(caplog):
+    async def scenario(world: World):
+        world.unclean_topics = {"another"}
+        first = await left_alone_without_its_last_leader(world)
+        await until(lambda: first.state(0).leader == -1)
+        # Everything that the controller has to do is done.
+        await asyncio.sleep(0.05)
+        assert first.state(0).leader == -1
+
+    run(scenario)
+    assert "unclean" not in caplog.text
+
+
+def test_without_elr_only_those_in_sync_last_may_lead():
+    async def scenario(world: World):
+        world.has_elr = False
+        first, second, third = await three_with_a_topic(world, (1, 2, 3))
+        third.die()
+        second.die()
+        await until(lambda: first.state(0).isr == (1,))
+        assert first.state(0).elr == ()
 
     run(scenario)

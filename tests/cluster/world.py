@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from millstream.cluster import znodes
 from millstream.cluster.controller import Policy
+from millstream.cluster.leader_balance import LeaderBalance
 from millstream.cluster.membership import Membership
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import BrokerState, LogEnd, PartitionState, TopicState
@@ -44,7 +45,13 @@ class Node:
             new_token=world.token,
             new_cluster_id=lambda: "cluster",
             new_secret=lambda: b"secret",
-            policy=Policy(lambda topic: world.min_isr, lambda: world.is_balanced),
+            policy=Policy(
+                lambda topic: world.min_isr,
+                lambda: world.is_balanced,
+                may_elect_uncleanly=lambda topic: topic.name in world.unclean_topics,
+                has_elr=lambda: world.has_elr,
+                leader_balance=lambda: world.leader_balance,
+            ),
         )
         self.membership.subscribe(self)
 
@@ -93,6 +100,9 @@ class World:
         self.clock = HandClock()
         self.min_isr = 2
         self.is_balanced = True
+        self.has_elr = True
+        self.unclean_topics: set[str] = set()
+        self.leader_balance = LeaderBalance(False, check_seconds=300.0, percentage_max=10)
         # Last epoch and next offset of each node's logs.
         self.log_ends: dict[int, tuple[int, int]] = {1: (0, 0), 2: (0, 0), 3: (0, 0)}
         self._tokens = itertools.count(1)

@@ -25,6 +25,7 @@ OUR_OWN_DEFAULTS = {
     "node.id",
     "process.roles",
     "queued.max.request.bytes",
+    "eligible.leader.replicas.enable",
 }
 ROWS = [
     line.split("\t")

@@ -21,8 +21,15 @@ from millstream.clock import Clock
 from millstream.cluster import election, znodes
 from millstream.cluster.election import Nodes
 from millstream.cluster.incomplete_topics import remove_half_made
+from millstream.cluster.leader_balance import LeaderBalance, returns
 from millstream.cluster.observer import ImageChange, Observer, log_failure
-from millstream.cluster.state import ClusterImage, Incarnation, PartitionState, TopicState
+from millstream.cluster.state import (
+    NO_LEADER,
+    ClusterImage,
+    Incarnation,
+    PartitionState,
+    TopicState,
+)
 from millstream.cluster.stores.store import (
     Check,
     CoordinationFailed,
@@ -43,16 +50,27 @@ log = logging.getLogger(__name__)
 PARTITIONS_PER_WRITE: Final = 200
 # In flight together: ZooKeeper syncs them together, and no round trip waits for another.
 WRITES_AT_ONCE: Final = 20
+# Leaderships that return to their preferred replicas together, and the pause after them: clients
+# of all these partitions look for their leaders at once.
+RETURNS_AT_ONCE: Final = 100
+_RETURN_PAUSE_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.2
 _CONFLICT_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`min_isr` of a topic by its options; `is_balanced` recovers without a person."""
+    """`min_isr` of a topic by its options; `is_balanced` recovers without a person.
+
+    `may_elect_uncleanly` prefers any leader to none; `has_elr` lets replicas lead that left an ISR
+    which was too small to commit anything.
+    """
 
     min_isr: Callable[[TopicState], int]
     is_balanced: Callable[[], bool]
+    may_elect_uncleanly: Callable[[TopicState], bool]
+    has_elr: Callable[[], bool]
+    leader_balance: Callable[[], LeaderBalance]
 
 
 def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
@@ -60,6 +78,15 @@ def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
     return Policy(
         min_isr=lambda topic: topic_config(config(), topic.overrides).int("min.insync.replicas"),
         is_balanced=lambda: config().string("millstream.recovery.strategy") == "balanced",
+        may_elect_uncleanly=lambda topic: topic_config(config(), topic.overrides).boolean(
+            "unclean.leader.election.enable"
+        ),
+        has_elr=lambda: config().boolean("eligible.leader.replicas.enable"),
+        leader_balance=lambda: LeaderBalance(
+            is_enabled=config().boolean("auto.leader.rebalance.enable"),
+            check_seconds=config().int("leader.imbalance.check.interval.seconds"),
+            percentage_max=config().int("leader.imbalance.per.broker.percentage"),
+        ),
     )
 
 
@@ -109,6 +136,9 @@ class Controller:
         # Partitions to check; None means all of them.
         self._due: set[TopicPartition] | None = None
         self._task: asyncio.Task[None] | None = None
+        # Is it time to compare the leaders with the preferred ones?
+        self._is_balance_due = False
+        self._balance_timer: asyncio.TimerHandle | None = None
         # The controller epoch of this node's term, and the version to check it by.
         self._epoch = -1
         self._epoch_version = -1
@@ -123,12 +153,15 @@ class Controller:
     def start(self) -> None:
         self._observer.listeners.append(self._image_changed)
         self._is_due.set()
+        self._compare_leaders_later(self._policy.leader_balance().check_seconds)
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         with contextlib.suppress(ValueError):
             self._observer.listeners.remove(self._image_changed)
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -156,6 +189,8 @@ class Controller:
                     await self._stand()
                 if self.is_controller:
                     await self._supervise()
+                if self.is_controller and self._is_balance_due:
+                    await self._return_leaders()
             except SessionEnded:
                 return
             except Deposed:
@@ -316,6 +351,7 @@ class Controller:
 
     def _decide(self, due: set[TopicPartition] | None) -> list[_Change]:
         nodes = self._nodes()
+        has_elr = self._policy.has_elr()
         changes = []
         for topic, numbers in self._places(due):
             wanted = self._policy.min_isr(topic)
@@ -324,10 +360,34 @@ class Controller:
                 min_isr = min(wanted, len(election.target_replicas(before)))
                 after = election.repaired(before, nodes, min_isr=min_isr) or before
                 after = election.arrived(after, nodes) or after
+                if after.elr and not has_elr:
+                    after = election.without_elr(after)
+                where = TopicPartition(topic.name, number)
+                if after.leader == NO_LEADER:
+                    after = self._with_any_leader(topic, where, after, nodes)
                 if after is not before:
-                    where = TopicPartition(topic.name, number)
                     changes.append(self._change(where, before, after))
         return changes
+
+    def _with_any_leader(
+        self, topic: TopicState, where: TopicPartition, state: PartitionState, nodes: Nodes
+    ) -> PartitionState:
+        """Led by a replica that may lack records, where the topic prefers that to no leader."""
+        if not self._policy.may_elect_uncleanly(topic):
+            return state
+        elected = election.uncleanly_elected(state, nodes)
+        if elected is None:
+            return state
+        whole = [*state.elr, *state.last_known_elr]
+        log.error(
+            "%s: unclean election: node %d leads, epoch=%d. Records that it had not fetched are"
+            " lost; in sync before were nodes %s",
+            where,
+            elected.leader,
+            elected.leader_epoch,
+            whole or "unknown",
+        )
+        return elected
 
     def _change(
         self, where: TopicPartition, before: PartitionState, after: PartitionState
@@ -425,6 +485,42 @@ class Controller:
                 continue
             log.info("node %d is out of every ISR, epoch=%d", broker_id, incarnation.epoch)
             await self._observer.read_incarnations()
+
+    # -- preferred leaders --------------------------------------------------------------
+
+    def _compare_leaders_later(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._balance_timer = loop.call_later(seconds, self._compare_leaders)
+
+    def _compare_leaders(self) -> None:
+        self._is_balance_due = self._policy.leader_balance().is_enabled
+        self._is_due.set()
+        self._compare_leaders_later(self._policy.leader_balance().check_seconds)
+
+    async def _return_leaders(self) -> None:
+        """Return some leaderships to the preferred replicas, and the rest after a pause."""
+        self._is_balance_due = False
+        limit = self._policy.leader_balance().percentage_max
+        found = returns(self._image.topics.values(), self._nodes(), percentage_max=limit)
+        if not found:
+            return
+        some = [self._change(one.where, one.before, one.after) for one in found[:RETURNS_AT_ONCE]]
+        log.info(
+            "%d partitions are not led by their preferred replicas: returning %d of them",
+            len(found),
+            len(some),
+        )
+        try:
+            await self._write(some)
+        except NotApplied as problem:
+            # A leader changed an ISR in this moment. The next check sees it.
+            await self._look_again(some, problem)
+        if len(found) > len(some):
+            asyncio.get_running_loop().call_later(_RETURN_PAUSE_SECONDS, self._return_more)
+
+    def _return_more(self) -> None:
+        self._is_balance_due = True
+        self._is_due.set()
 
     # -- when no replica is left ----------------------------------------------------------
 

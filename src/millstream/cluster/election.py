@@ -44,6 +44,11 @@ def with_isr(state: PartitionState, isr: Sequence[int]) -> PartitionState:
     return replace(state, isr=in_sync, elr=_in_order(state, former))
 
 
+def without_elr(state: PartitionState) -> PartitionState:
+    """For `eligible.leader.replicas.enable=false`: only those that were in sync last may lead."""
+    return replace(state, elr=(), last_known_elr=()) if state.isr and state.elr else state
+
+
 def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
     """The first replica of the assignment leads, if it can and does not."""
     first = target_replicas(state)[0]
@@ -53,7 +58,8 @@ def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
 
 
 def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | None:
-    """The first live replica leads, whatever it has lost: only at a person's request."""
+    """The first live replica leads, whatever it has lost: at a person's request, or where
+    `unclean.leader.election.enable` says so."""
     if state.leader != NO_LEADER:
         return None
     for replica in state.replicas:

@@ -7,7 +7,7 @@ write, when its logs are open.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from millstream.cluster import znodes
@@ -36,7 +36,10 @@ class Session(CoordinationStore, Protocol):
 
 
 async def enter_cluster(
-    store: Session, cluster_id: str | None, new_cluster_id: Callable[[], str]
+    store: Session,
+    cluster_id: str | None,
+    new_cluster_id: Callable[[], str],
+    new_cluster_options: Mapping[str, str],
 ) -> str:
     """Create what every cluster has, if it is missing. Returns the cluster's id.
 
@@ -50,6 +53,10 @@ async def enter_cluster(
             " is moved by `millstream cluster adopt`"
         )
     wanted = [(path, b"") for path in znodes.BASE_PATHS]
+    if new_cluster_options and not await store.exists(znodes.CLUSTER_ID):
+        # Before the id: a start that is interrupted in between sets them again.
+        options = znodes.encode_config(dict(new_cluster_options))
+        wanted.append((znodes.broker_config_path(None), options))
     wanted += [
         (znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id or new_cluster_id())),
         (znodes.CONTROLLER_EPOCH, b"0"),

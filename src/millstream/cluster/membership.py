@@ -78,7 +78,9 @@ class Membership:
         new_secret: Callable[[], bytes],
         policy: Policy,
         cluster_id: str | None = None,
+        new_cluster_options: Mapping[str, str] | None = None,
     ) -> None:
+        """`new_cluster_options` are set for all nodes if this one creates the cluster."""
         self.image = ClusterImage()
         self.lease = Lease(clock)
         self._departed = Departed(self.image, clock)
@@ -94,6 +96,7 @@ class Membership:
         self.secret = b""
         self._policy = policy
         self._cluster_id = cluster_id
+        self._new_cluster_options = new_cluster_options or {}
         self._listeners: list[Listener] = []
         # To be stopped when the session ends, in reverse order.
         self._ending = contextlib.AsyncExitStack()
@@ -174,7 +177,7 @@ class Membership:
                 controller_epoch=self.image.controller_epoch,
             )
             self._cluster_id = await joining.enter_cluster(
-                self._store, self._cluster_id, self._new_cluster_id
+                self._store, self._cluster_id, self._new_cluster_id, self._new_cluster_options
             )
             self.image.cluster_id = self._cluster_id
             self.secret = await joining.cluster_secret(self._store, self._new_secret)
@@ -428,6 +431,8 @@ class Membership:
             raise Outdated(str(where))
         token = self.next_token()
         after = replace(election.with_isr(state, isr), writer_token=token)
+        if not self._policy.has_elr():
+            after = election.without_elr(after)
         data = znodes.encode_partition(after, self.image.controller_epoch, topic.topic_id)
         path = znodes.partition_state_path(where.topic, where.partition)
         added = [replica for replica in after.isr if replica not in state.isr]

@@ -3,8 +3,6 @@
 Each computes one partition's next state with `election` and writes it with its version and
 the epochs of the nodes it relies on. Requests only start and cancel a reassignment here; the
 controller completes it when every new replica is in sync.
-Nothing else returns the lead to the preferred replica: `auto.leader.rebalance.enable` has no
-effect yet.
 """
 
 from collections.abc import Callable, Sequence

@@ -46,6 +46,14 @@ def _cut_back(partition_log: Log, offset: int) -> None:
         partition_log.next_offset,
         offset,
     )
+    if offset < partition_log.high_watermark:
+        # Only an unclean election does this: the leader's log decides, and does not have them.
+        log.error(
+            "%s: %d committed offsets are lost after an unclean election, from %d on",
+            partition_log.partition,
+            partition_log.high_watermark - offset,
+            offset,
+        )
     partition_log.truncate_to(offset)
     # Even if the log did not get shorter: an epoch of ours may have written nothing.
     partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))

@@ -1,12 +1,17 @@
-"""Nodes announce the listener between nodes first, and watch each other there."""
+"""What nodes announce and watch, which options a new cluster gets, and who leads again.
+
+Whole nodes in one event loop, with a coordination store in memory.
+"""
 
 import asyncio
 import itertools
+import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from tests.replication.nodes import Cluster, until
+from tests.replication.nodes import Cluster, cluster_of, until
 
 LISTENERS = ("CLIENTS://127.0.0.1:0", "BETWEEN://127.0.0.1:0", "OTHERS://127.0.0.1:0")
 
@@ -84,3 +89,78 @@ def test_a_cut_between_clients_and_nodes_fences_no_node(
     before, during, after = asyncio.run(scenario())
     assert len(before) == 3
     assert before == during == after
+
+
+def test_a_new_cluster_has_one_min_insync_replicas_for_all_nodes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = Cluster(tmp_path, {})
+        try:
+            first = await cluster.start(1, **{"min.insync.replicas": "3"})
+            second = await cluster.start(2, **{"min.insync.replicas": "1"})
+            for node in (first, second):
+                assert node.image.broker_overrides[None] == {"min.insync.replicas": "3"}
+                assert node.node.config.int("min.insync.replicas") == 3
+        finally:
+            await cluster.stop()
+
+    asyncio.run(scenario())
+
+
+class Load:
+    """Writes to a topic with acks=all, in a thread, until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.failures: list[str] = []
+        self.written = 0
+        self._topic = topic
+        self._is_over = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 100,
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.005):
+            self._producer.produce(self._topic, b"x", on_delivery=self._delivered)
+            self._producer.poll(0)
+        self._producer.flush(60)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is None:
+            self.written += 1
+        else:
+            self.failures.append(str(error))
+
+    async def stop(self) -> None:
+        self._is_over.set()
+        await asyncio.to_thread(self._thread.join)
+
+
+def test_leaders_are_back_one_check_after_a_kill_and_clients_see_no_error(tmp_path: Path) -> None:
+    async def scenario() -> Load:
+        settings = {"leader.imbalance.check.interval.seconds": "1"}
+        async with cluster_of(tmp_path, settings=settings) as cluster:
+            await cluster.create("t", partitions=6)
+            before = [state.replicas[0] for state in cluster.nodes[1].image.topics["t"].partitions]
+            addresses = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes.values())
+            load = Load(addresses, "t")
+            await until(lambda: load.written > 20, "records are written")
+            await cluster.kill(2)
+            partitions = cluster.nodes[1].image.topics["t"].partitions
+            await until(lambda: all(one.leader in (1, 3) for one in partitions), "others lead")
+            await cluster.start(2)
+            await until(lambda: [one.leader for one in partitions] == before, "leaders are back")
+            seen = load.written
+            await until(lambda: load.written > seen + 20, "records are written on")
+            await load.stop()
+            return load
+
+    load = asyncio.run(scenario())
+    assert load.failures == []

@@ -81,6 +81,8 @@ def new_membership(
         new_secret=lambda: os.urandom(_SECRET_BYTES),
         policy=policy_of(lambda: metadata.effective_config),
         cluster_id=None if store.owner.is_new else store.owner.cluster_id,
+        # One value for the whole cluster, as in Kafka 4.1: ELRs depend on it.
+        new_cluster_options={"min.insync.replicas": str(config.int("min.insync.replicas"))},
     )
     metadata = ClusterMetadata(
         MemberPublisher(membership), config, broker_id=broker_id, random_bytes=os.urandom
