@@ -15,7 +15,7 @@ from tests.support.tools import run_checked
 _CHECKOUT = Path(__file__).parent.parent.parent
 _SECONDS_MAX = 300
 # What the wheel is built from; compiled again, whatever lies about in the checkout.
-_SOURCES = ("pyproject.toml", "setup.py", "README.md", "src")
+_SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 _BUILT = shutil.ignore_patterns("*.so", "*.c", "*.egg-info", "__pycache__")
 
 

@@ -74,8 +74,10 @@ def check_pyspark() -> list[Finding]:
     version = _version("pyspark")
     if version is None:
         return [Finding("pyspark", False, "not installed; pip install 'millstream[spark]'")]
-    is_right = version.startswith("4.3.")
-    text = version if is_right else f"{version}; the source needs 4.3: pip install pyspark==4.3.0"
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    is_right = (4, 3) <= numbers < (5,)
+    remedy = "pip install 'pyspark>=4.3,<5'"
+    text = version if is_right else f"{version}; the source needs 4.3 or a later 4: {remedy}"
     return [Finding("pyspark", is_right, text)]
 
 
