@@ -43,6 +43,9 @@ fi
 if [ "$1" = test ]; then
     need kcat command -v kcat
     need openssl command -v openssl
+    # The browser that opens the console's pages.
+    need chromium command -v chromium
+    need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
     need rsyslog-kafka rsyslog_writes_to_kafka
 fi
 if [ "$1" = test ] && [ "$(id -u)" = 0 ]; then

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,6 +106,10 @@ class Broker:
     @property
     def endpoints(self) -> list[Endpoint]:
         return self._server.endpoints
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        return self._server.connections
 
     @property
     def port(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.console import console_beside
 from millstream.cli.node_main import addresses, run_node
 from millstream.config import load_config
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 )
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
+@click.option(
+    "--console",
+    metavar="HOST:PORT",
+    help="Serve the web console there, on this machine only; port 0 picks a free one.",
+)
+@click.option("--console-read-only", is_flag=True, help="The console changes nothing.")
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 def broker(
     data_dir: str | None,
@@ -36,11 +43,13 @@ def broker(
     config_file: Path | None,
     sets: tuple[str, ...],
     dev: bool,
+    console: str | None,
+    console_read_only: bool,
     adopt: bool,
 ) -> None:
     """Run a node. Precedence: flags, then --set, then the config file, then defaults.
 
-    Prints `listening on HOST:PORT` when clients can connect.
+    Prints `listening on HOST:PORT` when clients can connect, and `console on URL`.
     """
     flags: dict[str, str] = {}
     if data_dir == "":
@@ -58,11 +67,15 @@ def broker(
     config = load_config(file=config_file, sets=sets, flags=flags)
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
-    run_node(config, _print_addresses, dev=dev, adopt=adopt)
+    beside = console_beside("--console", console, is_read_only=console_read_only)
 
+    async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
+        for address in addresses(node):
+            print(f"listening on {address}", flush=True)
+        async with beside(node) as url:
+            if url is not None:
+                print(f"console on {url}", flush=True)
+            await stop.wait()
+        return 0
 
-async def _print_addresses(node: "Broker", stop: asyncio.Event) -> int:
-    for address in addresses(node):
-        print(f"listening on {address}", flush=True)
-    await stop.wait()
-    return 0
+    run_node(config, while_serving, dev=dev, adopt=adopt)

@@ -19,7 +19,7 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import check_output_open, echo
 from millstream.cli.record_filter import Filter, compile_filter
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
-from millstream.cli.start_position import (
+from millstream.client.start_position import (
     FromBeginning,
     FromEnd,
     FromOffset,

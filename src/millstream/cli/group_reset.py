@@ -21,7 +21,7 @@ from millstream.cli.group_view import (
     when_ready,
 )
 from millstream.cli.output import counted, echo, print_json, print_table
-from millstream.cli.start_position import (
+from millstream.client.start_position import (
     FromBeginning,
     FromEnd,
     FromOffset,

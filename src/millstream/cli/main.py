@@ -41,6 +41,9 @@ _COMMANDS = {
     ),
     "acl": LazyCommand("millstream.cli.acl", "acl", "Add, list and delete ACLs."),
     "quota": LazyCommand("millstream.cli.quota", "quota", "Set, list and delete quotas."),
+    "console": LazyCommand(
+        "millstream.cli.console", "console", "Serve the web console of a cluster."
+    ),
     "secure": LazyCommand(
         "millstream.cli.secure", "secure", "Create certificates, an admin and config files."
     ),

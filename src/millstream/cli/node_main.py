@@ -2,19 +2,17 @@
 
 import asyncio
 import gc
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
+from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 from millstream.config import BrokerConfig
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 _THREAD_SECONDS: Final = 0.0002
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 # What happens while the node serves; it ends when this does, soon after the event at the latest.
 # Its result is the exit code.
@@ -28,7 +26,7 @@ def run_node(
 
     Raises StartError."""
     _raise_descriptor_limit()
-    return _run(_serve(config, while_serving, dev=dev, adopt=adopt))
+    return run_loop(_serve(config, while_serving, dev=dev, adopt=adopt))
 
 
 def addresses(node: "Broker") -> list[str]:
@@ -40,15 +38,6 @@ def addresses(node: "Broker") -> list[str]:
     return found
 
 
-def _run(main: Coroutine[Any, Any, int]) -> int:
-    """Uses uvloop if it is installed: round trips over many connections cost a fifth less."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
-
-
 def _raise_descriptor_limit() -> None:
     """Raise the limit of open files: every connection and every open segment needs one."""
     import resource
@@ -56,22 +45,6 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and Ctrl-C set `stop`.
-
-    Not with the loop's own handlers, which end with the loop: a second signal would then kill
-    a node that has stopped cleanly and is about to exit.
-    """
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(stop.set)
-
-    for number in _STOPPING:
-        signal.signal(number, on_signal)
 
 
 async def _start(node: "Broker", stop: asyncio.Event) -> bool:
@@ -110,7 +83,7 @@ async def _serve(
 
     node = Broker(config, dev=dev, adopt=adopt)
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     if not await _start(node, stop):
         return 0
     collecting = _take_over_from_python(node)
@@ -119,6 +92,4 @@ async def _serve(
     finally:
         collecting.cancel()
         await node.stop()
-        for number in _STOPPING:
-            # Python's own exit keeps this handler, but not ours.
-            signal.signal(number, signal.SIG_IGN)
+        ignore_signals()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.cli.start_position import (
+from millstream.client.start_position import (
     FromBeginning,
     FromEnd,
     FromOffset,

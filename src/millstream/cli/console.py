@@ -1,0 +1,102 @@
+"""`millstream console`: the web console alone, for any Kafka cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option, check_reachable
+from millstream.cli.client_options import security_of_command
+from millstream.cli.failure import CommandFailed
+from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
+
+if TYPE_CHECKING:
+    from millstream.broker.broker import Broker
+    from millstream.console.asking import Address
+    from millstream.console.serving import ConsoleServer
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Address to serve on, of this machine only; port 0 picks a free one.",
+)
+@click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
+@bootstrap_option
+def console(listen: str, read_only: bool, bootstrap: str) -> None:
+    """Serve the web console of a cluster until Ctrl-C.
+
+    What needs the files of a node is absent; `millstream broker --console` has it.
+    """
+    address = listen_address("--listen", listen)
+    serving = import_serving()
+    check_reachable(bootstrap)
+    from millstream.console.asking import parse_address
+
+    nodes = [parse_address(each) for each in bootstrap.split(",")]
+    server = serving.console_of_cluster(
+        nodes, address, security=security_of_command(), is_read_only=read_only
+    )
+    run_loop(_serve(server))
+
+
+async def _serve(server: "ConsoleServer") -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await server.start()
+    print(f"console on {server.url}", flush=True)
+    await stop.wait()
+    await server.stop()
+    ignore_signals()
+
+
+Beside = Callable[["Broker"], AbstractAsyncContextManager[str | None]]
+
+
+def console_beside(option: str, listen: str | None, *, is_read_only: bool = False) -> Beside:
+    """Serves a node's console while a block runs, and gives its URL; nothing without `listen`.
+
+    Fails before the node starts if the address is wrong or a library is missing.
+    """
+    if listen is None:
+        return lambda node: nullcontext()
+    address = listen_address(option, listen)
+    serving = import_serving()
+
+    @asynccontextmanager
+    async def beside(node: "Broker") -> AsyncIterator[str]:
+        server = serving.console_of_node(node, address, is_read_only=is_read_only)
+        await server.start()
+        try:
+            yield server.url
+        finally:
+            await server.stop()
+
+    return beside
+
+
+def listen_address(option: str, text: str) -> "Address":
+    """Raises UsageError."""
+    from millstream.console.asking import parse_address as parse
+
+    try:
+        return parse(text, default_port=8080)
+    except ValueError as wrong:
+        raise click.UsageError(f"{option}: {wrong}") from None
+
+
+def import_serving() -> ModuleType:
+    """Raises CommandFailed if the console's libraries are not installed."""
+    try:
+        from millstream.console import serving
+    except ImportError as error:
+        raise CommandFailed(
+            f"the console needs {error.name}: pip install 'millstream[console]'"
+        ) from error
+    return serving

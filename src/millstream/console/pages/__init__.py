@@ -1,0 +1,25 @@
+"""All pages and actions of the console, in one table each."""
+
+from typing import Final
+
+from millstream.console.page import Action, Page
+from millstream.console.pages import (
+    clients,
+    groups,
+    messages,
+    nodes,
+    overview,
+    storage,
+    topics,
+)
+
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *topics.PAGES,
+    *messages.PAGES,
+    *storage.PAGES,
+    *groups.PAGES,
+    *nodes.PAGES,
+    *clients.PAGES,
+)
+ACTIONS: Final[tuple[Action, ...]] = (*topics.ACTIONS, *messages.ACTIONS, *groups.ACTIONS)

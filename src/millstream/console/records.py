@@ -1,0 +1,445 @@
+"""Records of a topic over the protocol: browse, search, follow, produce.
+
+Every function is bounded: a page reads at most a few megabytes and a search stops after two
+seconds, says how far it came, and can be continued there. Batches are decoded in a thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.console.asking import ClusterClient, check
+from millstream.console.facts import TopicFacts
+from millstream.console.reading import LATEST, offsets_on
+from millstream.console.text import SHORT_CHARACTERS_MAX, Shown, show, visible
+from millstream.errors import KafkaCode
+from millstream.model import Codec, TopicPartition
+from millstream.records.batch import BatchView, split_batches
+from millstream.records.builder import build_batch
+from millstream.records.compression import decompress
+from millstream.records.records import Record, read_records
+from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.produce import (
+    ProducePartitionData,
+    ProduceRequest,
+    ProduceTopicData,
+)
+
+PAGE_RECORDS_MAX: Final = 500
+# One fetch of a page; a single batch may be larger, and comes whole.
+_PAGE_BYTES: Final = 1 << 20
+_SEARCH_BYTES: Final = 4 << 20
+_SEARCH_SECONDS_MAX: Final = 2.0
+_SEARCH_HITS_MAX: Final = 50
+# What one batch may unpack to here: above the largest record that topics usually take.
+_DECODED_BYTES_MAX: Final = 64 << 20
+_FETCH_VERSION: Final = 12
+_PRODUCE_VERSION: Final = 9
+_PRODUCE_SECONDS_MAX: Final = 10
+REPEAT_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRow:
+    name: str
+    value: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """One record as a page shows it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Shown
+    value: Shown
+    headers: list[HeaderRow]
+    # A marker of a transaction, not a record of a producer.
+    is_control: bool = False
+    # The batch could not be read: this row stands for all of it.
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Batches as they were sent; `next_offset` is behind the last whole one."""
+
+    batches: list[BatchView]
+    next_offset: int
+    high_watermark: int
+
+
+async def fetch(
+    client: ClusterClient, leader: int, topic: str, partition: int, offset: int, *, max_bytes: int
+) -> Fetched:
+    """Raises AskFailed."""
+    row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[row])],
+    )
+    answer = await client.ask(leader, request, _FETCH_VERSION)
+    check(answer.error_code, "fetch")
+    [found] = answer.responses[0].partitions
+    check(found.error_code, f"{topic}-{partition} at offset {offset}")
+    data = memoryview(b"") if found.records is None else memoryview(found.records)
+    batches = whole_batches(data)
+    next_offset = batches[-1].next_offset if batches else offset
+    return Fetched(batches, next_offset, found.high_watermark)
+
+
+def whole_batches(data: memoryview) -> list[BatchView]:
+    """Those that are complete: an answer may end inside a batch."""
+    found = []
+    try:
+        for batch in split_batches(data):
+            found.append(batch)
+    except ValueError:
+        # The rest is the beginning of a batch.
+        pass
+    return found
+
+
+def rows_of(
+    batch: BatchView,
+    partition: int,
+    *,
+    as_: str = "auto",
+    characters_max: int = SHORT_CHARACTERS_MAX,
+) -> list[RecordRow]:
+    """A batch that cannot be read becomes one row that says so."""
+    try:
+        records = read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
+    except ValueError as problem:
+        nothing = show(None)
+        text = f"This batch of {batch.size_bytes:,} bytes cannot be read: {problem}"
+        return [
+            RecordRow(
+                partition,
+                batch.base_offset,
+                batch.max_timestamp_ms,
+                nothing,
+                nothing,
+                [],
+                False,
+                text,
+            )
+        ]
+    return [
+        row_of(one, partition, as_=as_, characters_max=characters_max, is_control=batch.is_control)
+        for one in records
+    ]
+
+
+def row_of(
+    record: Record, partition: int, *, as_: str, characters_max: int, is_control: bool
+) -> RecordRow:
+    return RecordRow(
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        show(record.key, as_=as_, characters_max=characters_max),
+        show(record.value, as_=as_, characters_max=characters_max),
+        [
+            HeaderRow(
+                visible(name[:SHORT_CHARACTERS_MAX]), show(value, characters_max=characters_max)
+            )
+            for name, value in record.headers
+        ],
+        is_control,
+    )
+
+
+async def read_forward(
+    client: ClusterClient,
+    topic: TopicFacts,
+    partition: int,
+    offset: int,
+    *,
+    limit: int,
+    as_: str,
+    upto_offset: int | None = None,
+) -> list[RecordRow]:
+    """Up to `limit` records from `offset` on, and below `upto_offset`."""
+    leader = topic.partitions[partition].leader
+    rows: list[RecordRow] = []
+    while len(rows) < limit:
+        found = await fetch(client, leader, topic.name, partition, offset, max_bytes=_PAGE_BYTES)
+        if not found.batches:
+            break
+        decode = _Decode(found.batches, partition, as_, offset, limit - len(rows))
+        rows += await asyncio.to_thread(decode)
+        offset = found.next_offset
+        if offset >= found.high_watermark or (upto_offset is not None and offset >= upto_offset):
+            break
+    if upto_offset is not None:
+        rows = [row for row in rows if row.offset < upto_offset]
+    return rows[:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """The work of a thread: no more rows than the page shows."""
+
+    batches: Sequence[BatchView]
+    partition: int
+    as_: str
+    from_offset: int
+    limit: int
+
+    def __call__(self) -> list[RecordRow]:
+        rows: list[RecordRow] = []
+        for batch in self.batches:
+            found = rows_of(batch, self.partition, as_=self.as_)
+            rows += [row for row in found if row.offset >= self.from_offset or row.problem]
+            if len(rows) >= self.limit:
+                break
+        return rows[: self.limit]
+
+
+async def read_newest(
+    client: ClusterClient, topic: TopicFacts, partitions: Iterable[int], *, limit: int, as_: str
+) -> list[RecordRow]:
+    """The last records of each partition, newest first."""
+
+    async def of_one(index: int) -> list[RecordRow]:
+        one = topic.partitions[index]
+        [end] = (await _ends(client, topic, [index])).values()
+        first = max(one.start_offset, end - limit, 0)
+        if one.leader < 0 or end <= first:
+            return []
+        return await read_forward(client, topic, index, first, limit=limit, as_=as_)
+
+    # Many partitions have many newest records: ask the first ones only.
+    chosen = list(partitions)[:64]
+    found = await asyncio.gather(*(of_one(index) for index in chosen))
+    rows = [row for each in found for row in each]
+    rows.sort(key=lambda row: (-row.timestamp_ms, row.partition, -row.offset))
+    return rows[:limit]
+
+
+async def _ends(
+    client: ClusterClient, topic: TopicFacts, partitions: Iterable[int]
+) -> dict[int, int]:
+    """End offsets now; the sample's may be seconds old."""
+    ends = {index: topic.partitions[index].end_offset for index in partitions}
+    leaders: dict[int, list[TopicPartition]] = {}
+    for index in ends:
+        leaders.setdefault(topic.partitions[index].leader, []).append(
+            TopicPartition(topic.name, index)
+        )
+    for leader, places in leaders.items():
+        if leader >= 0:
+            for where, offset in (await offsets_on(client, leader, places, LATEST)).items():
+                ends[where.partition] = offset
+    return ends
+
+
+# -- search ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for, and where in a record: anywhere, key, value or headers."""
+
+    needle: str
+    where: str = "anywhere"
+    is_case_sensitive: bool = False
+
+    def matcher(self) -> Callable[[bytes], bool]:
+        needle = self.needle.encode()
+        if self.is_case_sensitive:
+            return lambda data: needle in data
+        lowered = needle.lower()
+        # Letters beyond ASCII are compared as they are.
+        return lambda data: lowered in data.lower()
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has read; `next_offsets` is where it goes on, empty at the end."""
+
+    rows: list[RecordRow] = field(default_factory=list)
+    scanned_records: int = 0
+    scanned_bytes: int = 0
+    next_offsets: dict[int, int] = field(default_factory=dict)
+
+
+async def search(
+    client: ClusterClient,
+    topic: TopicFacts,
+    start_offsets: Mapping[int, int],
+    wanted: Search,
+    *,
+    as_: str,
+    now: Callable[[], float],
+) -> Found:
+    """Read on from the offsets of each partition until something limits it."""
+    ends_at = now() + _SEARCH_SECONDS_MAX
+    found = Found(next_offsets=dict(start_offsets))
+    for partition, offset in start_offsets.items():
+        leader = topic.partitions[partition].leader
+        while leader >= 0 and len(found.rows) < _SEARCH_HITS_MAX and now() < ends_at:
+            got = await fetch(
+                client, leader, topic.name, partition, offset, max_bytes=_SEARCH_BYTES
+            )
+            if not got.batches:
+                del found.next_offsets[partition]
+                break
+            left = _SEARCH_HITS_MAX - len(found.rows)
+            scan = _Scan(got.batches, partition, wanted, as_, offset, left)
+            rows, scanned, offset = await asyncio.to_thread(scan)
+            found.rows += rows
+            found.scanned_records += scanned
+            found.scanned_bytes += sum(batch.size_bytes for batch in got.batches)
+            found.next_offsets[partition] = offset
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The work of a thread: most batches are passed over without decoding a record."""
+
+    batches: Sequence[BatchView]
+    partition: int
+    wanted: Search
+    as_: str
+    from_offset: int
+    limit: int
+
+    def __call__(self) -> tuple[list[RecordRow], int, int]:
+        """Hits, records scanned, and where to go on."""
+        rows: list[RecordRow] = []
+        scanned = 0
+        is_match = self.wanted.matcher()
+        next_offset = self.from_offset
+        for batch in self.batches:
+            if not batch.is_control and _may_contain(batch, is_match):
+                for record in _readable(batch):
+                    if record.offset < self.from_offset:
+                        continue
+                    scanned += 1
+                    if _matches(record, self.wanted.where, is_match):
+                        row = row_of(
+                            record,
+                            self.partition,
+                            as_=self.as_,
+                            characters_max=SHORT_CHARACTERS_MAX,
+                            is_control=False,
+                        )
+                        rows.append(row)
+                        if len(rows) >= self.limit:
+                            return rows, scanned, record.offset + 1
+            else:
+                scanned += max(min(batch.record_count, batch.next_offset - self.from_offset), 0)
+            next_offset = batch.next_offset
+        return rows, scanned, next_offset
+
+
+def _may_contain(batch: BatchView, is_match: Callable[[bytes], bool]) -> bool:
+    try:
+        if batch.codec is Codec.NONE:
+            return is_match(bytes(batch.records))
+        data = decompress(batch.codec, batch.records, limit_bytes=_DECODED_BYTES_MAX)
+        return is_match(bytes(data))
+    except ValueError:
+        return False
+
+
+def _readable(batch: BatchView) -> Iterator[Record]:
+    try:
+        yield from read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
+    except ValueError:
+        return
+
+
+def _matches(record: Record, where: str, is_match: Callable[[bytes], bool]) -> bool:
+    if where in ("anywhere", "key") and record.key is not None and is_match(record.key):
+        return True
+    if where in ("anywhere", "value") and record.value is not None and is_match(record.value):
+        return True
+    return where in ("anywhere", "headers") and any(
+        is_match(name.encode()) or (value is not None and is_match(value))
+        for name, value in record.headers
+    )
+
+
+# -- following ------------------------------------------------------------------------
+
+
+class Tail:
+    """New records of a topic, from now on."""
+
+    def __init__(
+        self, client: ClusterClient, topic: TopicFacts, offsets: dict[int, int], as_: str
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._offsets = offsets
+        self._as = as_
+
+    @classmethod
+    async def open(cls, client: ClusterClient, topic: TopicFacts, *, as_: str) -> "Tail":
+        indexes = [one.index for one in topic.partitions if one.leader >= 0][:64]
+        return cls(client, topic, await _ends(client, topic, indexes), as_)
+
+    async def read(self, limit: int) -> list[RecordRow]:
+        """What came since the last call. What is more than `limit` is skipped: nobody could
+        read it."""
+        ends = await _ends(self._client, self._topic, list(self._offsets))
+        rows: list[RecordRow] = []
+        for index, offset in self._offsets.items():
+            end = ends[index]
+            if end > offset:
+                first = max(offset, end - limit)
+                rows += await read_forward(
+                    self._client, self._topic, index, first, limit=limit, as_=self._as
+                )
+                self._offsets[index] = max(end, rows[-1].offset + 1 if rows else 0)
+        rows.sort(key=lambda row: row.timestamp_ms)
+        return rows[-limit:]
+
+
+# -- producing ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    key: bytes | None
+    # None is a tombstone.
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+async def produce(
+    client: ClusterClient,
+    topic: TopicFacts,
+    partition: int,
+    record: NewRecord,
+    *,
+    repeat: int,
+    now_ms: int,
+) -> int:
+    """Write it `repeat` times, in one batch, and wait for all replicas in sync; the first offset.
+    Raises AskFailed."""
+    assert 1 <= repeat <= REPEAT_MAX
+    records = [
+        Record(number, now_ms, record.key, record.value, record.headers) for number in range(repeat)
+    ]
+    codec = Codec.GZIP if repeat > 1 else Codec.NONE
+    batch = bytes(build_batch(records, base_offset=0, codec=codec))
+    data = ProduceTopicData(
+        name=topic.name, partition_data=[ProducePartitionData(index=partition, records=batch)]
+    )
+    request = ProduceRequest(acks=-1, timeout_ms=_PRODUCE_SECONDS_MAX * 1000, topic_data=[data])
+    leader = topic.partitions[partition].leader
+    if leader < 0:
+        check(KafkaCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{partition}")
+    answer = await client.ask(leader, request, _PRODUCE_VERSION)
+    [result] = answer.responses[0].partition_responses
+    check(result.error_code, f"{topic.name}-{partition}", result.error_message)
+    return result.base_offset

@@ -1,0 +1,39 @@
+"""Templates: every value is escaped, unless it is HTML that a template itself made."""
+
+from functools import cache
+from typing import Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from millstream import __version__
+from millstream.console import text
+
+_FILTERS: Final = {
+    "bytes": text.format_bytes,
+    "count": text.format_count,
+    "rate": text.format_rate,
+    "duration": text.format_duration,
+    "time": text.format_time,
+    "visible": text.visible,
+}
+
+
+@cache
+def environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("millstream.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(_FILTERS)
+    # A name as one part of a path; `/` too.
+    found.filters["part"] = lambda name: quote(str(name), safe="")
+    found.globals["version"] = __version__
+    return found
+
+
+def render(template: str, **values: object) -> str:
+    return environment().get_template(template).render(**values)

@@ -1,0 +1,44 @@
+"""One node with a console for all tests here; each test makes its own topics."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.console_node import Browser, ConsoleNode
+
+_SECONDS_MAX = 30.0
+
+
+@pytest.fixture(scope="package")
+def console_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleNode]:
+    with ConsoleNode(tmp_path_factory.mktemp("console-node")) as node:
+        yield node
+
+
+@pytest.fixture
+def web(console_node: ConsoleNode) -> Browser:
+    return console_node.browser
+
+
+@pytest.fixture
+def topic(console_node: ConsoleNode) -> str:
+    """A new topic of two partitions with ten records: keys k0 to k9, each with a header."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": console_node.bootstrap, "log_level": 0})
+    [created] = admin.create_topics([NewTopic(name, 2, 1)]).values()
+    created.result(_SECONDS_MAX)
+    producer = Producer({"bootstrap.servers": console_node.bootstrap, "log_level": 0})
+    for number in range(10):
+        producer.produce(
+            name,
+            f'{{"number": {number}}}'.encode(),
+            key=f"k{number}".encode(),
+            partition=number % 2,
+            headers=[("origin", f"test-{number}".encode())],
+        )
+    assert producer.flush(_SECONDS_MAX) == 0
+    console_node.sample()
+    return name

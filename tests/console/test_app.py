@@ -1,0 +1,148 @@
+"""Covers console/app.py, console/openapi.py, console/page.py, console/rendering.py,
+console/serving.py, console/console.py, console/live.py, console/asking.py, console/reading.py,
+console/sampling.py.
+"""
+
+import http.client
+import json
+
+import pytest
+
+from millstream.console.asking import Address, parse_address
+from millstream.console.page import Values, plain
+from millstream.console.pages import PAGES
+from millstream.console.serving import console_of_cluster
+from millstream.errors import StartError
+from tests.support.console_node import Browser, ConsoleNode
+
+PLAIN_PAGES = [page.path for page in PAGES if "{" not in page.path]
+TOPIC_PAGES = [
+    page.path
+    for page in PAGES
+    if page.path.startswith("/topics/{topic}") and page.path.count("{") == 1
+]
+
+
+@pytest.mark.parametrize("path", PLAIN_PAGES)
+def test_every_page_is_html_and_json(web: Browser, path: str) -> None:
+    assert web.get(path).status == 200
+    assert isinstance(web.api("/overview" if path == "/" else path), dict)
+
+
+@pytest.mark.parametrize("path", TOPIC_PAGES)
+def test_every_page_of_a_topic_is_html_and_json(web: Browser, topic: str, path: str) -> None:
+    place = path.replace("{topic}", topic)
+    answer = web.get(place)
+    assert answer.status == 200
+    assert topic in answer.text
+    assert isinstance(web.api(place), dict)
+
+
+def test_unknown_things_are_not_found(web: Browser) -> None:
+    for path in ("/nothing", "/topics/no-such-topic", "/groups/no-such-group"):
+        answer = web.get(path)
+        assert (answer.status, "<h1>Not found" in answer.text) == (404, True)
+        assert "error" in web.get(f"/api/v1{path}").json
+
+
+def test_wrong_values_are_explained(web: Browser) -> None:
+    answer = web.get("/topics?sort=beauty")
+    assert answer.status == 400
+    assert "sort must be one of" in answer.text
+
+
+def test_openapi_names_every_page(web: Browser) -> None:
+    described = web.api("/openapi.json")
+    assert described["openapi"].startswith("3.1")
+    for page in PAGES:
+        path = "/overview" if page.path == "/" else page.path.replace(":path", "")
+        assert "get" in described["paths"][f"/api/v1{path}"]
+
+
+def test_health_and_readiness(web: Browser) -> None:
+    assert web.get("/healthz").json == {"status": "alive"}
+    assert web.get("/readyz").json["status"] == "ready"
+
+
+def test_a_cluster_that_is_gone_is_said_and_not_ready() -> None:
+    with ConsoleNode(bootstrap="127.0.0.1:1") as alone:
+        assert alone.browser.get("/healthz").status == 200
+        assert alone.browser.get("/readyz").status == 503
+        answer = alone.browser.get("/")
+        assert answer.status == 503
+        assert "127.0.0.1:1" in answer.text
+
+
+def test_a_console_alone_sees_the_same_cluster(console_node: ConsoleNode, topic: str) -> None:
+    with ConsoleNode(bootstrap=console_node.bootstrap) as alone:
+        ours, theirs = console_node.browser, alone.browser
+        path = f"/topics/{topic}/partitions"
+        assert theirs.api(path)["rows"] == ours.api(path)["rows"]
+        assert "runs alone" in theirs.get("/clients").text
+        assert "runs alone" in theirs.get(f"/topics/{topic}/storage").text
+
+
+def test_the_stream_says_hello_and_announces_samples(
+    console_node: ConsoleNode, web: Browser
+) -> None:
+    connection = http.client.HTTPConnection(web.netloc, timeout=30)
+    connection.request("GET", "/live")
+    stream = connection.getresponse()
+    assert stream.getheader("content-type", "").startswith("text/event-stream")
+    assert stream.readline() == b"event: hello\n"
+    console_node.sample()
+    lines = [stream.readline() for _ in range(8)]
+    assert b"event: sample\n" in lines
+    connection.close()
+
+
+def test_the_stream_of_a_topic_sends_its_new_records(web: Browser, topic: str) -> None:
+    connection = http.client.HTTPConnection(web.netloc, timeout=60)
+    connection.request("GET", f"/live?topic={topic}")
+    stream = connection.getresponse()
+    assert stream.readline() == b"event: hello\n"
+    web.submit(f"/topics/{topic}/produce", key="live", value="<b>now</b>")
+    while stream.readline() != b"event: record\n":
+        pass
+    record = json.loads(stream.readline().removeprefix(b"data: "))
+    assert (record["key"]["text"], record["value"]["text"]) == ("live", "<b>now</b>")
+    connection.close()
+
+
+def test_other_addresses_need_a_login_that_does_not_exist_yet() -> None:
+    async def start() -> None:
+        await console_of_cluster([Address("127.0.0.1", 1)], Address("0.0.0.0", 0)).start()
+
+    import asyncio
+
+    with pytest.raises(StartError, match="has no login"):
+        asyncio.run(start())
+
+
+def test_addresses() -> None:
+    assert parse_address("[::1]:80") == Address("::1", 80)
+    assert parse_address("host") == Address("host", 9092)
+    assert str(Address("::1", 80)) == "[::1]:80"
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_address("host:port")
+
+
+def test_a_view_as_json_has_fields_and_properties() -> None:
+    from millstream.console.facts import PartitionFacts
+
+    found = plain(PartitionFacts(0, 1, 2, [1, 2], [1], 5, 9))
+    assert isinstance(found, dict)
+    assert (found["records"], found["is_under_replicated"]) == (4, True)
+
+
+def test_values_are_checked() -> None:
+    from millstream.console.console import BadInput
+
+    values = Values({"n": "12", "bad": "x", "c": "b"})
+    assert values.number("n", 0) == 12
+    assert values.number("absent", 7) == 7
+    assert values.choice("c", ("a", "b")) == "b"
+    with pytest.raises(BadInput, match="whole number"):
+        values.number("bad", 0)
+    with pytest.raises(BadInput, match="between"):
+        values.number("n", 0, high=3)
