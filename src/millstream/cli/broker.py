@@ -12,6 +12,7 @@ import click
 from millstream.cli.console import console_beside
 from millstream.cli.node_main import addresses, run_node
 from millstream.config import load_config
+from millstream.config.load import refuse_secrets
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -64,6 +65,7 @@ def broker(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
+    refuse_secrets(sets)
     config = load_config(file=config_file, sets=sets, flags=flags)
     for note in config.notes:
         logging.getLogger(__name__).warning(note)

@@ -62,7 +62,8 @@ def client_option(*file_flags: str) -> Callable[[F], F]:
             expose_value=False,
             is_eager=True,
             callback=_take_settings,
-            help="One client option; repeat it for more. Passwords belong in a file.",
+            help="One client option; repeat it for more. Passwords belong in a file: "
+            "sasl.password='${file:PATH}', or '${env:NAME}'.",
         )(command)
 
     return add
@@ -95,9 +96,18 @@ def _take_settings(
 
 
 def client_options() -> dict[str, str]:
-    """Those of the command that runs."""
+    """Those of the command that runs. Raises CommandFailed."""
     context = click.get_current_context(silent=True)
-    return {} if context is None else dict(context.meta.get(_META, {}))
+    found = {} if context is None else context.meta.get(_META, {})
+    if not found:
+        return {}
+    from millstream.config import ConfigError
+    from millstream.config.secrets import resolved
+
+    try:
+        return {name: resolved(name, value) for name, value in found.items()}
+    except ConfigError as problem:
+        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
 
 
 def security_of_command() -> "Security":

@@ -15,6 +15,7 @@ import click
 from millstream.cli.node_main import addresses, run_node
 from millstream.cli.output import echo
 from millstream.config import load_config
+from millstream.config.load import refuse_secrets
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -51,6 +52,7 @@ def dev(
         folder = data_dir or Path(
             cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-dev-"))
         )
+        refuse_secrets(sets)
         config = load_config(
             sets=sets,
             flags={"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"},

@@ -16,6 +16,7 @@ import click
 from millstream.cli.failure import CommandFailed
 from millstream.cli.node_main import addresses, run_node
 from millstream.config import load_config
+from millstream.config.load import refuse_secrets
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -58,6 +59,7 @@ def run(
         folder = data_dir or Path(
             cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-run-"))
         )
+        refuse_secrets(sets)
         config = load_config(
             sets=sets,
             flags={"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"},

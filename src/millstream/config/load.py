@@ -12,6 +12,7 @@ from millstream.config.broker_config import BrokerConfig, Setting, check_allowed
 from millstream.config.files import read_option_file
 from millstream.config.listeners import inter_broker_listener, parse_listeners
 from millstream.config.option import ConfigError, Status, parse_value
+from millstream.config.secrets import is_reference, resolved
 from millstream.config.table import BROKER_OPTIONS, find_broker_option, is_per_listener
 from millstream.config.topic_config import topic_overrides_problem
 
@@ -48,6 +49,17 @@ def load_config(
     return config
 
 
+def refuse_secrets(sets: Sequence[str]) -> None:
+    """For `name=value` of a command line. Raises ConfigError."""
+    for name, text in _parse_sets(sets).items():
+        option = find_broker_option(name)
+        if option is not None and option.is_sensitive and not is_reference(text):
+            raise ConfigError(
+                f"{SET_ORIGIN} {name}: everybody on this machine can read a command line. Write "
+                f"it into the config file, or use {name}='${{file:PATH}}' or '${{env:NAME}}'"
+            )
+
+
 def _parse_sets(sets: Sequence[str]) -> dict[str, str]:
     settings = {}
     for text in sets:
@@ -78,7 +90,7 @@ def _checked_settings(texts: Mapping[str, str], origins: Mapping[str, str]) -> B
             if option is None:
                 notes.append(f"{name}: {Status.NO_EFFECT.value}")
                 continue
-            value = parse_value(option, text)
+            value = parse_value(option, resolved(name, text))
             check_allowed(option, value)
         except ConfigError as problem:
             raise ConfigError(f"{origin}: {problem}") from None

@@ -65,8 +65,9 @@ def test_nodes_replicate_over_tls(tmp_path: Path, protocol: str) -> None:
         f"listener.name.{protocol.lower()}.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": LOGIN,
     }
+    config = tmp_path / "server.properties"
+    config.write_text(f"listener.name.sasl_ssl.plain.sasl.jaas.config={LOGIN}\n")
     alice = str(certificates.issue("alice"))
     client: dict[str, str | int] = {
         "security.protocol": protocol,
@@ -86,7 +87,7 @@ def test_nodes_replicate_over_tls(tmp_path: Path, protocol: str) -> None:
             MillstreamNode(
                 tmp_path / f"node-{node_id}",
                 *(part for pair in options.items() for part in ("--set", "=".join(pair))),
-                *("--set", f"node.id={node_id}"),
+                *("--set", f"node.id={node_id}", "--config", str(config)),
                 protocol=protocol,
             )
             for node_id in (1, 2)
