@@ -96,37 +96,43 @@ async def _run_command(command: tuple[str, ...], bootstrap: str) -> int:
         "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
         "MILLSTREAM_BOOTSTRAP": bootstrap,
     }
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
-    except FileNotFoundError:
-        print(f"millstream: {command[0]}: command not found", file=sys.stderr)
-        return _NOT_FOUND
-    except PermissionError:
-        print(f"millstream: {command[0]}: permission denied", file=sys.stderr)
-        return _NOT_EXECUTABLE
-    except OSError as failed:
-        raise CommandFailed(f"{command[0]}: {failed.strerror}") from None
-    with _passing_on_signals(process):
+    # From before it starts: it may run before we know of it.
+    with _kept_signals() as signals:
+        try:
+            process = await asyncio.create_subprocess_exec(*command, env=environment)
+        except FileNotFoundError:
+            print(f"millstream: {command[0]}: command not found", file=sys.stderr)
+            return _NOT_FOUND
+        except PermissionError:
+            print(f"millstream: {command[0]}: permission denied", file=sys.stderr)
+            return _NOT_EXECUTABLE
+        except OSError as failed:
+            raise CommandFailed(f"{command[0]}: {failed.strerror}") from None
+        passing = asyncio.ensure_future(_pass_on(signals, process))
         code = await process.wait()
+        passing.cancel()
     return _SIGNALLED - code if code < 0 else code
 
 
-@contextlib.contextmanager
-def _passing_on_signals(process: asyncio.subprocess.Process) -> Iterator[None]:
-    """SIGTERM and Ctrl-C are for the command; the node stops when the command has ended."""
-    loop = asyncio.get_running_loop()
-
-    def pass_on(number: int) -> None:
+async def _pass_on(signals: "asyncio.Queue[int]", process: asyncio.subprocess.Process) -> None:
+    while True:
+        number = await signals.get()
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
 
+
+@contextlib.contextmanager
+def _kept_signals() -> Iterator["asyncio.Queue[int]"]:
+    """SIGTERM and Ctrl-C are for the command; the node stops when the command has ended."""
+    loop = asyncio.get_running_loop()
+    signals: asyncio.Queue[int] = asyncio.Queue()
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         # A terminal sends Ctrl-C to the command, too: once is enough for most, twice harms few.
-        signal.signal(number, lambda got, frame: loop.call_soon_threadsafe(pass_on, got))
+        signal.signal(number, lambda got, frame: loop.call_soon_threadsafe(signals.put_nowait, got))
     try:
-        yield
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
