@@ -87,9 +87,20 @@ def test_what_is_not_compiled_is_named_with_the_remedy(monkeypatch: pytest.Monke
     assert "C compiler" in receiving.text
 
 
+def test_without_spark_nothing_is_said_about_what_only_spark_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_version", lambda name: None)
+    [finding] = module.check_spark()
+    assert finding.is_good
+    assert "millstream[spark]" in finding.text
+
+
 def test_the_command_fails_when_a_check_does(monkeypatch: pytest.MonkeyPatch) -> None:
     good = module.Finding("one", True, "1.0")
     monkeypatch.setattr(module, "CHECKS", (lambda: [good],))
+    monkeypatch.setattr(module, "check_disk", lambda data_dir: [])
+    monkeypatch.setattr(module, "check_broker", lambda bootstrap, is_required: [])
     done = CliRunner().invoke(doctor, ["--json"])
     assert json.loads(done.stdout) == [{"check": "one", "ok": True, "text": "1.0"}]
     bad = module.Finding("two", False, "do this")

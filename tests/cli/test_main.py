@@ -1,5 +1,6 @@
 """The command as a whole: help, versions, wrong usage, failures."""
 
+import json
 import re
 import socket
 import subprocess
@@ -106,3 +107,15 @@ def test_an_unreachable_broker_is_one_line_and_exit_code_4(arguments: list[str])
     assert ran.output == ""
     assert ran.errors.count("\n") == 1
     assert f"{address} refused the connection" in ran.errors
+
+
+def test_failures_are_json_for_programs() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = run_millstream("topic", "list", "--json", bootstrap=address)
+    error = json.loads(ran.errors)["error"]
+    assert (ran.exit_code, ran.output, error["exit_code"]) == (4, "", 4)
+    assert "refused the connection" in error["message"]
+    ran = run_millstream("topic", "list", "--json", "--nonsense")
+    assert json.loads(ran.errors)["error"]["exit_code"] == ran.exit_code == 2

@@ -96,9 +96,13 @@ def _take_settings(
 
 
 def client_options() -> dict[str, str]:
-    """Those of the command that runs. Raises CommandFailed."""
+    """Those of the command that runs: of -X, then of the file, then of the profile.
+
+    Raises CommandFailed."""
+    from millstream.cli.profiles import chosen_options
+
     context = click.get_current_context(silent=True)
-    found = {} if context is None else context.meta.get(_META, {})
+    found = {} if context is None else {**chosen_options(), **context.meta.get(_META, {})}
     if not found:
         return {}
     from millstream.config import ConfigError

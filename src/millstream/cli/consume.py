@@ -16,6 +16,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, client_settings, explain
 from millstream.cli.failure import CommandFailed
+from millstream.cli.names import GROUP, TOPIC
 from millstream.cli.output import check_output_open, echo
 from millstream.cli.record_filter import Filter, compile_filter
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
@@ -42,7 +43,7 @@ Printer = Callable[[TextRecord], bytes]
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, required=True, type=TOPIC, metavar="TOPIC...")
 @click.option(
     "-o",
     "--offset",
@@ -74,7 +75,9 @@ Printer = Callable[[TextRecord], bytes]
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME[=REGEX]", help="Only with this header."
 )
-@click.option("-g", "--group", "group_id", metavar="GROUP", help="Join a group and commit.")
+@click.option(
+    "-g", "--group", "group_id", type=GROUP, metavar="GROUP", help="Join a group and commit."
+)
 @click.option(
     "-f",
     "--format",

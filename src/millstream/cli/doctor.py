@@ -1,8 +1,8 @@
-"""`millstream doctor`: whether Spark can find and use the data source on this machine.
+"""`millstream doctor`: what on this machine would keep a node, a client or Spark from working.
 
-Most problems with a Python data source cause no clear message: a worker that runs another
-Python, another module that hides ours, a library that Spark needs and does not name. Each is
-one check here, with what to do about it.
+Each check says what it found and, for a problem, what to do about it. Those for Spark: a worker
+that runs another Python, another module that hides ours, a library that Spark needs and does not
+name.
 """
 
 import importlib
@@ -14,35 +14,48 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from millstream.cli.bootstrap import json_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.doctor_node import (
+    Finding,
+    check_broker,
+    check_descriptors,
+    check_disk,
+    check_python,
+)
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import print_json, print_table
 
 _JAVA_MIN = 17
 _PROTOBUF_MIN = (6, 33, 5)
 _SECONDS_MAX = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    what: str
-    is_good: bool
-    # What was found and, for a problem, what to do.
-    text: str
+_SPARK_REMEDY = "pip install 'millstream[spark]'"
 
 
 @click.command("doctor")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Where the node's data is, or will be.  [default: the current directory]",
+)
 @json_option
-def doctor(as_json: bool) -> None:
-    """Check that Spark can read and write topics from here.
+@bootstrap_option
+@click.pass_context
+def doctor(context: click.Context, data_dir: Path, as_json: bool, bootstrap: str) -> None:
+    """Check this machine, the broker, and the libraries, and say how to fix what is wrong.
 
-    Exits with 1 if something is missing; each line says what to do about it.
+    A broker must answer only if one is named, with -b or in the environment. What only Spark needs
+    is checked if PySpark is installed. Exits with 1 if there is a problem.
     """
+    is_named = context.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT
     findings = [finding for check in CHECKS for finding in check()]
+    findings += check_disk(data_dir)
+    findings += check_broker(bootstrap, is_required=is_named)
     if as_json:
         print_json([{"check": f.what, "ok": f.is_good, "text": f.text} for f in findings])
     else:
@@ -51,6 +64,14 @@ def doctor(as_json: bool) -> None:
     problems = sum(not finding.is_good for finding in findings)
     if problems:
         raise CommandFailed(f"{problems} of {len(findings)} checks found a problem")
+
+
+def check_spark() -> list[Finding]:
+    """Most problems with a Python data source cause no clear message, so each is a check."""
+    if _version("pyspark") is None:
+        text = "not installed; only the Spark source and pipelines need it: " + _SPARK_REMEDY
+        return [Finding("spark", True, text)]
+    return [finding for check in SPARK_CHECKS for finding in check()]
 
 
 def check_java() -> list[Finding]:
@@ -73,7 +94,7 @@ def check_java() -> list[Finding]:
 def check_pyspark() -> list[Finding]:
     version = _version("pyspark")
     if version is None:
-        return [Finding("pyspark", False, "not installed; pip install 'millstream[spark]'")]
+        return [Finding("pyspark", False, f"not installed; {_SPARK_REMEDY}")]
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     is_right = (4, 3) <= numbers < (5,)
     remedy = "pip install 'pyspark>=4.3,<5'"
@@ -95,7 +116,7 @@ def check_libraries() -> list[Finding]:
 
 def _library(name: str, is_right: Callable[[tuple[int, ...]], bool], need: str) -> Finding:
     version = _version(name)
-    remedy = "pip install 'millstream[spark]'"
+    remedy = _SPARK_REMEDY
     if version is None:
         return Finding(name, False, f"not installed; {remedy}")
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
@@ -161,14 +182,14 @@ def check_neighbours() -> list[Finding]:
     return found
 
 
-CHECKS = (
+SPARK_CHECKS = (
     check_java,
     check_pyspark,
     check_libraries,
-    check_compiled,
     check_worker_python,
     check_neighbours,
 )
+CHECKS = (check_python, check_compiled, check_descriptors, check_spark)
 
 
 def _version(name: str) -> str | None:

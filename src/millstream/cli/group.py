@@ -17,6 +17,7 @@ from millstream.cli.group_view import (
     when_ready,
 )
 from millstream.cli.lazy import AliasGroup, LazyCommand
+from millstream.cli.names import GROUP
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
@@ -54,7 +55,7 @@ def list_command(
 
 
 @group.command()
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
 @json_option
 @bootstrap_option
 def describe(group_id: str, as_json: bool, bootstrap: str) -> None:
@@ -119,7 +120,7 @@ def _as_json(found: Group, rows: list[Position]) -> JsonValue:
 
 
 @group.command()
-@click.argument("group_ids", metavar="[GROUP]...", nargs=-1)
+@click.argument("group_ids", type=GROUP, metavar="[GROUP]...", nargs=-1)
 @click.option("--max", "lag_max", type=click.IntRange(0), help="Exit with 1 if the lag is larger.")
 @json_option
 @bootstrap_option
@@ -146,7 +147,7 @@ def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstra
 
 
 @group.command()
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", type=GROUP, metavar="GROUP...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @bootstrap_option
 def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:

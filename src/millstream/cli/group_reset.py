@@ -20,6 +20,7 @@ from millstream.cli.group_view import (
     offsets_at,
     when_ready,
 )
+from millstream.cli.names import GROUP
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.client.start_position import (
     FromBeginning,
@@ -49,7 +50,7 @@ class Move:
 
 
 @click.command()
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
 @click.option(
     "--to",
     "start_text",

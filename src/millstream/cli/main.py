@@ -59,7 +59,16 @@ _COMMANDS = {
     "report": LazyCommand("millstream.cli.report", "report", "Write the report of a day."),
     "demo": LazyCommand("millstream.cli.demo", "demo", "Show it all: traffic, windows, alerts."),
     "doctor": LazyCommand(
-        "millstream.cli.doctor", "doctor", "Check that Spark can use this install."
+        "millstream.cli.doctor", "doctor", "Check this machine, the broker and the libraries."
+    ),
+    "generate": LazyCommand(
+        "millstream.cli.generate", "generate", "Print files for systemd, docker and others."
+    ),
+    "profile": LazyCommand(
+        "millstream.cli.profile", "profile", "Keep addresses and logins under names."
+    ),
+    "completion": LazyCommand(
+        "millstream.cli.completion", "completion", "Print a script for a shell's completion."
     ),
 }
 
@@ -87,6 +96,19 @@ def _print_version(context: click.Context, parameter: click.Parameter, wanted: b
         context.exit()
 
 
+def _print_help_json(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from millstream.cli.help_json import print_tree
+
+        print_tree(context, parameter, wanted)
+
+
+def _choose_profile(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        # Also for the commands that this one starts.
+        os.environ["MILLSTREAM_PROFILE"] = name
+
+
 root = LazyGroup(
     name="millstream",
     help=_HELP,
@@ -100,7 +122,23 @@ root = LazyGroup(
             expose_value=False,
             callback=_print_version,
             help="Print the version and exit.",
-        )
+        ),
+        click.Option(
+            ["--help-json"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_help_json,
+            help="Print all commands and options as JSON and exit.",
+        ),
+        click.Option(
+            ["--profile"],
+            metavar="NAME",
+            is_eager=True,
+            expose_value=False,
+            callback=_choose_profile,
+            help="Use this profile; also from MILLSTREAM_PROFILE.",
+        ),
     ],
 )
 
@@ -128,32 +166,34 @@ def _run(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as wrong:
+        if _wants_json(arguments):
+            return _say(wrong.format_message(), ExitCode(wrong.exit_code), arguments)
         wrong.show()
         return wrong.exit_code
     except CommandFailed as failed:
-        return _say(str(failed), failed.exit_code)
+        return _say(str(failed), failed.exit_code, arguments)
     except StartError as failed:
-        return _say(str(failed), ExitCode.FAILED)
+        return _say(str(failed), ExitCode.FAILED, arguments)
     except (BrokenPipeError, OutputClosed):
         _give_up_stdout()
         return ExitCode.OUTPUT_CLOSED
     except OSError as failed:
         if os.environ.get("MILLSTREAM_LOG") == "debug":
             raise
-        return _say_os_error(failed)
+        return _say_os_error(failed, arguments)
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
 
 
-def _say_os_error(failed: OSError) -> int:
+def _say_os_error(failed: OSError, arguments: list[str] | None) -> int:
     """A file that cannot be read or written, or an output device that is full."""
     reason = failed.strerror or str(failed)
     if failed.filename is not None:
-        return _say(f"{failed.filename}: {reason}", ExitCode.FAILED)
+        return _say(f"{failed.filename}: {reason}", ExitCode.FAILED, arguments)
     if failed.errno in _OUTPUT_PROBLEMS:
         _give_up_stdout()
-        return _say(f"cannot write the output: {reason}", ExitCode.FAILED)
-    return _say(reason, ExitCode.FAILED)
+        return _say(f"cannot write the output: {reason}", ExitCode.FAILED, arguments)
+    return _say(reason, ExitCode.FAILED, arguments)
 
 
 def _give_up_stdout() -> None:
@@ -161,9 +201,18 @@ def _give_up_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(text: str, exit_code: ExitCode) -> int:
+def _say(text: str, exit_code: ExitCode, arguments: list[str] | None) -> int:
     # Imported late: help is quick, and most commands do not fail.
-    from millstream.cli.output import echo
+    from millstream.cli.output import echo, print_error_json
 
-    echo(f"millstream: {text}", err=True)
+    if _wants_json(arguments):
+        print_error_json(text, exit_code)
+    else:
+        echo(f"millstream: {text}", err=True)
     return exit_code
+
+
+def _wants_json(arguments: list[str] | None) -> bool:
+    """The failure may be one of reading the options, so they are looked for in the raw line."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return "--json" in given[: given.index("--")] if "--" in given else "--json" in given

@@ -47,6 +47,12 @@ def print_json(value: JsonValue) -> None:
     echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def print_error_json(text: str, exit_code: int) -> None:
+    """A failure for a program: one line on stderr."""
+    value = {"error": {"message": text, "exit_code": int(exit_code)}}
+    echo(json.dumps(value, ensure_ascii=False), err=True)
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns that also survive `awk`: no borders, no spaces inside a heading. None is `-`."""
     lines = [list(headings), *[[_cell(cell) for cell in row] for row in rows]]

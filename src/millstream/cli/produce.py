@@ -22,6 +22,7 @@ from millstream.cli.bootstrap import (
 from millstream.cli.delayed_acks import Acknowledged, Delay
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch
+from millstream.cli.names import TOPIC
 from millstream.cli.output import counted, echo
 from millstream.cli.progress import Progress
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
@@ -43,7 +44,7 @@ _SUSPECT_AFTER_SECONDS = 2.0
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help=_SEPARATOR_HELP)
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE")

@@ -18,6 +18,7 @@ from millstream.cli.bootstrap import (
 )
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.lazy import AliasGroup, LazyCommand
+from millstream.cli.names import TOPIC
 from millstream.cli.output import JsonValue, echo, joined, print_json, print_table
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @json_option
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
@@ -168,7 +169,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, type=TOPIC, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:

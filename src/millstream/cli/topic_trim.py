@@ -15,6 +15,7 @@ from millstream.cli.bootstrap import (
 )
 from millstream.cli.confirming import confirm
 from millstream.cli.failure import CommandFailed
+from millstream.cli.names import TOPIC
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.storage.retention import consumed_offset
 
@@ -36,7 +37,7 @@ class Trim:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--consumed-by",
     "groups",

@@ -1,0 +1,22 @@
+"""`millstream generate`: files for other programs that run or watch a node."""
+
+import click
+
+from millstream.cli.lazy import AliasGroup, LazyCommand
+
+_COMMANDS = {
+    "systemd": LazyCommand(
+        "millstream.cli.generate_service", "systemd", "A unit that runs a node as a service."
+    ),
+    "compose": LazyCommand(
+        "millstream.cli.generate_service", "compose", "A docker-compose file with one node."
+    ),
+    "dockerfile": LazyCommand(
+        "millstream.cli.generate_service", "dockerfile", "An image that runs a node."
+    ),
+}
+
+
+@click.group(cls=AliasGroup, table=_COMMANDS)
+def generate() -> None:
+    """Print files for other programs that run or watch a node."""
