@@ -28,6 +28,8 @@ class MillstreamCluster:
     def __init__(self, nodes: dict[int, MillstreamNode], zookeeper_pid: int) -> None:
         self.nodes = nodes
         self._zookeeper_pid = zookeeper_pid
+        # Makes another node of the cluster, which is not started.
+        self.new_node: Callable[[int], MillstreamNode] | None = None
         self.bootstrap = ""
         self._admin: AdminClient | None = None
 
@@ -137,8 +139,8 @@ def millstream_cluster(
     folder.mkdir(parents=True, exist_ok=True)
     host = "127.0.0.1" if network is None else network.zookeeper
     with zookeeper_server(folder / "zookeeper", host=host) as zookeeper:
-        nodes = {}
-        for node_id in range(1, count + 1):
+
+        def new_node(node_id: int) -> MillstreamNode:
             place = data_dir(node_id) if data_dir is not None else folder / f"node-{node_id}"
             settings = {
                 "node.id": str(node_id),
@@ -152,11 +154,15 @@ def millstream_cluster(
             ]
             logs = folder / f"logs-{node_id}"
             logs.mkdir()
-            nodes[node_id] = MillstreamNode(place, *flags, *options)
-            nodes[node_id].keep_log_in(logs)
+            node = MillstreamNode(place, *flags, *options)
+            node.keep_log_in(logs)
             if network is not None:
-                nodes[node_id].run_inside(network.inside(node_id), network.address(node_id))
+                node.run_inside(network.inside(node_id), network.address(node_id))
+            return node
+
+        nodes = {node_id: new_node(node_id) for node_id in range(1, count + 1)}
         cluster = MillstreamCluster(nodes, zookeeper.process.pid)
+        cluster.new_node = new_node
         try:
             cluster.start()
             yield cluster

@@ -1,4 +1,4 @@
-"""`millstream cluster`: start a cluster on this machine, describe it, size it."""
+"""`millstream cluster`: start a cluster on this machine, describe, size and operate it."""
 
 import click
 
@@ -11,8 +11,26 @@ _COMMANDS = {
     "advise": LazyCommand(
         "millstream.cli.cluster_advise", "advise_command", "Recommend a number of nodes."
     ),
+    "decommission": LazyCommand(
+        "millstream.cli.cluster_rebalance", "decommission", "Move all replicas off a node."
+    ),
     "describe": LazyCommand(
         "millstream.cli.cluster_describe", "describe_cluster", "Show nodes and problems."
+    ),
+    "elect": LazyCommand(
+        "millstream.cli.cluster_elect", "elect", "Have the preferred replicas lead."
+    ),
+    "health": LazyCommand(
+        "millstream.cli.cluster_health", "health", "Say what is wrong and what to do."
+    ),
+    "reassign": LazyCommand(
+        "millstream.cli.cluster_reassign", "reassign", "Move partitions to the nodes you name."
+    ),
+    "rebalance": LazyCommand(
+        "millstream.cli.cluster_rebalance", "rebalance", "Spread bytes and leaders over nodes."
+    ),
+    "restart": LazyCommand(
+        "millstream.cli.cluster_restart", "restart", "Restart nodes one after the other."
     ),
     "start": LazyCommand("millstream.cli.cluster_start", "start", "Run a cluster on this machine."),
 }
@@ -20,4 +38,4 @@ _COMMANDS = {
 
 @click.group(cls=AliasGroup, table=_COMMANDS)
 def cluster() -> None:
-    """Start, describe and size a cluster of several nodes."""
+    """Start, describe, size and operate a cluster of several nodes."""

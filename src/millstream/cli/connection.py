@@ -53,13 +53,18 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
 
-    def metadata(self, *topics: str) -> MetadataResponse:
-        """All nodes, and these topics, or without any all topics."""
+    def metadata_of_nodes(self) -> MetadataResponse:
+        """All nodes, and no topics."""
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        return self.ask(self.first, request, _METADATA_VERSION)
+
+    def metadata(self, *topics: str, node: Address | None = None) -> MetadataResponse:
+        """All nodes, and these topics, or without any all topics; as one node sees them."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics] if topics else None,
             allow_auto_topic_creation=False,
         )
-        return self.ask(self.first, request, _METADATA_VERSION)
+        return self.ask(node or self.first, request, _METADATA_VERSION)
 
     def live_nodes(self) -> list[DescribeClusterBroker]:
         """Not those of `metadata`, which may for a moment have one that died."""
@@ -102,7 +107,7 @@ class Cluster:
 
     def require(self, node: Address, request: type[Request[Message]]) -> None:
         """Raises CommandFailed where a node does not have a request of ours."""
-        with self._connected(node) as connection:
+        with self.connected(node) as connection:
             is_offered = connection.versions.offers(request.api)
         if not is_offered:
             raise CommandFailed(
@@ -111,11 +116,11 @@ class Cluster:
 
     def ask(self, node: Address, request: Request[M], newest: int = NEWEST) -> M:
         """An answer, in the newest version that both sides know, at most `newest`."""
-        with self._connected(node) as connection:
+        with self.connected(node) as connection:
             return connection.ask(request, newest, timeout_seconds=REQUEST_SECONDS_MAX)
 
     @contextmanager
-    def _connected(self, node: Address) -> Iterator[Connection]:
+    def connected(self, node: Address) -> Iterator[Connection]:
         """A connection that is kept unless it fails; failures become CommandFailed."""
         connection = self._connections.pop(node, None)
         try:

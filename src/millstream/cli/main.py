@@ -37,8 +37,9 @@ _COMMANDS = {
         "millstream.cli.user", "user", "Add, list and delete users, and change passwords."
     ),
     "cluster": LazyCommand(
-        "millstream.cli.cluster", "cluster", "Start, describe and size a cluster of nodes."
+        "millstream.cli.cluster", "cluster", "Start, describe, size and operate a cluster."
     ),
+    "node": LazyCommand("millstream.cli.node", "node", "Show and change options of a node."),
     "acl": LazyCommand("millstream.cli.acl", "acl", "Add, list and delete ACLs."),
     "quota": LazyCommand("millstream.cli.quota", "quota", "Set, list and delete quotas."),
     "console": LazyCommand(

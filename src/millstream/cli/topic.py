@@ -39,6 +39,10 @@ _MIN_ISR = "min.insync.replicas"
 
 
 _COMMANDS = {
+    "add-partitions": LazyCommand(
+        "millstream.cli.topic_alter", "add_partitions", "Give a topic more partitions."
+    ),
+    "alter": LazyCommand("millstream.cli.topic_alter", "alter", "Change options of a topic."),
     "trim": LazyCommand(
         "millstream.cli.topic_trim", "trim", "Delete the records that groups have consumed."
     ),
@@ -47,7 +51,7 @@ _COMMANDS = {
 
 @click.group(cls=AliasGroup, table=_COMMANDS)
 def topic() -> None:
-    """Create, list, describe, trim and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
 
 
 @topic.command()

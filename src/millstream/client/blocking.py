@@ -99,6 +99,18 @@ class Connection:
     def close(self) -> None:
         self._sock.close()
 
+    def wait_closed(self, timeout_seconds: float) -> bool:
+        """Wait until the node closes the connection, which must be idle; False if it has not."""
+        self._sock.settimeout(timeout_seconds)
+        try:
+            while self._sock.recv(1):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
     @cached_property
     def versions(self) -> Versions:
         """What the node offers; asked when it is first needed."""

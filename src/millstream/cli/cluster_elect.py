@@ -1,0 +1,102 @@
+"""`millstream cluster elect`: have the preferred replicas lead, or any that is alive."""
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.cluster_reassign import chosen
+from millstream.cli.cluster_view import ClusterView, controller_of, patiently, view_of
+from millstream.cli.confirming import confirm
+from millstream.cli.connection import check
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted, echo, joined, print_table
+from millstream.errors import KafkaCode
+from millstream.model import TopicPartition
+from millstream.wire.apis.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
+)
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+@click.command()
+@click.argument("places", nargs=-1, metavar="[TOPIC[:PARTITION]...]")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Of partitions without a leader: elect any live replica. Records may be lost.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@bootstrap_option
+def elect(places: tuple[str, ...], unclean: bool, yes: bool, bootstrap: str) -> None:
+    """Elect the preferred leaders, of these partitions or of all.
+
+    The preferred leader is the first replica. The cluster does this by itself every five
+    minutes, unless auto.leader.rebalance.enable is false.
+    """
+    view = patiently(bootstrap, view_of)
+    wanted = needing(view, chosen(view, places) if places else list(view.partitions), unclean)
+    if not wanted:
+        echo("no partition needs an election", err=True)
+        return
+    print_table(
+        ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC"],
+        [
+            (
+                where.topic,
+                where.partition,
+                "none" if state.leader < 0 else state.leader,
+                joined(state.replicas),
+                joined(state.in_sync) or "none",
+            )
+            for where in wanted
+            if (state := view.partitions[where])
+        ],
+    )
+    if not yes:
+        loss = " Records that the new leaders do not have are lost." if unclean else ""
+        confirm(f"Elect leaders of {counted(len(wanted), 'partition')}?{loss}", "electing leaders")
+    answer = _ask(bootstrap, wanted, _UNCLEAN if unclean else _PREFERRED)
+    _report(answer, len(wanted))
+
+
+def needing(view: ClusterView, places: list[TopicPartition], unclean: bool) -> list[TopicPartition]:
+    """The partitions for which an election would change something."""
+    states = [view.partitions[where] for where in places]
+    if unclean:
+        return [one.where for one in states if one.leader < 0]
+    return [one.where for one in states if one.leader != one.target[0]]
+
+
+def _ask(bootstrap: str, wanted: list[TopicPartition], kind: int) -> ElectLeadersResponse:
+    topics: dict[str, list[int]] = {}
+    for where in wanted:
+        topics.setdefault(where.topic, []).append(where.partition)
+    request = ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=[
+            ElectLeadersTopic(topic=name, partitions=some) for name, some in topics.items()
+        ],
+    )
+    answer = patiently(bootstrap, lambda cluster: cluster.ask(controller_of(cluster), request))
+    check(answer.error_code, "election")
+    return answer
+
+
+def _report(answer: ElectLeadersResponse, wanted: int) -> None:
+    """Raises CommandFailed if a partition did not get the leader."""
+    problems = [
+        f"{topic.topic}-{one.partition_id}: {one.error_message or KafkaCode(one.error_code).name}"
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+        if one.error_code not in (KafkaCode.NONE, KafkaCode.ELECTION_NOT_NEEDED)
+    ]
+    echo(f"elected {counted(wanted - len(problems), 'leader')}", err=True)
+    if problems:
+        for problem in problems:
+            echo(f"millstream: {problem}", err=True)
+        raise CommandFailed(
+            f"{counted(len(problems), 'partition')} could not get the leader. A replica that is not"
+            " in sync cannot lead: `millstream cluster health` says why it is not"
+        )

@@ -1,0 +1,236 @@
+"""`millstream cluster health`: what is wrong, since when, and what to do. Exit code 1 if anything.
+
+The protocol does not say when a problem began. The command remembers when it first saw each one,
+in a file of the user; run it regularly, and the times are right.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.cluster_view import ClusterView, PartitionView, size_text, time_text, view_of
+from millstream.cli.connection import Cluster
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted, echo, print_json
+from millstream.client.blocking import Address
+from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from millstream.wire.apis.describe_log_dirs import DescribeLogDirsRequest
+
+_FULL_SHARE: Final = 0.9
+_NAMED_MAX: Final = 5
+_TOPIC_TYPE: Final = 2
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`key` is the same as long as the problem lasts; `is_notice` does not change the exit code."""
+
+    key: str
+    text: str
+    advice: str
+    is_notice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    node: int
+    path: str
+    is_failed: bool
+    total_bytes: int
+    usable_bytes: int
+
+
+@click.command()
+@json_option
+@bootstrap_option
+def health(as_json: bool, bootstrap: str) -> None:
+    """Say what is wrong with the cluster, since when, and what to do. Exit code 0 if nothing."""
+    with Cluster(bootstrap) as cluster:
+        view = view_of(cluster)
+        disks = list(_disks(cluster, view))
+        min_isr = _min_isr(cluster, view)
+    problems = found_problems(view, disks, min_isr)
+    since = remembered(_state_path(view.cluster_id), problems, time.time())
+    if as_json:
+        print_json(
+            [
+                {
+                    "problem": one.text,
+                    "advice": one.advice,
+                    "is_notice": one.is_notice,
+                    "since": int(since[one.key]),
+                }
+                for one in problems
+            ]
+        )
+    else:
+        _print(view, problems, since)
+    wrong = [one for one in problems if not one.is_notice]
+    if wrong:
+        raise CommandFailed(f"{counted(len(wrong), 'problem')} found")
+
+
+def _print(view: ClusterView, problems: list[Problem], since: Mapping[str, float]) -> None:
+    now = time.time()
+    for one in problems:
+        seen = now - since[one.key]
+        when = f"seen for {time_text(seen)}" if seen >= 1 else "first seen now"
+        echo(f"{'notice' if one.is_notice else 'PROBLEM'}: {one.text} ({when})\n  {one.advice}")
+    if all(one.is_notice for one in problems):
+        nodes = counted(len(view.nodes), "node")
+        echo(f"healthy: {nodes}, {counted(len(view.partitions), 'partition')}")
+
+
+def found_problems(
+    view: ClusterView, disks: Iterable[Disk], min_isr: Mapping[str, int]
+) -> list[Problem]:
+    """The worst first. A partition is in the worst group that it belongs to."""
+    found: list[Problem] = []
+    if view.controller_id < 0:
+        text = "the cluster has no controller, so nothing is elected"
+        found.append(Problem("controller", text, "Check that ZooKeeper runs and nodes reach it."))
+    found += _missing_nodes(view)
+    rest = list(view.partitions.values())
+    for key, is_so, text, advice, is_notice in _GROUPS:
+        some = [one for one in rest if is_so(one, min_isr.get(one.where.topic, 1))]
+        rest = [one for one in rest if one not in some]
+        if some:
+            named = f"{counted(len(some), 'partition')} {text}: {_named(some)}"
+            found.append(Problem(f"{key} {_named(some)}", named, advice, is_notice))
+    return [*found, *_disk_problems(disks)]
+
+
+def _missing_nodes(view: ClusterView) -> Iterator[Problem]:
+    wanted = {node for one in view.partitions.values() for node in one.replicas}
+    for node in sorted(wanted - view.nodes.keys()):
+        count = sum(node in one.replicas for one in view.partitions.values())
+        yield Problem(
+            f"node {node}",
+            f"node {node} is not alive; it has replicas of {counted(count, 'partition')}",
+            f"Start it. If it will not come back: millstream cluster decommission {node}",
+        )
+
+
+_GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, bool], ...]] = (
+    (
+        "offline",
+        lambda one, min_isr: one.leader < 0,
+        "have no leader and serve nothing",
+        "Start the nodes of their replicas. If their data is lost:"
+        " millstream cluster elect --unclean TOPIC:PARTITION",
+        False,
+    ),
+    (
+        "below-min-isr",
+        lambda one, min_isr: len(one.in_sync) < min(min_isr, len(one.replicas)),
+        "have fewer replicas in sync than min.insync.replicas and refuse acks=all",
+        "Start the missing nodes; `millstream topic describe TOPIC` shows which are in sync.",
+        False,
+    ),
+    (
+        "moving",
+        lambda one, min_isr: one.is_moving,
+        "are moving to other nodes",
+        "Wait, or undo it: millstream cluster reassign --cancel",
+        True,
+    ),
+    (
+        "under-replicated",
+        lambda one, min_isr: not set(one.replicas) <= set(one.in_sync),
+        "have replicas that are not in sync",
+        "If their nodes run, they are catching up; otherwise start them. The log of a node says"
+        " what it waits for.",
+        False,
+    ),
+    (
+        "not-preferred",
+        lambda one, min_isr: one.leader != one.replicas[0],
+        "are not led by their preferred replica",
+        "They return by themselves within five minutes, or now: millstream cluster elect",
+        True,
+    ),
+)
+
+
+def _named(partitions: list[PartitionView]) -> str:
+    names = [str(one.where) for one in partitions[:_NAMED_MAX]]
+    more = f" and {len(partitions) - len(names)} more" if len(partitions) > len(names) else ""
+    return ", ".join(names) + more
+
+
+def _disk_problems(disks: Iterable[Disk]) -> Iterator[Problem]:
+    for disk in disks:
+        if disk.is_failed:
+            yield Problem(
+                f"disk {disk.node}",
+                f"the data directory {disk.path} of node {disk.node} has failed",
+                "Check the disk, then restart the node.",
+            )
+        elif disk.total_bytes > 0 and disk.usable_bytes < (1 - _FULL_SHARE) * disk.total_bytes:
+            used = 1 - disk.usable_bytes / disk.total_bytes
+            yield Problem(
+                f"full {disk.node}",
+                f"the disk of node {disk.node} is {used:.0%} full,"
+                f" {size_text(disk.usable_bytes)} are left",
+                "Shorten retention.ms or retention.bytes of large topics, or add a node and run"
+                " millstream cluster rebalance.",
+            )
+
+
+# -- asking ---------------------------------------------------------------------------------
+
+
+def _disks(cluster: Cluster, view: ClusterView) -> Iterator[Disk]:
+    for node in view.nodes.values():
+        answer = cluster.ask(Address(node.host, node.port), DescribeLogDirsRequest(topics=[]), 4)
+        for one in answer.results:
+            yield Disk(
+                node.broker_id, one.log_dir, bool(one.error_code), one.total_bytes, one.usable_bytes
+            )
+
+
+def _min_isr(cluster: Cluster, view: ClusterView) -> dict[str, int]:
+    topics = sorted({where.topic for where in view.partitions})
+    resources = [
+        DescribeConfigsResource(
+            resource_type=_TOPIC_TYPE, resource_name=name, configuration_keys=[_MIN_ISR]
+        )
+        for name in topics
+    ]
+    if not resources:
+        return {}
+    answer = cluster.ask(cluster.first, DescribeConfigsRequest(resources=resources))
+    return {
+        one.resource_name: int(one.configs[0].value or 1) for one in answer.results if one.configs
+    }
+
+
+# -- since when -----------------------------------------------------------------------------
+
+
+def _state_path(cluster_id: str) -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    safe = "".join(each if each.isalnum() or each in "-_" else "_" for each in cluster_id)
+    return Path(home) / "millstream" / f"health-{safe}.json"
+
+
+def remembered(path: Path, problems: Iterable[Problem], now: float) -> dict[str, float]:
+    """When each problem was first seen. What is over is forgotten."""
+    before: dict[str, float] = {}
+    with contextlib.suppress(OSError, ValueError):
+        before = {str(key): float(at) for key, at in json.loads(path.read_text()).items()}
+    since = {one.key: before.get(one.key, now) for one in problems}
+    # A home that cannot be written is no reason to fail.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(since))
+    return since

@@ -1,0 +1,342 @@
+"""Carries out a plan of moves: a few at a time, throttled, with progress, and cancellable.
+
+The cluster itself moves partitions. If this command is killed, the moves that it has started
+go on; the same command plans again from what is there, and continues. Throttles are options of
+topics and nodes, as Kafka's own tool sets them, and are removed at the end.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import click
+
+from millstream.cli.cluster_view import (
+    BROKER,
+    TOPIC,
+    ClusterView,
+    PartitionView,
+    change_options,
+    controller_of,
+    patiently,
+    size_text,
+    sizes_on,
+    time_text,
+    view_of,
+)
+from millstream.cli.confirming import confirm
+from millstream.cli.connection import Cluster, check
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted, echo, joined, print_table
+from millstream.cli.progress import Progress
+from millstream.client.blocking import Address
+from millstream.cluster.rebalancing import Move
+from millstream.errors import KafkaCode
+from millstream.model import TopicPartition
+from millstream.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from millstream.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+
+POLL_SECONDS: Final = 0.5
+# Without a byte for this long, the command says what each move waits for.
+STUCK_SECONDS: Final = 20.0
+_PREFERRED: Final = 0
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_THROTTLED: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+_SHOWN_MAX: Final = 30
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast partitions move: bytes per second and node, and how many at the same time."""
+
+    bytes_per_second: int
+    at_once: int
+
+
+def pace_options(command: F) -> F:
+    """Add `--mb-per-second`, `--at-once` and `-y` to a command that moves partitions."""
+    command = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(
+        command
+    )
+    command = click.option(
+        "--at-once",
+        default=10,
+        show_default=True,
+        type=click.IntRange(1),
+        help="How many partitions move at the same time.",
+    )(command)
+    return click.option(
+        "--mb-per-second",
+        default=50.0,
+        show_default=True,
+        type=click.FloatRange(min=0, min_open=True),
+        help="The most that each node sends, and receives, for the moves.",
+    )(command)
+
+
+def pace_of(mb_per_second: float, at_once: int) -> Pace:
+    return Pace(max(int(mb_per_second * 1e6), 1), at_once)
+
+
+def show_plan(moves: Sequence[Move], pace: Pace) -> None:
+    """A table of the moves, and how much they copy."""
+    shown = moves[:_SHOWN_MAX]
+    print_table(
+        ["TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "COPIED"],
+        [
+            (
+                move.where.topic,
+                move.where.partition,
+                joined(move.before),
+                joined(move.after),
+                size_text(move.copied_bytes) if move.added else "-",
+            )
+            for move in shown
+        ],
+    )
+    if len(shown) < len(moves):
+        echo(f"... and {len(moves) - len(shown)} more")
+    copied = sum(move.copied_bytes for move in moves)
+    seconds = _busiest_bytes(moves) / pace.bytes_per_second
+    echo(
+        f"\n{counted(len(moves), 'partition')}, {size_text(copied)} to copy, at least"
+        f" {time_text(seconds)} at {size_text(pace.bytes_per_second)}/s per node"
+    )
+
+
+def _busiest_bytes(moves: Iterable[Move]) -> int:
+    """What the node receives that receives most: the throttle is per node."""
+    received: dict[int, int] = {}
+    for move in moves:
+        for node in move.added:
+            received[node] = received.get(node, 0) + move.size_bytes
+    return max(received.values(), default=0)
+
+
+def carry_out(bootstrap: str, moves: Sequence[Move], pace: Pace, *, yes: bool, what: str) -> None:
+    """Show the plan, ask, move, and wait until everything is where it should be."""
+    show_plan(moves, pace)
+    if not yes:
+        confirm("Start?", what)
+    running = _Running(bootstrap, moves, pace)
+    try:
+        running.run()
+    except KeyboardInterrupt:
+        echo(
+            f"\nmillstream: stopped watching. {counted(len(running.active), 'move')} in progress"
+            " continue, throttled. Run the command again to continue, or"
+            " `millstream cluster reassign --cancel` to undo them",
+            err=True,
+        )
+        raise
+
+
+@dataclass(slots=True)
+class _Running:
+    bootstrap: str
+    moves: Sequence[Move]
+    pace: Pace
+    # What is not started yet, in order.
+    pending: list[Move] = field(default_factory=list)
+    active: dict[TopicPartition, Move] = field(default_factory=dict)
+    # Partitions that somebody else moved back or elsewhere, or deleted.
+    undone: list[TopicPartition] = field(default_factory=list)
+    done_bytes: int = 0
+    _progressed_at: float = 0.0
+    _last_bytes: int = -1
+
+    def run(self) -> None:
+        self.pending = list(self.moves)
+        started_at = self._progressed_at = time.monotonic()
+        progress = Progress(quiet=False)
+        patiently(self.bootstrap, lambda cluster: set_throttle(cluster, self.moves, self.pace))
+        try:
+            while True:
+                moving = patiently(self.bootstrap, self._step)
+                if not self.active and not self.pending:
+                    break
+                copied = self.done_bytes + moving
+                progress.show(lambda copied=copied: self._text(copied, started_at))  # type: ignore[misc]  # bound now
+                self._explain_if_stuck(copied)
+                time.sleep(POLL_SECONDS)
+        finally:
+            progress.stop()
+        patiently(self.bootstrap, lambda cluster: elect_preferred(cluster, self.moves))
+        patiently(self.bootstrap, lambda cluster: remove_throttle(cluster, self.moves))
+        seconds = time.monotonic() - started_at
+        moved = counted(len(self.moves) - len(self.undone), "partition")
+        echo(
+            f"moved {moved}, {size_text(self.done_bytes)} copied in {time_text(seconds)}", err=True
+        )
+        if self.undone:
+            raise CommandFailed(
+                f"{counted(len(self.undone), 'move')} did not end as planned, as that of"
+                f" {self.undone[0]}: somebody cancelled it, moved it elsewhere or deleted the"
+                " topic. Run the command again to plan again"
+            )
+
+    def _step(self, cluster: Cluster) -> int:
+        """Start what may start; the bytes that arrived for the moves in progress."""
+        view = view_of(cluster)
+        for where, move in list(self.active.items()):
+            state = view.partitions.get(where)
+            if state is None or not state.is_moving:
+                del self.active[where]
+                if state is not None and state.replicas == move.after:
+                    self.done_bytes += move.copied_bytes
+                else:
+                    self.undone.append(where)
+        room = self.pace.at_once - len(self.active)
+        starting, self.pending = self.pending[: max(room, 0)], self.pending[max(room, 0) :]
+        if starting:
+            start_moves(cluster, starting)
+            self.active.update({move.where: move for move in starting})
+        return self._arrived_bytes(cluster, view)
+
+    def _arrived_bytes(self, cluster: Cluster, view: ClusterView) -> int:
+        wanted = {node for move in self.active.values() for node in move.added}
+        sizes = {node: sizes_on(cluster, view.nodes[node]) for node in wanted & view.nodes.keys()}
+        return sum(
+            min(sizes[node].get(move.where, 0), move.size_bytes)
+            for move in self.active.values()
+            for node in move.added
+            if node in sizes
+        )
+
+    def _text(self, copied: int, started_at: float) -> str:
+        total = sum(move.copied_bytes for move in self.moves)
+        left = len(self.pending) + len(self.active)
+        text = (
+            f"{len(self.moves) - left} of {counted(len(self.moves), 'partition')} moved,"
+            f" {size_text(copied)} of {size_text(total)}"
+        )
+        seconds = time.monotonic() - started_at
+        if copied and total > copied:
+            text += f", {time_text(seconds / copied * (total - copied))} left"
+        return text
+
+    def _explain_if_stuck(self, copied: int) -> None:
+        now = time.monotonic()
+        if copied != self._last_bytes:
+            self._last_bytes, self._progressed_at = copied, now
+        elif now - self._progressed_at > STUCK_SECONDS:
+            self._progressed_at = now
+            view = patiently(self.bootstrap, view_of)
+            for reason in explained(view, self.active.values(), self.pace):
+                echo(f"millstream: waiting: {reason}", err=True)
+
+
+def explained(view: ClusterView, moves: Iterable[Move], pace: Pace) -> list[str]:
+    """What moves wait for that make no progress."""
+    found: dict[str, int] = {}
+    for move in moves:
+        state = view.partitions.get(move.where)
+        reason = _reason(view, move, state, pace)
+        found[reason] = found.get(reason, 0) + 1
+    return [
+        reason if count == 1 else f"{reason} (and {count - 1} more)"
+        for reason, count in found.items()
+    ]
+
+
+def _reason(view: ClusterView, move: Move, state: PartitionView | None, pace: Pace) -> str:
+    if state is None:
+        return "a topic was deleted"
+    gone = [node for node in move.added if node not in view.nodes]
+    if gone:
+        return f"node {gone[0]} is not alive and should get replicas: start it"
+    if state.leader < 0:
+        return f"{move.where} has no leader: start one of the nodes {joined(move.before)}"
+    behind = [node for node in state.adding if node not in state.in_sync]
+    if behind:
+        return (
+            f"node {behind[0]} has not caught up. If its topics are written faster than"
+            f" {size_text(pace.bytes_per_second)}/s, stop this command and run it again with a"
+            " higher --mb-per-second; otherwise the node's log says why"
+        )
+    return f"the controller, node {view.controller_id}, has not completed the move of {move.where}"
+
+
+# -- requests -------------------------------------------------------------------------------
+
+
+def start_moves(cluster: Cluster, moves: Iterable[Move]) -> None:
+    _alter(cluster, {move.where: list(move.after) for move in moves})
+
+
+def cancel_moves(cluster: Cluster, places: Iterable[TopicPartition]) -> None:
+    _alter(cluster, dict.fromkeys(places))
+
+
+def _alter(cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None]) -> None:
+    topics: dict[str, list[ReassignablePartition]] = {}
+    for where, replicas in wanted.items():
+        topics.setdefault(where.topic, []).append(
+            ReassignablePartition(partition_index=where.partition, replicas=replicas)
+        )
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=name, partitions=some) for name, some in topics.items()]
+    )
+    answer = cluster.ask(controller_of(cluster), request)
+    check(answer.error_code, "reassignment", answer.error_message)
+    for topic in answer.responses:
+        for one in topic.partitions:
+            # A repeated request finds that the first one was carried out.
+            if one.error_code != KafkaCode.NO_REASSIGNMENT_IN_PROGRESS:
+                check(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
+
+
+def elect_preferred(cluster: Cluster, moves: Iterable[Move]) -> None:
+    """The first replicas lead what was moved, as far as they can."""
+    topics: dict[str, list[int]] = {}
+    for move in moves:
+        if move.before[0] != move.after[0]:
+            topics.setdefault(move.where.topic, []).append(move.where.partition)
+    if not topics:
+        return
+    request = ElectLeadersRequest(
+        election_type=_PREFERRED,
+        topic_partitions=[
+            ElectLeadersTopic(topic=name, partitions=some) for name, some in topics.items()
+        ],
+    )
+    check(cluster.ask(controller_of(cluster), request).error_code, "election")
+
+
+def set_throttle(cluster: Cluster, moves: Sequence[Move], pace: Pace) -> None:
+    copying = [move for move in moves if move.added]
+    for topic in sorted({move.where.topic for move in copying}):
+        some = [move for move in copying if move.where.topic == topic]
+        values = [
+            ",".join(f"{m.where.partition}:{node}" for m in some for node in m.before),
+            ",".join(f"{m.where.partition}:{node}" for m in some for node in m.added),
+        ]
+        change_options(cluster, TOPIC, topic, dict(zip(_THROTTLED, values, strict=True)))
+    rate = str(pace.bytes_per_second)
+    _on_nodes(cluster, copying, dict.fromkeys(_RATES, rate))
+
+
+def remove_throttle(cluster: Cluster, moves: Sequence[Move]) -> None:
+    copying = [move for move in moves if move.added]
+    existing = {one.name for one in cluster.metadata().topics}
+    for topic in sorted({move.where.topic for move in copying} & existing):
+        change_options(cluster, TOPIC, topic, dict.fromkeys(_THROTTLED))
+    _on_nodes(cluster, copying, dict.fromkeys(_RATES))
+
+
+def _on_nodes(cluster: Cluster, moves: Iterable[Move], settings: Mapping[str, str | None]) -> None:
+    wanted = {node for move in moves for node in (*move.before, *move.added)}
+    for node in cluster.live_nodes():
+        if node.broker_id in wanted:
+            address = Address(node.host, node.port)
+            change_options(cluster, BROKER, str(node.broker_id), settings, node=address)

@@ -1,0 +1,160 @@
+"""`millstream cluster reassign`: move partitions by hand, from a file, or back."""
+
+import json
+from pathlib import Path
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.cluster_moves import (
+    cancel_moves,
+    carry_out,
+    pace_of,
+    pace_options,
+    remove_throttle,
+)
+from millstream.cli.cluster_view import ClusterView, patiently, view_of
+from millstream.cli.confirming import confirm
+from millstream.cli.connection import Cluster
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import counted, echo
+from millstream.cluster.rebalancing import Move
+from millstream.model import TopicPartition
+
+
+@click.command()
+@click.argument("places", nargs=-1, metavar="[TOPIC[:PARTITION]...]")
+@click.option("--to", "nodes", metavar="NODE[,NODE...]", help="The new replicas, the leader first.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A plan in the JSON format of Kafka's kafka-reassign-partitions.",
+)
+@click.option("--cancel", is_flag=True, help="Undo moves in progress: of all partitions, or these.")
+@pace_options
+@bootstrap_option
+def reassign(
+    places: tuple[str, ...],
+    nodes: str | None,
+    path: Path | None,
+    cancel: bool,
+    mb_per_second: float,
+    at_once: int,
+    yes: bool,
+    bootstrap: str,
+) -> None:
+    """Move partitions to the nodes that you name.
+
+    Examples:
+
+      millstream cluster reassign orders:0 --to 1,2,4
+
+      millstream cluster reassign --file plan.json
+
+      millstream cluster reassign --cancel
+    """
+    view, sizes = patiently(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
+    if cancel:
+        _cancel(bootstrap, view, chosen(view, places) if places else list(view.partitions), yes)
+        return
+    if path is not None:
+        wanted = read_plan(path)
+    elif nodes is not None and places:
+        wanted = dict.fromkeys(chosen(view, places), parse_nodes(nodes))
+    else:
+        raise CommandFailed("name partitions and --to, or a --file", exit_code=ExitCode.USAGE)
+    moves = planned(view, wanted, sizes)
+    if not moves:
+        echo("the partitions are there already", err=True)
+        return
+    carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, what="moving partitions")
+
+
+def _cancel(bootstrap: str, view: ClusterView, places: list[TopicPartition], yes: bool) -> None:
+    moving = [view.partitions[where] for where in places if view.partitions[where].is_moving]
+    if not moving:
+        echo("nothing is moving", err=True)
+        return
+    if not yes:
+        confirm(f"Cancel the move of {counted(len(moving), 'partition')}?", "cancelling moves")
+
+    def undo(cluster: Cluster) -> None:
+        cancel_moves(cluster, [one.where for one in moving])
+        undone = [
+            Move(one.where, tuple(n for n in one.replicas if n not in one.adding), one.target, 0)
+            for one in moving
+        ]
+        remove_throttle(cluster, undone)
+
+    patiently(bootstrap, undo)
+    echo(f"cancelled the move of {counted(len(moving), 'partition')}", err=True)
+
+
+def chosen(view: ClusterView, places: tuple[str, ...]) -> list[TopicPartition]:
+    """Partitions named as `TOPIC` or `TOPIC:PARTITION`. Raises CommandFailed."""
+    found: list[TopicPartition] = []
+    for text in places:
+        topic, colon, number = text.rpartition(":")
+        if not colon:
+            some = [where for where in view.partitions if where.topic == text]
+        else:
+            some = [
+                where
+                for where in view.partitions
+                if where.topic == topic and str(where.partition) == number
+            ]
+        if not some:
+            raise CommandFailed(f"there is no {text}. `millstream topic list` shows the topics")
+        found += some
+    return list(dict.fromkeys(found))
+
+
+def parse_nodes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise CommandFailed(
+            f"{text!r}: write the ids of nodes with commas, as 1,2,3", exit_code=ExitCode.USAGE
+        ) from None
+
+
+def read_plan(path: Path) -> dict[TopicPartition, tuple[int, ...]]:
+    """`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}`."""
+    try:
+        rows = json.loads(path.read_text())["partitions"]
+        return {
+            TopicPartition(str(row["topic"]), int(row["partition"])): tuple(
+                int(node) for node in row["replicas"]
+            )
+            for row in rows
+        }
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CommandFailed(
+            f'{path} is no plan: {problem!r}. It looks like {{"partitions": [{{"topic": "t",'
+            ' "partition": 0, "replicas": [1, 2]}]}',
+            exit_code=ExitCode.USAGE,
+        ) from None
+
+
+def planned(
+    view: ClusterView,
+    wanted: dict[TopicPartition, tuple[int, ...]],
+    sizes: dict[TopicPartition, int],
+) -> list[Move]:
+    """Raises CommandFailed for what no cluster would accept."""
+    moves = []
+    for where, replicas in wanted.items():
+        state = view.partitions.get(where)
+        if state is None:
+            raise CommandFailed(f"there is no partition {where}")
+        unknown = [node for node in replicas if node not in view.nodes]
+        if unknown:
+            alive = ", ".join(map(str, sorted(view.nodes)))
+            raise CommandFailed(f"{where}: node {unknown[0]} is not alive; alive are {alive}")
+        if len(set(replicas)) < len(replicas) or not replicas:
+            raise CommandFailed(f"{where}: {list(replicas)} names a node twice, or none")
+        before = tuple(node for node in state.replicas if node not in state.adding)
+        if state.is_moving or replicas != state.replicas:
+            moves.append(Move(where, before, replicas, sizes.get(where, 0)))
+    return moves

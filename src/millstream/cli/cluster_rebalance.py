@@ -1,0 +1,81 @@
+"""`millstream cluster rebalance` and `decommission`: move replicas so that nodes are equal, or
+so that one has none."""
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.cluster_moves import carry_out, pace_of, pace_options
+from millstream.cli.cluster_view import ClusterView, patiently, view_of
+from millstream.cli.connection import Cluster
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import counted, echo
+from millstream.cluster.rebalancing import CannotPlan, Move, Placed, balanced, evacuated
+
+
+@click.command()
+@pace_options
+@bootstrap_option
+def rebalance(mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> None:
+    """Give all nodes about as many bytes and as many leaders.
+
+    New nodes get their share. A partition never has two replicas on one node, nor fewer racks
+    than before. The command shows its plan, asks, and then shows how far it is. Ctrl-C stops the
+    command; what it has started continues, and the same command goes on from there.
+    """
+    view, partitions = patiently(bootstrap, _look)
+    moves = balanced(partitions, view.racks)
+    moves = [*moves, *_in_progress(view, partitions, moves)]
+    if not moves:
+        echo(f"{counted(len(view.nodes), 'node')} have about equal bytes and leaders", err=True)
+        return
+    carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, what="moving partitions")
+
+
+@click.command()
+@click.argument("node", type=int)
+@pace_options
+@bootstrap_option
+def decommission(node: int, mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> None:
+    """Move all replicas of NODE to other nodes, so that it can be stopped for good.
+
+    NODE may be dead already. The command shows its plan, asks, and then shows how far it is. Run
+    it again to continue after it was stopped or killed.
+    """
+    while True:
+        view, partitions = patiently(bootstrap, _look)
+        try:
+            moves = evacuated(partitions, view.racks, {node})
+        except CannotPlan as problem:
+            raise CommandFailed(str(problem)) from None
+        moves = [*moves, *_in_progress(view, partitions, moves)]
+        if not moves:
+            break
+        pace = pace_of(mb_per_second, at_once)
+        carry_out(bootstrap, moves, pace, yes=yes, what="moving partitions")
+        # New topics may have got replicas there in the meantime.
+        yes = True
+    if node in view.nodes:
+        echo(f"node {node} has no replicas: stop it", err=True)
+    else:
+        echo(f"node {node} has no replicas, and is not alive", err=True)
+
+
+def _look(cluster: Cluster) -> tuple[ClusterView, list[Placed]]:
+    view = view_of(cluster)
+    return view, view.placed(cluster.partition_sizes())
+
+
+def _in_progress(view: ClusterView, partitions: list[Placed], moves: list[Move]) -> list[Move]:
+    """Moves that somebody has started, as an earlier run of this command: they are waited for."""
+    planned = {move.where for move in moves}
+    sizes = {one.where: one.size_bytes for one in partitions}
+    return [
+        Move(
+            one.where,
+            tuple(node for node in one.replicas if node not in one.adding),
+            one.target,
+            sizes.get(one.where, 0),
+        )
+        for one in view.partitions.values()
+        if one.is_moving and one.where not in planned
+    ]

@@ -1,0 +1,159 @@
+"""`millstream cluster restart --rolling`: one node after the other, each when all are in sync."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.cluster_view import ClusterView, PartitionView, patiently, time_text, view_of
+from millstream.cli.confirming import confirm
+from millstream.cli.connection import Cluster
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import counted, echo, print_table
+from millstream.client.blocking import Address
+from millstream.wire.apis.describe_cluster import DescribeClusterBroker
+
+_POLL_SECONDS: Final = 0.3
+_STOP_SECONDS_MAX: Final = 120.0
+
+
+@click.command()
+@click.option("--rolling", is_flag=True, help="One node after the other. The only way there is.")
+@click.option(
+    "--command",
+    "template",
+    required=True,
+    metavar="COMMAND",
+    help="Restarts a node; {node}, {host} and {port} stand for its id and address.",
+)
+@click.option("--node", "only", multiple=True, type=int, help="Only this node; may be repeated.")
+@click.option(
+    "--wait",
+    "seconds_max",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds until a restarted node must be in sync.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@bootstrap_option
+def restart(
+    rolling: bool,
+    template: str,
+    only: tuple[int, ...],
+    seconds_max: float,
+    yes: bool,
+    bootstrap: str,
+) -> None:
+    """Restart the nodes one after the other.
+
+    The next node is restarted when the last one is back and every replica is in sync, so no
+    partition becomes unavailable. The controller is the last one. The command may restart the
+    node, or only stop it if something else starts it again.
+
+    Example:
+
+      millstream cluster restart --rolling --command "ssh {host} systemctl restart millstream"
+    """
+    if not rolling:
+        raise CommandFailed(
+            "all nodes at once would make the cluster unavailable: add --rolling",
+            exit_code=ExitCode.USAGE,
+        )
+    view = patiently(bootstrap, view_of)
+    order = restart_order(view, only)
+    lagging = out_of_sync(view)
+    if lagging:
+        raise CommandFailed(
+            f"{counted(len(lagging), 'partition')} are not in sync, as {lagging[0].where}."
+            " A restart could make them unavailable. `millstream cluster health` says what to do"
+        )
+    commands = {node.broker_id: filled(template, node) for node in order}
+    print_table(["NODE", "COMMAND"], [(id_, shlex.join(words)) for id_, words in commands.items()])
+    if not yes:
+        confirm(f"Restart {counted(len(order), 'node')}?", "restarting nodes")
+    for number, node in enumerate(order, 1):
+        started_at = time.monotonic()
+        _restart(node, commands[node.broker_id], bootstrap)
+        _wait_in_sync(bootstrap, node, view, started_at + seconds_max)
+        took = time_text(time.monotonic() - started_at)
+        echo(
+            f"node {node.broker_id} is back and in sync after {took} ({number} of {len(order)})",
+            err=True,
+        )
+
+
+def restart_order(view: ClusterView, only: tuple[int, ...]) -> list[DescribeClusterBroker]:
+    """The controller last: every other restart would elect it again."""
+    unknown = [node for node in only if node not in view.nodes]
+    if unknown:
+        raise CommandFailed(f"node {unknown[0]} is not alive")
+    chosen = [view.nodes[node] for node in only or sorted(view.nodes)]
+    return sorted(chosen, key=lambda node: node.broker_id == view.controller_id)
+
+
+def out_of_sync(view: ClusterView) -> list[PartitionView]:
+    return [
+        one
+        for one in view.partitions.values()
+        if one.leader < 0 or not set(one.replicas) <= set(one.in_sync)
+    ]
+
+
+def filled(template: str, node: DescribeClusterBroker) -> list[str]:
+    values = {"{node}": str(node.broker_id), "{host}": node.host, "{port}": str(node.port)}
+    words = shlex.split(template)
+    for name, value in values.items():
+        words = [word.replace(name, value) for word in words]
+    return words
+
+
+def _restart(node: DescribeClusterBroker, command: list[str], bootstrap: str) -> None:
+    """Run the command, and wait until the process that ran before has ended."""
+    with Cluster(bootstrap) as cluster, cluster.connected(Address(node.host, node.port)) as watched:
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+        except OSError as error:
+            raise CommandFailed(f"{shlex.join(command)}: {error}") from None
+        if done.returncode:
+            raise CommandFailed(f"{shlex.join(command)} failed with exit code {done.returncode}")
+        # The kernel closes it when the process ends: nothing else shows a quick restart.
+        if not watched.wait_closed(_STOP_SECONDS_MAX):
+            raise CommandFailed(
+                f"node {node.broker_id} still runs {_STOP_SECONDS_MAX:.0f} s after the command",
+                exit_code=ExitCode.TIMEOUT,
+            )
+
+
+def _wait_in_sync(
+    bootstrap: str, node: DescribeClusterBroker, before: ClusterView, deadline: float
+) -> None:
+    def is_back(view: ClusterView) -> bool:
+        return view.nodes.keys() >= before.nodes.keys() and not out_of_sync(view)
+
+    _wait_until(bootstrap, is_back, node, deadline)
+
+
+def _wait_until(
+    bootstrap: str,
+    is_so: Callable[[ClusterView], bool],
+    node: DescribeClusterBroker,
+    deadline: float,
+) -> None:
+    while True:
+        view = patiently(bootstrap, view_of)
+        if is_so(view):
+            return
+        if time.monotonic() > deadline:
+            lagging = out_of_sync(view)
+            state = "alive" if node.broker_id in view.nodes else "not alive"
+            raise CommandFailed(
+                f"node {node.broker_id} is {state}, and {counted(len(lagging), 'partition')} are"
+                " not in sync. No other node was restarted. `millstream cluster health` says more",
+                exit_code=ExitCode.TIMEOUT,
+            )
+        time.sleep(_POLL_SECONDS)

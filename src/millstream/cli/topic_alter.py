@@ -1,0 +1,74 @@
+"""`millstream topic alter` and `add-partitions`."""
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option, bootstrap_option_beside_config
+from millstream.cli.cluster_view import TOPIC, change_options, parse_settings
+from millstream.cli.confirming import confirm
+from millstream.cli.connection import Cluster, check
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import echo
+from millstream.errors import KafkaCode
+from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+_TIMEOUT_MS = 15_000
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
+@click.option(
+    "-d", "--delete", "deleted", multiple=True, metavar="NAME", help="Return to the node's value."
+)
+@bootstrap_option_beside_config
+def alter(topic: str, settings: tuple[str, ...], deleted: tuple[str, ...], bootstrap: str) -> None:
+    """Change options of a topic. Options that are not named stay.
+
+    Example: millstream topic alter orders -c retention.ms=86400000 -d segment.bytes
+    """
+    wanted = parse_settings(settings, deleted)
+    if not wanted:
+        raise CommandFailed("name an option with -c or -d", exit_code=ExitCode.USAGE)
+    with Cluster(bootstrap) as cluster:
+        change_options(cluster, TOPIC, topic, wanted)
+    for name, value in wanted.items():
+        echo(
+            f"{topic}: {name}={value}" if value is not None else f"{topic}: {name} deleted",
+            err=True,
+        )
+
+
+@click.command("add-partitions")
+@click.argument("topic")
+@click.argument("total", type=click.IntRange(1))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@bootstrap_option
+def add_partitions(topic: str, total: int, yes: bool, bootstrap: str) -> None:
+    """Give a topic more partitions: TOTAL of them.
+
+    There is no way back. Keys are assigned to partitions by their number, so that records with
+    the same key are in another partition from then on.
+    """
+    with Cluster(bootstrap) as cluster:
+        [found] = cluster.metadata(topic).topics
+        if found.error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(
+                f"topic {topic} does not exist. `millstream topic list` shows the existing ones"
+            )
+        check(found.error_code, f"topic {topic}")
+        present = len(found.partitions)
+        if total <= present:
+            raise CommandFailed(
+                f"topic {topic} has {present} partitions already; partitions cannot be removed"
+            )
+        if not yes:
+            question = f"Give {topic} {total} partitions instead of {present}?"
+            confirm(f"{question} This cannot be undone.", "adding partitions")
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
+            timeout_ms=_TIMEOUT_MS,
+            validate_only=False,
+        )
+        [result] = cluster.ask(cluster.first, request).results
+        check(result.error_code, f"topic {topic}", result.error_message)
+    echo(f"topic {topic} has {total} partitions", err=True)

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from millstream.cli.cluster_health import Disk, Problem, found_problems, remembered
+from tests.cli.cluster_views import partition, view
+
+
+def texts(*partitions, nodes=(1, 2, 3), disks=(), min_isr=2) -> list[tuple[str, bool]]:
+    found = found_problems(view(*partitions, nodes=nodes), disks, {"t": min_isr})
+    return [(one.text, one.is_notice) for one in found]
+
+
+def test_a_healthy_cluster_has_no_problem() -> None:
+    assert texts(partition(0), partition(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "is_notice"),
+    [
+        (partition(leader=-1, in_sync=()), "have no leader", False),
+        (partition(in_sync=(1,)), "fewer replicas in sync than min.insync.replicas", False),
+        (partition(in_sync=(1, 2)), "not in sync", False),
+        (partition(adding=(3,), in_sync=(1, 2)), "are moving", True),
+        (partition(leader=2), "not led by their preferred replica", True),
+    ],
+)
+def test_a_partition_is_in_its_worst_group(state, text: str, is_notice: bool) -> None:
+    [(found, notice)] = texts(state)
+    assert text in found
+    assert "t-0" in found
+    assert notice is is_notice
+
+
+def test_a_missing_node_is_named_with_what_it_has() -> None:
+    found = texts(partition(0, in_sync=(1, 2)), nodes=(1, 2))
+    assert found[0] == ("node 3 is not alive; it has replicas of 1 partition", False)
+
+
+def test_full_and_failed_disks_are_named() -> None:
+    disks = [
+        Disk(1, "/d", False, 1000, 500),
+        Disk(2, "/d", False, 1000, 50),
+        Disk(3, "/d", True, -1, -1),
+    ]
+    assert texts(disks=disks) == [
+        ("the disk of node 2 is 95% full, 50 B are left", False),
+        ("the data directory /d of node 3 has failed", False),
+    ]
+
+
+def test_problems_are_remembered_until_they_are_over(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "health.json"
+    one, two = Problem("one", "", ""), Problem("two", "", "")
+    assert remembered(path, [one], 100.0) == {"one": 100.0}
+    assert remembered(path, [one, two], 160.0) == {"one": 100.0, "two": 160.0}
+    assert remembered(path, [two], 170.0) == {"two": 160.0}
+    assert remembered(path, [one, two], 180.0) == {"one": 180.0, "two": 160.0}
+
+
+def test_a_damaged_memory_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "health.json"
+    path.write_text("{")
+    assert remembered(path, [Problem("one", "", "")], 5.0) == {"one": 5.0}

@@ -1,0 +1,141 @@
+"""A loaded cluster is operated by the commands alone: nothing acknowledged is lost."""
+
+import json
+import shlex
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster_load import (
+    PARTITIONS,
+    TOPIC,
+    Reader,
+    Writer,
+    end_offsets,
+    read_final,
+    wait_until_acknowledged,
+)
+from tests.faults.history import History, anomalies
+from tests.support.cluster import MillstreamCluster, millstream_cluster
+from tests.support.command_line import Ran, run_millstream
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+
+@pytest.fixture(autouse=True)
+def no_memory_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Loaded:
+    """The cluster, and what is written to it all along."""
+
+    def __init__(self, cluster: MillstreamCluster) -> None:
+        self.cluster = cluster
+        self.history = History(first_offsets=end_offsets(cluster.bootstrap))
+        self.writer = Writer(cluster.bootstrap, self.history, seed=1)
+        self.reader = Reader(cluster.bootstrap, self.history)
+        self._began = time.monotonic()
+
+    def run(self, *command: str) -> Ran:
+        done = run_millstream(*command, bootstrap=self.cluster.bootstrap)
+        assert done.exit_code == 0, (command, done.output, done.errors)
+        return done
+
+    def replicas(self) -> dict[int, set[int]]:
+        found = self.cluster.metadata(TOPIC)
+        assert found is not None
+        return {n: set(one.replicas) for n, one in found.topics[TOPIC].partitions.items()}
+
+    def check(self) -> None:
+        wait_until_acknowledged([self.writer], 500)
+        self.writer.stop()
+        seconds = time.monotonic() - self._began
+        self.reader.stop()
+        read_final(self.cluster.bootstrap, self.history)
+        gap_ms = max(self.writer.gaps.values()) * 1000
+        rate = self.writer.acknowledged / seconds
+        print(f"longest gap {gap_ms:.0f} ms, {rate:.0f} records/s acknowledged")
+        assert [str(problem) for problem in anomalies(self.history)] == []
+        assert self.writer.errors == []
+
+
+@pytest.mark.timeout(240)
+def test_a_node_is_added_and_another_removed_under_load(tmp_path: Path) -> None:
+    with millstream_cluster(tmp_path) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        cluster.create_topic("other", 6)
+        loaded = Loaded(cluster)
+        wait_until_acknowledged([loaded.writer], 1_500)
+        assert cluster.new_node is not None
+        added = cluster.new_node(4)
+        added.start()
+        cluster.nodes[4] = added
+        try:
+            loaded.run("cluster", "rebalance", "--yes")
+            described = loaded.run("cluster", "describe", "--json")
+            held = {n["id"]: n["replicas"] for n in json.loads(described.output)["nodes"]}
+            assert held[4] >= 2, "the new node has its share"
+            loaded.run("cluster", "decommission", "1", "--yes")
+            assert all(1 not in some for some in loaded.replicas().values())
+            cluster.nodes.pop(1).stop()
+            loaded.run("cluster", "health")
+            loaded.check()
+        finally:
+            added.stop()
+            cluster.nodes.pop(4, None)
+
+
+@pytest.mark.timeout(240)
+def test_a_rolling_restart_waits_for_the_isr(tmp_path: Path) -> None:
+    with millstream_cluster(tmp_path) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        loaded = Loaded(cluster)
+        wait_until_acknowledged([loaded.writer], 1_000)
+        script = tmp_path / "restart.py"
+        ask = tmp_path / "ask"
+        ask.mkdir()
+        # Only this process can start a node again: the command asks it to, and waits.
+        script.write_text(
+            "import pathlib, sys, time\n"
+            f"folder = pathlib.Path({str(ask)!r})\n"
+            "(folder / sys.argv[1]).touch()\n"
+            "while (folder / sys.argv[1]).exists(): time.sleep(0.05)\n"
+        )
+        command = shlex.join([sys.executable, str(script)]) + " {node}"
+        with Restarter(cluster, ask) as restarter:
+            done = loaded.run("cluster", "restart", "--rolling", "--yes", "--command", command)
+        assert restarter.restarted == 3, done.errors
+        assert done.errors.count("is back and in sync") == 3
+        loaded.check()
+
+
+class Restarter:
+    """Restarts the nodes that somebody asks for by a file."""
+
+    def __init__(self, cluster: MillstreamCluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.restarted = 0
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.05):
+            for path in self._folder.iterdir():
+                node = self._cluster.nodes[int(path.name)]
+                node.stop()
+                node.start()
+                self.restarted += 1
+                path.unlink()
+
+    def __enter__(self) -> "Restarter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self._is_over.set()
+        self._thread.join()
