@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,15 @@ def test_it_serves_an_example_and_leaves_nothing_behind() -> None:
         ran = run_millstream("consume", "example", "-e", "-f", "%k ", bootstrap=ready["bootstrap"])
         assert ran.output == "alice bob alice "
     assert not Path(ready["data_dir"]).exists()
+
+
+def test_it_serves_the_console() -> None:
+    with dev("--json", "--console-port", "0") as (_, line):
+        url = json.loads(line)["console"]
+        with urllib.request.urlopen(url, timeout=30) as page:
+            assert b"example" in page.read()
+    with dev("--json", "--no-console") as (_, line):
+        assert json.loads(line)["console"] is None
 
 
 def test_a_directory_that_is_given_is_kept(tmp_path: Path) -> None:

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from millstream.cli.failure import CommandFailed
 from millstream.cli.node_main import addresses, run_node
 from millstream.cli.output import echo
 from millstream.config import load_config
 from millstream.config.load import refuse_secrets
+from millstream.errors import StartError
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
 
 DEFAULT_PORT: Final = 9092
+DEFAULT_CONSOLE_PORT: Final = 8080
 
 
 @click.command("dev")
@@ -36,11 +39,23 @@ DEFAULT_PORT: Final = 9092
     show_default=True,
     help="0 picks a free one.",
 )
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    help=f"Of the web console, if it is installed.  [default: {DEFAULT_CONSOLE_PORT} if free]",
+)
+@click.option("--no-console", is_flag=True, help="Do not serve the web console.")
 @click.option("--no-example", is_flag=True, help="Do not create the example topic.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it is ready.")
 def dev(
-    data_dir: Path | None, port: int, no_example: bool, sets: tuple[str, ...], as_json: bool
+    data_dir: Path | None,
+    port: int,
+    console_port: int | None,
+    no_console: bool,
+    no_example: bool,
+    sets: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Run a node on this machine for development, until Ctrl-C.
 
@@ -62,12 +77,17 @@ def dev(
             bootstrap = addresses(node)[0]
             if not no_example:
                 await asyncio.to_thread(_create_example, bootstrap)
-            if as_json:
-                print(json.dumps({"bootstrap": bootstrap, "data_dir": str(folder)}), flush=True)
-            else:
+            if not as_json:
+                # Before the console: its libraries take longer to load than the node to start.
                 print(f"listening on {bootstrap}", flush=True)
-                _tell_next_steps(bootstrap, folder, is_kept=data_dir is not None)
-            await stop.wait()
+            async with contextlib.AsyncExitStack() as beside:
+                url = None if no_console else await _serve_console(beside, node, console_port)
+                if as_json:
+                    ready = {"bootstrap": bootstrap, "console": url, "data_dir": str(folder)}
+                    print(json.dumps(ready), flush=True)
+                else:
+                    _tell_next_steps(bootstrap, url, folder, is_kept=data_dir is not None)
+                await stop.wait()
             return 0
 
         return run_node(config, while_serving, dev=True)
@@ -79,13 +99,37 @@ def _create_example(bootstrap: str) -> None:
     create_example(bootstrap, now_ms=time.time_ns() // 1_000_000)
 
 
-def _tell_next_steps(bootstrap: str, folder: Path, *, is_kept: bool) -> None:
+async def _serve_console(
+    beside: contextlib.AsyncExitStack, node: "Broker", port: int | None
+) -> str | None:
+    """Its URL; None if its libraries are not installed. Raises StartError for a port in use."""
+    from millstream.cli.console import console_beside, import_serving
+
+    try:
+        await asyncio.to_thread(import_serving)
+    except CommandFailed:
+        return None
+    # A port that nobody asked for may be in use: then any other is as good.
+    choices = [DEFAULT_CONSOLE_PORT, 0] if port is None else [port]
+    for choice in choices:
+        console = console_beside("--console-port", f"127.0.0.1:{choice}")
+        try:
+            return await beside.enter_async_context(console(node))
+        except StartError:
+            if choice == choices[-1]:
+                raise
+    raise AssertionError("one of the choices was taken or failed")
+
+
+def _tell_next_steps(bootstrap: str, url: str | None, folder: Path, *, is_kept: bool) -> None:
     is_default = bootstrap == f"127.0.0.1:{DEFAULT_PORT}"
     where = "" if is_default else f" -b {bootstrap}"
     kept = "kept" if is_kept else "removed at the end"
+    console = f"Console: {url}" if url else "A web console: pip install 'millstream[console]'"
     echo(
         f"""
-Data is in {folder} ({kept}). In another terminal, try:
+Data is in {folder} ({kept}). {console}
+In another terminal, try:
 
   millstream consume example -e{where}
   echo 'hello' | millstream produce example{where}
