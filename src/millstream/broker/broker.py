@@ -30,6 +30,7 @@ from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.limited_dispatch import LimitedDispatcher
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.services import Services
+from millstream.broker.requests.timing import RequestTimes, TimedDispatch
 from millstream.broker.security.audit import AuditLog
 from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
@@ -101,6 +102,8 @@ class Broker:
         self.services: Services
         self._dispatcher: Dispatcher
         # Another one while clients have quotas.
+        self._untimed: Dispatch
+        # The same, except while requests are timed.
         self._dispatch: Dispatch
 
     @property
@@ -284,12 +287,21 @@ class Broker:
         self._server.connection_wait = quotas.connection_wait
 
         def quotas_changed() -> None:
-            self._dispatch = limited.dispatch if quotas.are_set else self._dispatcher.dispatch
+            self._untimed = limited.dispatch if quotas.are_set else self._dispatcher.dispatch
+            self._dispatch = self._untimed
             # Clients that have a quota now lose their shortcuts.
             self._partitions.generation.bump()
 
         quotas.on_changed = quotas_changed
         quotas_changed()
+
+    async def time_requests(self, times: RequestTimes, seconds: float) -> None:
+        """Measure all requests that arrive in this time, and none after it."""
+        self._dispatch = TimedDispatch(self._untimed, times, self._clock.monotonic).dispatch
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._dispatch = self._untimed
 
     def _permissions(self, metadata: ClusterMetadata) -> Permissions:
         """What clients may do, as the options and the ACLs say."""

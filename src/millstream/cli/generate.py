@@ -14,6 +14,12 @@ _COMMANDS = {
     "dockerfile": LazyCommand(
         "millstream.cli.generate_service", "dockerfile", "An image that runs a node."
     ),
+    "grafana": LazyCommand(
+        "millstream.cli.generate_metrics", "grafana", "A Grafana dashboard, to import as JSON."
+    ),
+    "alerts": LazyCommand(
+        "millstream.cli.generate_metrics", "alerts", "Alert rules for Prometheus."
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """The web application: pages as HTML and JSON, actions, live data, and errors in plain words."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,13 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -18,6 +25,8 @@ from starlette.types import Scope
 from millstream.console import live
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
+from millstream.console.metrics.exposition import CONTENT_TYPE, expose
+from millstream.console.metrics.table import Snapshot
 from millstream.console.openapi import describe
 from millstream.console.page import API_PREFIX, Action, Page, Values, plain
 from millstream.console.pages import ACTIONS, PAGES
@@ -73,6 +82,7 @@ def make_app(console: Console, names: list[str]) -> Guard:
         return JSONResponse(api_description)
 
     routes.append(Route(f"{API_PREFIX}/openapi.json", openapi))
+    routes.append(Route("/metrics", _metrics(console)))
     routes.append(Route("/healthz", _health(console)))
     routes.append(Route("/readyz", _readiness(console)))
     for page in PAGES:
@@ -159,6 +169,20 @@ def _call(console: Console, action: Action) -> Handler:
 
 def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _metrics(console: Console) -> Handler:
+    async def answer(request: Request) -> Response:
+        try:
+            facts = await console.facts()
+        except AskFailed as failed:
+            return PlainTextResponse(f"{failed}\n", 503)
+        snapshot = Snapshot(facts, None if console.node is None else console.node.numbers())
+        # Ten thousand partitions are a hundred thousand lines: not on the loop.
+        text = await asyncio.to_thread(expose, snapshot)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    return answer
 
 
 def _health(console: Console) -> Handler:

@@ -1,11 +1,25 @@
-"""The node in this process, for what no protocol says."""
+"""The node in this process, for what no protocol says: connections, counters, files."""
 
+import asyncio
+import os
+import resource
 from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.network.output import SENT
+from millstream.broker.requests.routes import served
+from millstream.broker.requests.timing import RequestTimes
+from millstream.console.metrics.appended import AppendedBytes
+from millstream.console.metrics.table import NodeNumbers
+from millstream.replication.partition import Partition
+from millstream.replication.replicated import ReplicatedPartition
 
 _CLIENTS_MAX: Final = 1_000
+# Requests are timed during this much of every second.
+_TIMED_SECONDS: Final = 0.05
+_TIMED_EVERY_SECONDS: Final = 1.0
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +37,27 @@ class Client:
 class LocalNode:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.request_times = RequestTimes()
+        self._appended = AppendedBytes()
+        self._loop_lag_seconds = 0.0
+        self._timing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._appended.look(self.broker.node.partitions)
+        self._timing = asyncio.get_running_loop().create_task(self._time())
+
+    async def stop(self) -> None:
+        if self._timing is not None:
+            self._timing.cancel()
+            await asyncio.gather(self._timing, return_exceptions=True)
+
+    async def _time(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.broker.time_requests(self.request_times, _TIMED_SECONDS)
+            wanted = loop.time() + _TIMED_EVERY_SECONDS - _TIMED_SECONDS
+            await asyncio.sleep(_TIMED_EVERY_SECONDS - _TIMED_SECONDS)
+            self._loop_lag_seconds = max(loop.time() - wanted, 0.0)
 
     @property
     def node_id(self) -> int:
@@ -32,6 +67,10 @@ class LocalNode:
         return not any(
             partition.offline_reason is not None for partition in self.broker.node.partitions
         )
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """None if this node has no replica of it."""
+        return self.broker.node.partitions.find(topic, index)
 
     def clients(self) -> list[Client]:
         now = self.broker.node.clock.monotonic()
@@ -49,6 +88,85 @@ class LocalNode:
         return sorted(found, key=lambda one: (one.client_id, one.peer))
 
     def counters(self) -> dict[str, int]:
-        """Counters whose rates are charted."""
+        """Counters whose rates are charted; called with every sample."""
+        self._appended.look(self.broker.node.partitions)
+        return {
+            "node.requests": sum(self.broker.services.counts.values()),
+            "node.bytes_in": sum(self._appended.by_topic.values()),
+            "node.bytes_out": SENT.by_sendfile + SENT.by_copy,
+            "node.sendfile": SENT.by_sendfile,
+            "node.copied": SENT.by_copy,
+        }
+
+    def numbers(self) -> NodeNumbers:
+        node = self.broker.node
+        self._appended.look(node.partitions)
+        names = {key: _name(api.name) for key, api in served().items()}
         counts = self.broker.services.counts
-        return {"node.requests": sum(counts.values())}
+        times = self.request_times.by_api
+        connections: dict[str, int] = {}
+        for one in self.broker.connections:
+            connections[one.listener] = connections.get(one.listener, 0) + 1
+        tally = _Tally()
+        for partition in node.partitions:
+            tally.add(partition)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return NodeNumbers(
+            node_id=node.node_id,
+            requests={names[key]: count for key, count in counts.items() if key in names},
+            request_times={names[key]: each for key, each in times.items() if key in names},
+            appended_bytes=dict(self._appended.by_topic),
+            appended_records=tally.records,
+            sent_by_sendfile=SENT.by_sendfile,
+            sent_by_copy=SENT.by_copy,
+            connections=connections,
+            partition_count=tally.partitions,
+            leader_count=tally.leaders,
+            under_replicated=tally.under_replicated,
+            under_min_isr=tally.under_min_isr,
+            offline=tally.offline,
+            is_controller=node.cluster.controller_id == node.node_id,
+            segment_count=tally.segments,
+            fetches_waiting=tally.waiting,
+            unsynced_records=tally.unsynced,
+            loop_lag_seconds=self._loop_lag_seconds,
+            resident_bytes=_resident_bytes(),
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+        )
+
+
+class _Tally:
+    """Sums over the partitions of a node."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, int] = {}
+        self.partitions = self.leaders = self.under_replicated = self.under_min_isr = 0
+        self.offline = self.segments = self.waiting = self.unsynced = 0
+
+    def add(self, partition: Partition) -> None:
+        log, topic = partition.log, partition.topic_partition.topic
+        self.partitions += 1
+        self.records[topic] = self.records.get(topic, 0) + log.next_offset
+        self.segments += len(log.segments)
+        self.waiting += len(partition.fetch_waits.waiting or ())
+        self.unsynced += max(log.next_offset - log.synced_offset, 0)
+        self.offline += partition.offline_reason is not None
+        self.leaders += partition.is_leader
+        if isinstance(partition, ReplicatedPartition) and partition.leader is not None:
+            leadership = partition.leader.leadership
+            self.under_replicated += len(leadership.isr) < len(leadership.replicas)
+            self.under_min_isr += not leadership.has_enough_in_sync
+
+
+def _name(api: str) -> str:
+    """`list_offsets` as Kafka calls it: ListOffsets."""
+    return "".join(part.capitalize() for part in api.split("_"))
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -58,12 +58,16 @@ class ConsoleServer:
         )
         self._server = _SilentServer(config)
         self.console.sampler.start()
+        if self.console.node is not None:
+            self.console.node.start()
         serving = self._server.serve(sockets=[self._socket])
         self._serving = asyncio.get_running_loop().create_task(serving)
 
     async def stop(self) -> None:
         self.console.stopping.set()
         await self.console.sampler.stop()
+        if self.console.node is not None:
+            await self.console.node.stop()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving

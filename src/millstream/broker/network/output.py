@@ -33,6 +33,19 @@ class Sent(Enum):
     TURN_OVER = auto()
 
 
+class SentBytes:
+    """Bytes sent by all connections: straight from files, and from memory of this process."""
+
+    __slots__ = ("by_copy", "by_sendfile")
+
+    def __init__(self) -> None:
+        self.by_sendfile = 0
+        self.by_copy = 0
+
+
+SENT: Final = SentBytes()
+
+
 class SendRange:
     """A range of a file to send; the file stays pinned until the range is sent or dropped."""
 
@@ -136,6 +149,7 @@ class OutputQueue:
         """Remove the bytes that were sent; the rest of a chunk goes first next time."""
         chunks = self._chunks
         self.size_bytes -= count
+        SENT.by_copy += count
         while count:
             head = chunks[0]
             assert not isinstance(head, SendRange)
@@ -181,6 +195,7 @@ class PlainOutput(OutputQueue):
             # The file is shorter than the range promised; the client would wait forever.
             raise OSError(f"log file ended {pending.left} bytes early")
         self._range_sent(pending, sent)
+        SENT.by_sendfile += sent
         return sent
 
     def _send_bytes(self) -> None:

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
-from millstream.broker.network.output import Bytes, OutputQueue, SendRange, Sent
+from millstream.broker.network.output import SENT, Bytes, OutputQueue, SendRange, Sent
 from millstream.errors import ProtocolError
 from millstream.security.tls_session import TlsSession, is_client_hello
 
@@ -171,6 +171,7 @@ class TlsOutput(OutputQueue):
             raise OSError(f"log file ended {pending.left} bytes early")
         self._sock.encrypt(data)
         self._range_sent(pending, len(data))
+        SENT.by_copy += len(data)
         return len(data)
 
     def _encrypt_bytes(self, head: Bytes) -> int:
