@@ -22,6 +22,7 @@ from millstream.wire.apis import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     commit_group,
     compact_topic,
@@ -41,6 +42,7 @@ from millstream.wire.apis import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -53,6 +55,7 @@ from millstream.wire.apis import (
     join_group,
     last_batch,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -66,6 +69,8 @@ from millstream.wire.apis import (
     prove_node,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
+    update_features,
     write_txn_markers,
 )
 from millstream.wire.message import Message, Request
@@ -110,6 +115,7 @@ def cases() -> Iterator[Case]:
     yield from _topic_cases()
     yield from _option_cases()
     yield from _cluster_cases()
+    yield from _node_cases()
     yield from _quota_cases()
     yield from _open_cases()
 
@@ -316,6 +322,21 @@ def _cluster_cases() -> Iterator[Case]:
     yield Case(request, ("CLUSTER:ALTER",), CLUSTER_DENIED)
     request = list_partition_reassignments.ListPartitionReassignmentsRequest()
     yield Case(request, ("CLUSTER:DESCRIBE",), CLUSTER_DENIED)
+
+
+def _node_cases() -> Iterator[Case]:
+    part = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
+    moved = alter_replica_log_dirs.AlterReplicaLogDir(path="/elsewhere", topics=[part])
+    request: Any = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[moved])
+    yield Case(request, ("CLUSTER:ALTER",), CLUSTER_DENIED)
+    request = describe_quorum.DescribeQuorumRequest(topics=[])
+    yield Case(request, ("CLUSTER:DESCRIBE",), CLUSTER_DENIED)
+    request = update_features.UpdateFeaturesRequest(feature_updates=[], validate_only=True)
+    yield Case(request, ("CLUSTER:ALTER",), CLUSTER_DENIED)
+    request = unregister_broker.UnregisterBrokerRequest(broker_id=99)
+    yield Case(request, ("CLUSTER:ALTER",), CLUSTER_DENIED)
+    request = list_config_resources.ListConfigResourcesRequest()
+    yield Case(request, ("CLUSTER:DESCRIBE_CONFIGS",), CLUSTER_DENIED)
 
 
 def _quota_cases() -> Iterator[Case]:
