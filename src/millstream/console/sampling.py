@@ -6,7 +6,9 @@ those for details. Someone who has just changed something asks for a new sample 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.clock import Clock
@@ -19,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # A cluster so large that a sample takes this share of the time is sampled less often.
 _BUSY_SHARE_MAX: Final = 0.1
+_EVENTS_MAX: Final = 1_000
 
 # Counters of the node in this process, by the name of their series.
 Counters = Callable[[], dict[str, int]]
@@ -37,6 +40,8 @@ class Sampler:
         self._facts: ClusterFacts | None = None
         # Why the last sample failed; None while they succeed.
         self.failure: str | None = None
+        # The newest last.
+        self.isr_events: deque[IsrEvent] = deque(maxlen=_EVENTS_MAX)
         self._task: asyncio.Task[None] | None = None
         self._reading: asyncio.Lock = asyncio.Lock()
         # Set and replaced after every sample.
@@ -81,6 +86,8 @@ class Sampler:
                 self.failure = str(failed)
                 raise
             self.failure = None
+            if self._facts is not None:
+                self.isr_events.extend(isr_changes(self._facts, facts))
             self._facts = facts
             self._note(now, facts)
         self._sampled.set()
@@ -95,6 +102,42 @@ class Sampler:
         for group in facts.groups.values():
             values[f"group.{group.group_id}.lag"] = facts.group_lag(group)
         self.history.add(now, values)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrEvent:
+    """The leader or the in-sync replicas of a partition changed between two samples."""
+
+    at_ms: int
+    topic: str
+    partition: int
+    leader_before: int
+    leader: int
+    leader_epoch: int
+    isr_before: list[int]
+    isr: list[int]
+
+    def is_of(self, topic: str, partition: int) -> bool:
+        return (self.topic, self.partition) == (topic, partition)
+
+
+def isr_changes(before: ClusterFacts, after: ClusterFacts) -> Iterator[IsrEvent]:
+    for topic in after.topics.values():
+        known = before.topics.get(topic.name)
+        if known is None:
+            continue
+        for old, new in zip(known.partitions, topic.partitions, strict=False):
+            if (old.leader, old.isr) != (new.leader, new.isr):
+                yield IsrEvent(
+                    after.taken_at_ms,
+                    topic.name,
+                    new.index,
+                    old.leader,
+                    new.leader,
+                    new.leader_epoch,
+                    old.isr,
+                    new.isr,
+                )
 
 
 # A topic, and the group that reads it; None for those who write it.

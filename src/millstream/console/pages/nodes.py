@@ -6,8 +6,10 @@ from typing import Final
 from millstream.console.console import Console
 from millstream.console.facts import NodeFacts
 from millstream.console.page import Page, Values
+from millstream.console.sampling import IsrEvent
 
 _PARTITIONS_SHOWN: Final = 100
+_EVENTS_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Nodes:
     dead: list[int]
     troubled: list[TroubledPartition]
     troubled_count: int
+    # Changes of leaders and in-sync replicas, newest first.
+    events: list[IsrEvent]
 
 
 async def nodes(console: Console, values: Values) -> Nodes:
@@ -49,6 +53,7 @@ async def nodes(console: Console, values: Values) -> Nodes:
         sorted(named - alive),
         troubled[:_PARTITIONS_SHOWN],
         len(troubled),
+        list(console.sampler.isr_events)[: -_EVENTS_SHOWN - 1 : -1],
     )
 
 
