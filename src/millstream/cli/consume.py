@@ -183,7 +183,7 @@ class Reading:
 
     def print_records(self, printer: Printer, output: BinaryIO, *, count: int | None) -> None:
         left = sys.maxsize if count is None else count
-        while left > 0 and not self._is_over():
+        while left > 0 and not self.is_over():
             records = self.take(min(left, _BATCH_RECORDS_MAX))
             if records:
                 output.write(b"".join(printer(record) for record in records))
@@ -193,7 +193,7 @@ class Reading:
                 check_output_open()
             left -= len(records)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         if self.ends is not None:
             return not self.ends
         return (

@@ -1,6 +1,7 @@
 """Topics for people who try things: created without a client library, which takes longer to
 load than a node takes to start."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,8 @@ EXAMPLE_TOPIC: Final = "example"
 _PRODUCE_VERSION: Final = 9
 _CREATE_VERSION: Final = 5
 _TIMEOUT_MS: Final = 20_000
+_LEADER_TRIES_MAX: Final = 100
+_RETRY_SECONDS: Final = 0.05
 _ORDERS: Final = (
     (b"alice", b'{"item": "tea", "count": 2}'),
     (b"bob", b'{"item": "honey", "count": 1}'),
@@ -41,7 +44,21 @@ def create_topics(cluster: Cluster, topics: Mapping[str, int]) -> list[str]:
         if topic.error_code != KafkaCode.TOPIC_ALREADY_EXISTS:
             check(topic.error_code, f"topic {topic.name}", topic.error_message)
             created.append(topic.name)
+    _wait_for_leaders(cluster, created)
     return created
+
+
+def _wait_for_leaders(cluster: Cluster, topics: Sequence[str]) -> None:
+    """The node that is asked may hear of new topics a moment later than the one that creates."""
+    for _ in range(_LEADER_TRIES_MAX):
+        found = cluster.metadata(*topics).topics if topics else []
+        if all(
+            topic.error_code == KafkaCode.NONE
+            and all(partition.leader_id >= 0 for partition in topic.partitions)
+            for topic in found
+        ):
+            return
+        time.sleep(_RETRY_SECONDS)
 
 
 def send_records(cluster: Cluster, where: TopicPartition, records: Sequence[Record]) -> None:

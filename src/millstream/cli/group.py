@@ -19,6 +19,7 @@ from millstream.cli.group_view import (
 from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.names import GROUP
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
+from millstream.cli.watching import print_again, watch_option
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
@@ -122,17 +123,32 @@ def _as_json(found: Group, rows: list[Position]) -> JsonValue:
 @group.command()
 @click.argument("group_ids", type=GROUP, metavar="[GROUP]...", nargs=-1)
 @click.option("--max", "lag_max", type=click.IntRange(0), help="Exit with 1 if the lag is larger.")
+@watch_option
 @json_option
 @bootstrap_option
-def lag(group_ids: tuple[str, ...], lag_max: int | None, as_json: bool, bootstrap: str) -> None:
-    """Show the lag of groups, by topic; without a GROUP, of all groups."""
+def lag(
+    group_ids: tuple[str, ...],
+    lag_max: int | None,
+    watch_seconds: float | None,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    """Show the lag of groups, by topic; without a GROUP, of all groups.
+
+    With --watch and --max it ends as soon as the lag is larger.
+    """
     with Cluster(bootstrap) as cluster:
-        names = group_ids or [one.group_id for one in list_groups(cluster)]
-        totals: dict[tuple[str, str], int] = {}
-        for name in names:
-            for row in positions(cluster, describe_group(cluster, name)):
-                key = (name, row.where.topic)
-                totals[key] = totals.get(key, 0) + (row.lag or 0)
+        print_again(lambda: _show_lag(cluster, group_ids, lag_max, as_json), watch_seconds)
+
+
+def _show_lag(
+    cluster: Cluster, group_ids: tuple[str, ...], lag_max: int | None, as_json: bool
+) -> None:
+    totals: dict[tuple[str, str], int] = {}
+    for name in group_ids or [one.group_id for one in list_groups(cluster)]:
+        for row in positions(cluster, describe_group(cluster, name)):
+            key = (name, row.where.topic)
+            totals[key] = totals.get(key, 0) + (row.lag or 0)
     rows = [(name, topic, behind) for (name, topic), behind in totals.items()]
     if as_json:
         print_json([dict(zip(("group", "topic", "lag"), row, strict=True)) for row in rows])

@@ -26,6 +26,10 @@ _COMMANDS = {
     ),
     "produce": LazyCommand("millstream.cli.produce", "produce", "Send lines from stdin."),
     "consume": LazyCommand("millstream.cli.consume", "consume", "Print the records of a topic."),
+    "export": LazyCommand("millstream.cli.transfer", "export", "Write a topic to a file."),
+    "import": LazyCommand("millstream.cli.transfer", "import_file", "Send a file to a topic."),
+    "mirror": LazyCommand("millstream.cli.transfer", "mirror", "Copy a topic to another cluster."),
+    "bench": LazyCommand("millstream.cli.bench", "bench", "Measure throughput and latency."),
     "group": LazyCommand(
         "millstream.cli.group", "group", "List, describe, reset and delete consumer groups."
     ),

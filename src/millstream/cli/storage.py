@@ -24,6 +24,18 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 _COMMANDS = {
+    "index": LazyCommand(
+        "millstream.cli.storage_explain", "index", "Show the entries of a partition's indexes."
+    ),
+    "explain": LazyCommand(
+        "millstream.cli.storage_explain", "explain", "Show how a fetch finds an offset or a time."
+    ),
+    "cache": LazyCommand(
+        "millstream.cli.storage_explain", "cache", "Show what is in the page cache."
+    ),
+    "forecast": LazyCommand(
+        "millstream.cli.storage_explain", "forecast_command", "Show what retention removes next."
+    ),
     "compact": LazyCommand(
         "millstream.cli.storage_compact", "compact", "Compact topics now, and wait for it."
     ),

@@ -22,14 +22,11 @@ from millstream.cli.names import TOPIC
 from millstream.cli.output import JsonValue, echo, joined, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import ValuesView
-
     from confluent_kafka import TopicPartitionInfo
     from confluent_kafka.admin import (
         AdminClient,
         ListOffsetsResultInfo,
         OffsetSpec,
-        PartitionMetadata,
         TopicDescription,
     )
 
@@ -39,6 +36,12 @@ _MIN_ISR = "min.insync.replicas"
 
 
 _COMMANDS = {
+    "list": LazyCommand(
+        "millstream.cli.topic_list", "list_topics", "List the topics of the cluster."
+    ),
+    "offsets": LazyCommand(
+        "millstream.cli.topic_list", "offsets", "Show first and end offsets, and those at a time."
+    ),
     "add-partitions": LazyCommand(
         "millstream.cli.topic_alter", "add_partitions", "Give a topic more partitions."
     ),
@@ -113,30 +116,6 @@ def min_isr_warning(value: str, replicas: int) -> str | None:
         f"{_MIN_ISR}={value} exceeds the number of replicas of a partition, {replicas}: it counts"
         f" as {replicas}, so acks=all waits for every replica"
     )
-
-
-@topic.command("list")
-@click.option("--internal", is_flag=True, help="Also show internal topics.")
-@json_option
-@bootstrap_option
-def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
-    """List the topics of the cluster."""
-    from confluent_kafka import KafkaException
-
-    admin = connect_admin(bootstrap)
-    try:
-        metadata = admin.list_topics(timeout=REQUEST_SECONDS_MAX)
-    except KafkaException as failed:
-        raise explain(failed.args[0], f"listing the topics of {bootstrap}") from None
-    rows = [
-        (name, len(found.partitions), _replica_count(found.partitions.values()))
-        for name, found in sorted(metadata.topics.items())
-        if internal or not name.startswith("__")
-    ]
-    if as_json:
-        print_json([{"name": n, "partitions": p, "replicas": r} for n, p, r in rows])
-    else:
-        print_table(["NAME", "PARTITIONS", "REPLICAS"], rows)
 
 
 @topic.command()
@@ -299,10 +278,6 @@ def _parse_setting(setting: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.UsageError(f"--config takes NAME=VALUE, not {setting!r}")
     return name, value
-
-
-def _replica_count(partitions: "ValuesView[PartitionMetadata]") -> int:
-    return max((len(partition.replicas) for partition in partitions), default=0)
 
 
 def _offset_text(offset: int | None) -> str:

@@ -1,0 +1,208 @@
+"""`millstream export`, `import` and `mirror`: records to files, from files, to other clusters."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.connection import Cluster
+from millstream.cli.consume import Reading, connect, find_bounds, find_places
+from millstream.cli.delayed_acks import Delay
+from millstream.cli.example_topic import create_topics
+from millstream.cli.first_contact import BrokerWatch
+from millstream.cli.names import TOPIC
+from millstream.cli.output import counted, echo
+from millstream.cli.progress import Progress
+from millstream.cli.record_files import open_writer, read_record_file
+from millstream.cli.record_sender import RecordSender, connect_producer
+from millstream.cli.record_text import JsonRecord, TextRecord
+from millstream.cli.topic_view import topic_partitions
+from millstream.client.start_position import Range, parse_range
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_BATCH_RECORDS_MAX = 1_000
+_RANGE_HELP = (
+    "beginning, end, N, -N, @TIME, or a range such as 100:200 or @-2h:@-1h.  [default: beginning]"
+)
+
+
+def _range_option(command: F) -> F:
+    return click.option(
+        *("-o", "--offset", "range_text"),
+        default="beginning",
+        metavar="START[:END]",
+        help=_RANGE_HELP,
+    )(command)
+
+
+def _parse(text: str) -> Range:
+    try:
+        return parse_range(text, now=datetime.now(UTC))
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+
+
+def _open_reading(bootstrap: str, topic: str, span: Range, *, is_bounded: bool) -> Reading:
+    with Cluster(bootstrap) as cluster:
+        bounds = find_bounds(cluster, find_places(cluster, [topic], []), span)
+    watch = BrokerWatch(bootstrap)
+    reading = Reading(connect(bootstrap, watch), watch)
+    reading.assign(bounds, is_bounded=is_bounded or span.end is not None)
+    return reading
+
+
+@click.command("export")
+@click.argument("topic", type=TOPIC)
+@click.option(
+    "--to",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Ends with .jsonl or .parquet.",
+)
+@_range_option
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@bootstrap_option
+def export(topic: str, path: Path, range_text: str, quiet: bool, bootstrap: str) -> None:
+    """Write the records of TOPIC to a file: JSON lines or Parquet, by its name.
+
+    Ends at the end that the topic has when the command starts.
+
+    Example: millstream export orders --to orders.parquet -o @-1d
+    """
+    count = 0
+    progress = Progress(quiet=quiet)
+    span = _parse(range_text)
+
+    def text() -> str:
+        return f"{count:,} records written"
+
+    with (
+        open_writer(path) as writer,
+        closing(_open_reading(bootstrap, topic, span, is_bounded=True)) as reading,
+    ):
+        try:
+            for records in _batches(reading):
+                writer.write(records)
+                count += len(records)
+                progress.show(text)
+        finally:
+            progress.stop()
+    if not quiet:
+        echo(f"wrote {counted(count, 'record')} to {path}", err=True)
+
+
+def _batches(reading: Reading) -> Iterator[list[TextRecord]]:
+    while not reading.is_over():
+        yield reading.take(_BATCH_RECORDS_MAX)
+
+
+@click.command("import")
+@click.argument("topic", type=TOPIC)
+@click.option(
+    "--from",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Ends with .jsonl or .parquet.",
+)
+@click.option(
+    "--keep-partitions",
+    is_flag=True,
+    help="Send to the partitions of the file, not to those of the keys.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@bootstrap_option
+def import_file(topic: str, path: Path, keep_partitions: bool, quiet: bool, bootstrap: str) -> None:
+    """Send the records of a file to TOPIC, with their keys, headers and timestamps.
+
+    Reads what `export` writes, and Parquet files of others that have a column value.
+
+    Example: millstream import orders --from orders.parquet
+    """
+    records = read_record_file(path)
+    sent = _send(bootstrap, topic, _placed(records, keep=keep_partitions), quiet=quiet)
+    if not quiet:
+        echo(f"sent {counted(sent, 'record')} to {topic}", err=True)
+
+
+def _placed(records: Iterator[JsonRecord], *, keep: bool) -> Iterator[JsonRecord]:
+    for record in records:
+        if not keep:
+            record.partition = None
+        yield record
+
+
+def _send(bootstrap: str, topic: str, records: Iterator[JsonRecord | None], *, quiet: bool) -> int:
+    admin = connect_admin(bootstrap)
+    describe_topic(admin, topic)
+    watch = BrokerWatch(bootstrap)
+    sender = RecordSender(
+        topic,
+        connect_producer(bootstrap, watch, "lz4", "all"),
+        watch,
+        Progress(quiet=quiet),
+        Delay(admin, topic, is_acks_all=True),
+    )
+    sender.send_all(records)
+    return sender.sent_count
+
+
+@click.command("mirror")
+@click.argument("topic", type=TOPIC)
+@click.option("--to", "target", required=True, metavar="HOST:PORT", help="The other cluster.")
+@click.option("--as", "name", metavar="TOPIC", help="Its name there.  [default: the same]")
+@_range_option
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end of every partition.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@bootstrap_option
+def mirror(
+    topic: str,
+    target: str,
+    name: str | None,
+    range_text: str,
+    exit_at_end: bool,
+    quiet: bool,
+    bootstrap: str,
+) -> None:
+    """Copy the records of TOPIC to a topic of another cluster, and keep copying.
+
+    Keys, headers, timestamps and partitions stay the same; offsets do not. The topic is created
+    with as many partitions if it does not exist. After a stop, continue with -o: records that were
+    sent but not acknowledged may be there twice. Client options apply to both clusters.
+
+    Example: millstream mirror orders -b old:9092 --to new:9092 -e
+    """
+    span, copied = _parse(range_text), name or topic
+    with Cluster(bootstrap) as cluster:
+        partitions = topic_partitions(cluster, topic)
+    with Cluster(target) as cluster:
+        create_topics(cluster, {copied: len(partitions)})
+        present = len(topic_partitions(cluster, copied))
+        if present < len(partitions):
+            raise click.UsageError(
+                f"{copied} has {counted(present, 'partition')} at {target}, and {topic} has"
+                f" {len(partitions)}; add partitions there first"
+            )
+    with closing(_open_reading(bootstrap, topic, span, is_bounded=exit_at_end)) as reading:
+        sent = _send(target, copied, _copied(reading), quiet=quiet)
+    if not quiet:
+        echo(f"copied {counted(sent, 'record')} to {copied} at {target}", err=True)
+
+
+def _copied(reading: Reading) -> Iterator[JsonRecord | None]:
+    """None while nothing arrives, so that the sender can look around."""
+    for records in _batches(reading):
+        if not records:
+            yield None
+        for record in records:
+            yield JsonRecord(
+                record.key, record.value, record.headers, record.timestamp_ms, record.partition
+            )
