@@ -92,10 +92,16 @@ class ConsoleNode:
     """
 
     def __init__(
-        self, data_dir: Path | None = None, *, bootstrap: str = "", is_read_only: bool = False
+        self,
+        data_dir: Path | None = None,
+        *,
+        bootstrap: str = "",
+        is_read_only: bool = False,
+        settings: Mapping[str, str] = {},
     ) -> None:
         self._data_dir = data_dir
         self._is_read_only = is_read_only
+        self._settings = settings
         self.bootstrap = bootstrap
         self.browser: Browser
         self.node: Node | None = None
@@ -144,7 +150,8 @@ class ConsoleNode:
             )
         else:
             flags = {"log.dirs": str(self._data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
-            self.node = Node(load_config(flags=flags), dev=True)
+            sets = [f"{name}={value}" for name, value in self._settings.items()]
+            self.node = Node(load_config(flags=flags, sets=sets), dev=True)
             await self.node.start()
             self.bootstrap = f"127.0.0.1:{self.node.port}"
             self.console = console_of_node(self.node, listen, is_read_only=self._is_read_only)

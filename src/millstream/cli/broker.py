@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.console import console_beside
+from millstream.cli.console import console_beside, pipeline_option
 from millstream.cli.node_main import addresses, run_node
 from millstream.config import load_config
 from millstream.config.load import refuse_secrets
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     help="Serve the web console there, on this machine only; port 0 picks a free one.",
 )
 @click.option("--console-read-only", is_flag=True, help="The console changes nothing.")
+@pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 def broker(
     data_dir: str | None,
@@ -46,6 +47,7 @@ def broker(
     dev: bool,
     console: str | None,
     console_read_only: bool,
+    pipeline_home: Path | None,
     adopt: bool,
 ) -> None:
     """Run a node. Precedence: flags, then --set, then the config file, then defaults.
@@ -69,7 +71,9 @@ def broker(
     config = load_config(file=config_file, sets=sets, flags=flags)
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
-    beside = console_beside("--console", console, is_read_only=console_read_only)
+    beside = console_beside(
+        "--console", console, is_read_only=console_read_only, pipeline_home=pipeline_home
+    )
 
     async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
         for address in addresses(node):

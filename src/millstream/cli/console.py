@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from millstream.console.asking import Address
     from millstream.console.serving import ConsoleServer
 
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def pipeline_option(command: F) -> F:
+    """Add `--pipeline` to a command that serves a console."""
+    return click.option(
+        "--pipeline",
+        "pipeline_home",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The home of a pipeline: the console shows its progress, tables and reports.",
+    )(command)
+
 
 @click.command()
 @click.option(
@@ -28,8 +41,9 @@ if TYPE_CHECKING:
     help="Address to serve on, of this machine only; port 0 picks a free one.",
 )
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
+@pipeline_option
 @bootstrap_option
-def console(listen: str, read_only: bool, bootstrap: str) -> None:
+def console(listen: str, read_only: bool, pipeline_home: Path | None, bootstrap: str) -> None:
     """Serve the web console of a cluster until Ctrl-C.
 
     What needs the files of a node is absent; `millstream broker --console` has it.
@@ -41,7 +55,11 @@ def console(listen: str, read_only: bool, bootstrap: str) -> None:
 
     nodes = [parse_address(each) for each in bootstrap.split(",")]
     server = serving.console_of_cluster(
-        nodes, address, security=security_of_command(), is_read_only=read_only
+        nodes,
+        address,
+        security=security_of_command(),
+        is_read_only=read_only,
+        pipeline_home=pipeline_home,
     )
     run_loop(_serve(server))
 
@@ -59,7 +77,13 @@ async def _serve(server: "ConsoleServer") -> None:
 Beside = Callable[["Broker"], AbstractAsyncContextManager[str | None]]
 
 
-def console_beside(option: str, listen: str | None, *, is_read_only: bool = False) -> Beside:
+def console_beside(
+    option: str,
+    listen: str | None,
+    *,
+    is_read_only: bool = False,
+    pipeline_home: Path | None = None,
+) -> Beside:
     """Serves a node's console while a block runs, and gives its URL; nothing without `listen`.
 
     Fails before the node starts if the address is wrong or a library is missing.
@@ -71,7 +95,9 @@ def console_beside(option: str, listen: str | None, *, is_read_only: bool = Fals
 
     @asynccontextmanager
     async def beside(node: "Broker") -> AsyncIterator[str]:
-        server = serving.console_of_node(node, address, is_read_only=is_read_only)
+        server = serving.console_of_node(
+            node, address, is_read_only=is_read_only, pipeline_home=pipeline_home
+        )
         await server.start()
         try:
             yield server.url

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from millstream.clock import Clock
@@ -56,6 +57,7 @@ class Console:
         *,
         node: LocalNode | None = None,
         is_read_only: bool = False,
+        pipeline_home: Path | None = None,
     ) -> None:
         self.client = client
         self.sampler = sampler
@@ -63,6 +65,8 @@ class Console:
         # None where the console runs alone: panels that need the node's files are absent.
         self.node = node
         self.is_read_only = is_read_only
+        # Where a pipeline keeps its status, tables and reports; it need not exist yet.
+        self.pipeline_home = pipeline_home
         self.token = secrets.token_urlsafe(32)
         self.notes = Notes()
         # Set when the server stops, so that open streams end.

@@ -222,6 +222,36 @@ async def read_newest(
     return rows[:limit]
 
 
+async def newest_records(client: ClusterClient, topic: TopicFacts, *, limit: int) -> list[Record]:
+    """About the last `limit` records of a topic, oldest first, without markers."""
+    ends = await _ends(client, topic, [one.index for one in topic.partitions if one.leader >= 0])
+    each_limit = max(limit // max(len(ends), 1), 1)
+    found: list[Record] = []
+    for index, end in ends.items():
+        one = topic.partitions[index]
+        offset = max(end - each_limit, one.start_offset, 0)
+        while offset < end:
+            got = await fetch(
+                client, one.leader, topic.name, index, offset, max_bytes=_SEARCH_BYTES
+            )
+            if not got.batches:
+                break
+            found += await asyncio.to_thread(_records_from, got.batches, offset)
+            offset = got.next_offset
+    found.sort(key=lambda record: record.timestamp_ms)
+    return found[-limit:]
+
+
+def _records_from(batches: Sequence[BatchView], offset: int) -> list[Record]:
+    return [
+        record
+        for batch in batches
+        if not batch.is_control
+        for record in _readable(batch)
+        if record.offset >= offset
+    ]
+
+
 async def _ends(
     client: ClusterClient, topic: TopicFacts, partitions: Iterable[int]
 ) -> dict[int, int]:

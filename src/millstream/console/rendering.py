@@ -1,5 +1,6 @@
 """Templates: every value is escaped, unless it is HTML that a template itself made."""
 
+import json
 from functools import cache
 from typing import Final
 from urllib.parse import quote
@@ -8,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from millstream import __version__
 from millstream.console import text
+from millstream.console.pipeline_results import WindowChart
 
 _FILTERS: Final = {
     "bytes": text.format_bytes,
@@ -29,10 +31,16 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(_FILTERS)
+    found.filters["points"] = points
     # A name as one part of a path; `/` too.
     found.filters["part"] = lambda name: quote(str(name), safe="")
     found.globals["version"] = __version__
     return found
+
+
+def points(chart: WindowChart) -> str:
+    """The columns that the page's script draws."""
+    return json.dumps([chart.times, *chart.series.values()])
 
 
 def render(template: str, **values: object) -> str:

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -109,6 +110,7 @@ def console_of_node(
     clock: Clock | None = None,
     security: Security = PLAINTEXT,
     is_read_only: bool = False,
+    pipeline_home: Path | None = None,
 ) -> ConsoleServer:
     """A console in the process of a node that has started. It asks through the node's first
     listener, like any client, so a slow page never gets ahead of them."""
@@ -119,7 +121,14 @@ def console_of_node(
     used_clock = clock or SystemClock()
     node = LocalNode(broker)
     sampler = Sampler(client, used_clock, node.counters)
-    console = Console(client, sampler, used_clock, node=node, is_read_only=is_read_only)
+    console = Console(
+        client,
+        sampler,
+        used_clock,
+        node=node,
+        is_read_only=is_read_only,
+        pipeline_home=pipeline_home,
+    )
     return ConsoleServer(console, listen)
 
 
@@ -130,9 +139,13 @@ def console_of_cluster(
     clock: Clock | None = None,
     security: Security = PLAINTEXT,
     is_read_only: bool = False,
+    pipeline_home: Path | None = None,
 ) -> ConsoleServer:
     """A console alone, for any Kafka cluster."""
     client = ClusterClient(bootstrap, security)
     used_clock = clock or SystemClock()
     sampler = Sampler(client, used_clock)
-    return ConsoleServer(Console(client, sampler, used_clock, is_read_only=is_read_only), listen)
+    console = Console(
+        client, sampler, used_clock, is_read_only=is_read_only, pipeline_home=pipeline_home
+    )
+    return ConsoleServer(console, listen)

@@ -9,8 +9,11 @@ from millstream.console.pages import (
     messages,
     nodes,
     overview,
+    pipeline,
+    security,
     storage,
     topics,
+    transactions,
 )
 
 PAGES: Final[tuple[Page, ...]] = (
@@ -21,5 +24,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *groups.PAGES,
     *nodes.PAGES,
     *clients.PAGES,
+    *transactions.PAGES,
+    *security.PAGES,
+    *pipeline.PAGES,
 )
 ACTIONS: Final[tuple[Action, ...]] = (*topics.ACTIONS, *messages.ACTIONS, *groups.ACTIONS)

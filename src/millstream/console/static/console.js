@@ -25,6 +25,16 @@ async function refresh() {
         }
       }
     }
+    // Charts whose points come with the page.
+    const drawn = charts.filter((chart) => chart.element.dataset.points);
+    const others = fresh.querySelectorAll(".plot[data-points]");
+    drawn.forEach((chart, index) => {
+      const points = others[index]?.dataset.points;
+      if (!points || points === chart.element.dataset.points) return;
+      chart.element.dataset.points = points;
+      chart.data = JSON.parse(points);
+      if (chart.data.length === chart.plot.series.length) chart.plot.setData(chart.data);
+    });
   } finally {
     isRefreshing = false;
   }
