@@ -12,12 +12,12 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
 from millstream.client.start_position import FromOffset, FromTime, parse_start
 from millstream.storage.inspect import SegmentInfo, list_segments
-from millstream.storage.inspection import (
+from millstream.storage.inspection.of_files import (
     Explanation,
     Probe,
     Removal,
     TimeExplanation,
-    cached_pages,
+    cached_pages_of,
     explain_offset,
     explain_time,
     forecast,
@@ -197,7 +197,7 @@ def _fetch_json(found: Explanation | None) -> JsonValue:
 @json_option
 def cache(directory: Path, as_json: bool) -> None:
     """Show how much of each segment is in the page cache, and how much is not on disk yet."""
-    rows = [(info, cached_pages(info.path)) for info in _segments(directory)]
+    rows = [(info, cached_pages_of(info.path)) for info in _segments(directory)]
     if all(pages is None for _, pages in rows):
         raise CommandFailed("this system does not say what is cached: it needs Linux 6.5 or later")
     if as_json:
@@ -218,7 +218,11 @@ def cache(directory: Path, as_json: bool) -> None:
         ["PARTITION", "BASE-OFFSET", "BYTES", "PAGES", "CACHED", "DIRTY", "PERCENT"],
         [
             (info.partition, info.base_offset, info.size_bytes)
-            + ((pages.pages, pages.cached, pages.dirty, f"{pages.percent:.0f}") if pages else ())
+            + (
+                (pages.pages, pages.cached, pages.dirty, f"{100 * pages.cached_share:.0f}")
+                if pages
+                else ()
+            )
             for info, pages in rows
             if info.size_bytes and pages
         ],

@@ -59,16 +59,6 @@ def is_cached(fd: int, position: int, length: int) -> bool:
     return bool(_stat.cached >= last - first + 1)
 
 
-def count_pages(fd: int, size_bytes: int) -> tuple[int, int] | None:
-    """Pages of a file that are cached, and those of them that are dirty; None if unknown."""
-    if _syscall is None:
-        return None
-    span, found = _Range(0, size_bytes), _Stat()
-    if _syscall(_CACHESTAT_NR, fd, ctypes.byref(span), ctypes.byref(found), 0) != 0:
-        return None
-    return int(found.cached), int(found.dirty)
-
-
 def warm(fd: int, position: int, length: int) -> None:
     """Read a range so that it is cached. Runs in a thread; the GIL is released meanwhile."""
     end = position + length

@@ -1,10 +1,9 @@
-"""How the log answers: which segment, which index entries, which bytes, and what is in memory.
+"""How the log answers, from its files alone: which segment, index entries and bytes.
 
 Reads any data directory, including Kafka's, without touching it, as `inspect` does; the steps are
 those of a node. Files of a running node may grow meanwhile.
 """
 
-import mmap
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 from millstream.storage import layout, offset_index, page_cache, time_index
 from millstream.storage.inspect import SegmentInfo
+from millstream.storage.inspection.cached_pages import CachedPages, cached_pages
 from millstream.storage.retention import age_timestamp_ms
 
 _NO_TIMESTAMP_MS = -1
@@ -205,27 +205,10 @@ def _is_cached(path: Path, position: int, length: int) -> bool:
         return page_cache.is_cached(file.fileno(), position, length)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPages:
-    """How much of a file is in the page cache."""
-
-    pages: int
-    cached: int
-    dirty: int
-
-    @property
-    def percent(self) -> float:
-        return 100.0 * self.cached / self.pages if self.pages else 0.0
-
-
-def cached_pages(path: Path) -> CachedPages | None:
+def cached_pages_of(path: Path) -> CachedPages | None:
     """None where the system cannot say."""
     with path.open("rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        counts = page_cache.count_pages(file.fileno(), size_bytes)
-    if counts is None:
-        return None
-    return CachedPages(-(-size_bytes // mmap.PAGESIZE), *counts)
+        return cached_pages(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.storage import offset_index, time_index
 from millstream.storage.inspect import SegmentInfo, dump, list_segments
-from millstream.storage.inspection import (
-    cached_pages,
+from millstream.storage.inspection.of_files import (
+    cached_pages_of,
     explain_offset,
     explain_time,
     forecast,
@@ -17,7 +17,7 @@ from millstream.storage.inspection import (
     read_time_index,
 )
 
-KAFKA = Path(__file__).parent.parent / "golden" / "kafka_4_3_0" / "mixed-0"
+KAFKA = Path(__file__).parent.parent.parent / "golden" / "kafka_4_3_0" / "mixed-0"
 HOUR_MS = 3_600_000
 
 
@@ -96,7 +96,7 @@ def test_every_offset_is_found_in_its_batch(which: str, segments: list[SegmentIn
 
 
 def test_pages_of_a_file_just_written_are_cached(segments: list[SegmentInfo]) -> None:
-    pages = cached_pages(segments[0].path)
+    pages = cached_pages_of(segments[0].path)
     # None on a kernel that does not say.
     assert pages is None or 0 < pages.cached <= pages.pages == 1
 
