@@ -14,7 +14,7 @@ ASK := $(if $(filter 127.0.0.1:9092,$(LISTEN)),, -b $(LISTEN))
 .PHONY: run node test lint format unit bench soak clean help
 
 help:
-	@echo "make run           a node on $(LISTEN), traffic, and the pipeline on it; ARGS='--for 60' ends"
+	@echo "make run           a node on $(LISTEN), its console, traffic and the pipeline; ARGS='--for 60' ends"
 	@echo "make node          start a node alone, with its data in $(DATA_DIR)"
 	@echo "make test          lint, types, import contracts and all tests"
 	@echo "make unit          only the quick tests; ARGS=tests/storage for those of one package"
@@ -65,7 +65,7 @@ $(VENV)/installed: pyproject.toml constraints.txt $(COMPILED)
 	@PYTHON=$(PYTHON) sh scripts/prepare_machine.sh run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Millstream into $(VENV), once: about 20 MB to download."
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[console]'
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt $(COMPILED)

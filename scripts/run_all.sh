@@ -18,14 +18,22 @@ node_log=$home/node.log
 # What the node of an earlier run said would be read before this one says anything.
 rm -f "$node_log.out"
 touch "$node_log.out"
+# Another program may have the console's usual port.
+console=${CONSOLE:-127.0.0.1:8080}
+"${PYTHON:-python3}" -c 'import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+with socket.socket() as one:
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind((host, int(port)))' "$console" 2>/dev/null || console=127.0.0.1:0
 # In a separate session: Ctrl-C is for the pipeline, and the node ends after it.
-setsid "$bin/millstream" broker --data-dir "$data_dir" --listen "$listen" >"$node_log.out" 2>"$node_log" &
+setsid "$bin/millstream" broker --data-dir "$data_dir" --listen "$listen" --console "$console" \
+    --pipeline "$home" >"$node_log.out" 2>"$node_log" &
 node=$!
 trap 'kill "$node" 2>/dev/null || true; wait "$node" 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-while ! grep -q '^listening on ' "$node_log.out"; do
+while ! grep -q '^console on ' "$node_log.out"; do
     if ! kill -0 "$node" 2>/dev/null; then
         cat "$node_log" >&2
         if grep -q 'port is in use' "$node_log"; then
@@ -38,9 +46,12 @@ while ! grep -q '^listening on ' "$node_log.out"; do
 done
 address=$(sed -n 's/^listening on //p' "$node_log.out")
 
+url=$(sed -n 's/^console on //p' "$node_log.out")
+
 ask=""
 [ "$address" = 127.0.0.1:9092 ] || ask=" -b $address"
-echo "Millstream on $address, data in $data_dir, log in $node_log. In another terminal, try:"
+echo "Millstream on $address, data in $data_dir, log in $node_log. In a browser and another terminal, try:"
+echo "  $url                 the console; $url/pipeline shows what the pipeline finds"
 echo "  $bin/millstream topic create hello$ask"
 echo "  echo 'my first record' | $bin/millstream produce hello$ask"
 echo "  $bin/millstream consume hello -o beginning -n 1$ask"

@@ -8,7 +8,10 @@ from pathlib import Path
 SCRIPT = Path(__file__).parent.parent / "scripts" / "run_all.sh"
 MILLSTREAM = """#!/bin/sh
 case $1 in
-broker) echo "listening on 127.0.0.1:7777"; exec sleep 60 ;;
+broker)
+    echo "listening on 127.0.0.1:7777"
+    echo "console on http://127.0.0.1:7778"
+    exec sleep 60 ;;
 demo) echo "$@" ;;
 esac
 """
@@ -41,4 +44,5 @@ def test_what_an_earlier_node_said_is_not_taken_for_an_answer(tmp_path: Path) ->
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "demo -b 127.0.0.1:7777 --home data-demo --for 20"
+    assert "http://127.0.0.1:7778/pipeline" in done.stdout
     assert earlier.read_text() == "listening on 127.0.0.1:1111\n"

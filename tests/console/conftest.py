@@ -1,5 +1,6 @@
 """One node with a console for all tests here; each test makes its own topics."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
 
@@ -42,3 +43,18 @@ def topic(console_node: ConsoleNode) -> str:
     assert producer.flush(_SECONDS_MAX) == 0
     console_node.sample()
     return name
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dict[str, object]:
+    """Debian's Chromium, as root and without a screen; it must not call home."""
+    quiet = ("networking", "timer-throttling")
+    return {
+        **browser_type_launch_args,
+        "executable_path": shutil.which("chromium"),
+        "args": [
+            *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *(f"--disable-background-{each}" for each in quiet),
+            *("--disable-component-update", "--disable-sync"),
+        ],
+    }

@@ -1,5 +1,6 @@
 from millstream.console.facts import ClusterFacts, GroupFacts, NodeFacts, PartitionFacts, TopicFacts
 from millstream.console.problems import find_problems
+from millstream.console.sampling import note_unmoved
 from millstream.model import TopicPartition
 
 
@@ -37,12 +38,29 @@ def test_no_controller_and_a_full_disk() -> None:
     ]
 
 
-def test_a_group_without_members_that_is_behind() -> None:
+def test_groups_without_members_that_stay_behind() -> None:
     facts = cluster(healthy())
+    facts.taken_at_ms = 3_600_000
     facts.groups["g"] = GroupFacts("g", "Empty", "classic", {TopicPartition("t", 0): 4})
     assert titles(facts) == ["Group g has no members and is behind"]
+    facts.groups["h"] = GroupFacts("h", "Empty", "classic", {TopicPartition("t", 0): 4})
+    assert titles(facts) == ["2 groups have no members and are behind"]
+    # It still commits: a program that assigns its partitions itself.
+    facts.groups["h"].unmoved_since_ms = 3_500_000
     facts.groups["g"].state = "Stable"
     assert titles(facts) == []
+
+
+def test_a_group_that_commits_has_moved() -> None:
+    before, after = cluster(healthy()), cluster(healthy())
+    before.taken_at_ms, after.taken_at_ms = 1_000, 2_000
+    for facts, offset in ((before, 4), (after, 5)):
+        facts.groups["moves"] = GroupFacts("moves", "Empty", "", {TopicPartition("t", 0): offset})
+        facts.groups["stays"] = GroupFacts("stays", "Empty", "", {TopicPartition("t", 0): 1})
+    note_unmoved(None, before)
+    note_unmoved(before, after)
+    assert after.groups["moves"].unmoved_since_ms == 2_000
+    assert after.groups["stays"].unmoved_since_ms == 1_000
 
 
 def test_what_could_not_be_read_is_said() -> None:

@@ -73,6 +73,8 @@ class GroupFacts:
     # "classic" or "consumer"; empty where the cluster does not say.
     kind: str
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    # Since when the console has seen the same commits.
+    unmoved_since_ms: int = 0
     # Its offsets were not asked for: there are more groups than one sample reads.
     is_unread: bool = False
 

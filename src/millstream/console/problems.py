@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from millstream.console.facts import ClusterFacts, GroupFacts
 
@@ -9,6 +10,8 @@ from millstream.console.facts import ClusterFacts, GroupFacts
 DISK_FREE_MIN: Final = 0.1
 # Names in one line of a problem.
 _NAMED_MAX: Final = 5
+# A group that has not committed for this long is not just slow.
+_IDLE_MS: Final = 10 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +76,25 @@ def _nodes(facts: ClusterFacts) -> list[Problem]:
 
 
 def _groups(facts: ClusterFacts) -> list[Problem]:
-    return [
-        Problem(
-            "warning",
-            f"Group {group.group_id} has no members and is behind",
-            f"{facts.group_lag(group):,} records are waiting for a consumer.",
-            f"/groups/{group.group_id}",
-        )
+    found = [
+        group.group_id
         for group in facts.groups.values()
-        if is_abandoned(facts, group)
-    ][:_NAMED_MAX]
+        if is_abandoned(facts, group) and facts.taken_at_ms - group.unmoved_since_ms > _IDLE_MS
+    ]
+    if not found:
+        return []
+    if len(found) == 1:
+        lag = facts.group_lag(facts.groups[found[0]])
+        title = f"Group {found[0]} has no members and is behind"
+        detail = f"{lag:,} records are waiting for a consumer."
+        return [Problem("warning", title, detail, f"/groups/{quote(found[0], safe='')}")]
+    title = f"{len(found)} groups have no members and are behind"
+    return [Problem("warning", title, f"{_some(found)}.", "/groups?sort=lag")]
 
 
 def is_abandoned(facts: ClusterFacts, group: GroupFacts) -> bool:
+    """Nobody is a member, and there is something to read. Programs that only commit, such as
+    Spark, look like this all the time, so it is a problem only when nothing moves."""
     return group.state == "Empty" and facts.group_lag(group) > 0
 
 

@@ -208,7 +208,7 @@ async def read_newest(
 
     async def of_one(index: int) -> list[RecordRow]:
         one = topic.partitions[index]
-        [end] = (await _ends(client, topic, [index])).values()
+        [end] = (await end_offsets(client, topic, [index])).values()
         first = max(one.start_offset, end - limit, 0)
         if one.leader < 0 or end <= first:
             return []
@@ -224,7 +224,9 @@ async def read_newest(
 
 async def newest_records(client: ClusterClient, topic: TopicFacts, *, limit: int) -> list[Record]:
     """About the last `limit` records of a topic, oldest first, without markers."""
-    ends = await _ends(client, topic, [one.index for one in topic.partitions if one.leader >= 0])
+    ends = await end_offsets(
+        client, topic, [one.index for one in topic.partitions if one.leader >= 0]
+    )
     each_limit = max(limit // max(len(ends), 1), 1)
     found: list[Record] = []
     for index, end in ends.items():
@@ -252,7 +254,7 @@ def _records_from(batches: Sequence[BatchView], offset: int) -> list[Record]:
     ]
 
 
-async def _ends(
+async def end_offsets(
     client: ClusterClient, topic: TopicFacts, partitions: Iterable[int]
 ) -> dict[int, int]:
     """End offsets now; the sample's may be seconds old."""
@@ -415,12 +417,12 @@ class Tail:
     @classmethod
     async def open(cls, client: ClusterClient, topic: TopicFacts, *, as_: str) -> "Tail":
         indexes = [one.index for one in topic.partitions if one.leader >= 0][:64]
-        return cls(client, topic, await _ends(client, topic, indexes), as_)
+        return cls(client, topic, await end_offsets(client, topic, indexes), as_)
 
     async def read(self, limit: int) -> list[RecordRow]:
         """What came since the last call. What is more than `limit` is skipped: nobody could
         read it."""
-        ends = await _ends(self._client, self._topic, list(self._offsets))
+        ends = await end_offsets(self._client, self._topic, list(self._offsets))
         rows: list[RecordRow] = []
         for index, offset in self._offsets.items():
             end = ends[index]

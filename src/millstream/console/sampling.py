@@ -86,6 +86,7 @@ class Sampler:
                 self.failure = str(failed)
                 raise
             self.failure = None
+            note_unmoved(self._facts, facts)
             if self._facts is not None:
                 self.isr_events.extend(isr_changes(self._facts, facts))
             self._facts = facts
@@ -119,6 +120,16 @@ class IsrEvent:
 
     def is_of(self, topic: str, partition: int) -> bool:
         return (self.topic, self.partition) == (topic, partition)
+
+
+def note_unmoved(before: ClusterFacts | None, after: ClusterFacts) -> None:
+    """How long each group has had the same commits, as far as the console has seen."""
+    for group in after.groups.values():
+        known = None if before is None else before.groups.get(group.group_id)
+        is_same = known is not None and known.committed == group.committed
+        group.unmoved_since_ms = (
+            known.unmoved_since_ms if is_same and known is not None else after.taken_at_ms
+        )
 
 
 def isr_changes(before: ClusterFacts, after: ClusterFacts) -> Iterator[IsrEvent]:

@@ -25,6 +25,7 @@ from millstream.console.records import (
     NewRecord,
     RecordRow,
     Search,
+    end_offsets,
     fetch,
     produce,
     read_forward,
@@ -164,6 +165,8 @@ async def _search(
     found = await search(
         console.client, topic, offsets, wanted, as_=as_, now=console.clock.monotonic
     )
+    ends = await end_offsets(console.client, topic, chosen)
+    total = sum(max(ends[index] - topic.partitions[index].start_offset, 0) for index in chosen)
     scanned = values.number("scanned", 0) + found.scanned_records
     hits = values.number("hits", 0) + len(found.rows)
     state = SearchState(
@@ -171,7 +174,7 @@ async def _search(
         wanted.where,
         scanned,
         found.scanned_bytes,
-        sum(topic.partitions[index].records for index in chosen),
+        total,
         hits,
         _continue_url(topic, values, found.next_offsets, scanned, hits),
     )

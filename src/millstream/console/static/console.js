@@ -60,9 +60,10 @@ function draw(chart) {
   const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   chart.plot?.destroy();
   chart.plot = new uPlot({
-    width: element.clientWidth || 600, height: 160, cursor: { y: false }, legend: { live: false },
+    width: element.clientWidth || 600, height: 165, cursor: { y: false }, legend: { live: false },
     scales: { y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [{ ...axis, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 56, values: (u, ticks) => ticks.map(format) }],
+    padding: [10, 12, 0, 0],
+    axes: [{ ...axis, size: 30, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 19 : 16)), space: 70 }, { ...axis, size: 56, values: (u, ticks) => ticks.map(format) }],
     series: [{}, ...labels.map((label, index) => ({ label, stroke: color(`--series-${index + 1}`), width: 1.6, fill: index ? undefined : color("--series-1") + "22", points: { show: false }, spanGaps: true }))],
   }, data, element);
 }
