@@ -33,6 +33,8 @@ _ANSWER_SECONDS_MAX: Final = 20.0
 _CONNECTIONS_PER_NODE_MAX: Final = 4
 # The newest that names one group per request.
 _FIND_COORDINATOR_VERSION: Final = 3
+# The first group of a cluster creates an internal topic.
+_COORDINATOR_PAUSES_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 1.0, 2.0, 3.0)
 
 
 class AskFailed(Exception):
@@ -120,8 +122,13 @@ class ClusterClient:
         return self._addresses[node_id]
 
     async def coordinator(self, key: str, *, of_transactions: bool = False) -> int:
+        """Waits a moment while the cluster chooses one. Raises AskFailed."""
         request = FindCoordinatorRequest(key=key, key_type=int(of_transactions))
-        found = await self.ask_any(request, _FIND_COORDINATOR_VERSION)
+        for pause in (*_COORDINATOR_PAUSES_SECONDS, None):
+            found = await self.ask_any(request, _FIND_COORDINATOR_VERSION)
+            if found.error_code != KafkaCode.COORDINATOR_NOT_AVAILABLE or pause is None:
+                break
+            await asyncio.sleep(pause)
         check(found.error_code, f"coordinator of {key}", found.error_message)
         if found.node_id not in self._addresses:
             self._addresses[found.node_id] = Address(found.host, found.port)

@@ -1,5 +1,6 @@
 """One consumer group: its members, what each owns, and how far each partition is read."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ from millstream.wire.apis.describe_groups import DescribeGroupsRequest
 # Partitions whose first unread record is looked up, to say how old it is.
 _AGES_MAX: Final = 32
 _AGE_BYTES: Final = 4096
+_LOADING_PAUSES_SECONDS: Final = (0.1, 0.3, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,15 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 
 async def committed(client: ClusterClient, group_id: str) -> dict[TopicPartition, int]:
-    node_id = await client.coordinator(group_id)
-    return (await committed_on(client, node_id, [group_id])).get(group_id, {})
+    """Waits a moment while the coordinator loads. Raises AskFailed."""
+    for pause in (*_LOADING_PAUSES_SECONDS, None):
+        node_id = await client.coordinator(group_id)
+        found = await committed_on(client, node_id, [group_id])
+        if group_id in found:
+            return found[group_id]
+        if pause is not None:
+            await asyncio.sleep(pause)
+    raise AskFailed(f"The offsets of group {group_id} cannot be read now. Try again.")
 
 
 async def positions(

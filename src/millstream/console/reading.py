@@ -224,7 +224,7 @@ async def _read_commits(
 async def committed_on(
     client: ClusterClient, node_id: int, group_ids: list[str]
 ) -> Mapping[str, dict[TopicPartition, int]]:
-    """The committed offsets of groups that one node coordinates."""
+    """The committed offsets of groups that one node coordinates; without those it refuses."""
     groups = [OffsetFetchGroup(group_id=group_id, topics=None) for group_id in group_ids]
     answer = await client.ask(node_id, OffsetFetchRequest(groups=groups), _OFFSET_FETCH_VERSION)
     return {
@@ -235,4 +235,5 @@ async def committed_on(
             if one.committed_offset >= 0
         }
         for group in answer.groups
+        if group.error_code == KafkaCode.NONE
     }
