@@ -5,7 +5,7 @@ import contextlib
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.transacting import BATCH_RECORDS_MAX, TransactionalLoad
-from millstream.testing import Broker
+from tests.support.broker import Broker
 
 
 def test_every_transaction_is_committed_whole() -> None:

@@ -14,9 +14,9 @@ from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 from millstream.storage.files import LogFile
-from millstream.testing import Broker
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.message import Message
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import StartError
-from millstream.testing import Broker
 from millstream.wire.apis.metadata import MetadataRequest
 from tests.broker.handlers.exchanges import batch, fetch, produce
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -13,7 +13,7 @@ from millstream.cli.pipeline_results import Results
 from millstream.pipeline import outputs
 from millstream.pipeline.spec import Spec, parse_spec
 from millstream.pipeline.status import PipelineStatus, QueryStatus
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.waiting import wait_until
 
 STATUS = PipelineStatus("demo", "now", 5)

@@ -13,7 +13,7 @@ from millstream.cli.doctor_node import (
     check_port,
     file_system_of,
 )
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.ports import reserve_port
 
 _MOUNTS = """\

@@ -11,7 +11,7 @@ import pytest
 from millstream.cli import first_contact
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch, connect_first, open_first
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.ports import reserve_port
 
 

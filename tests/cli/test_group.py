@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 from tests.support.waiting import wait_until
 

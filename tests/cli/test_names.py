@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 from tests.support.ports import reserve_port
 

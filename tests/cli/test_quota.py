@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from millstream.testing import Broker
 from tests.replication.nodes import cluster_of, until
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 
 CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing import Broker
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 
 

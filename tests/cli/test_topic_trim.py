@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from millstream.storage.retention import consumed_offset
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 from tests.support.waiting import wait_until
 

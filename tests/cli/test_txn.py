@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from tests.broker.coordination.transactional import RawProducer, fetch
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 from tests.support.raw_client import RawClient
 

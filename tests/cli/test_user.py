@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import PASSWORD, PLAIN_USER, SCRAM_USER, log_in_scram, sasl_node

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.wait import attempt_until
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 from tests.support.ports import reserve_port
 

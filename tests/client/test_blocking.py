@@ -12,7 +12,6 @@ from millstream.client.blocking import Address, Connection
 from millstream.client.sasl import Credentials
 from millstream.client.security import PLAINTEXT, Security, SecurityError, log_in
 from millstream.errors import ProtocolError
-from millstream.testing import Broker
 from millstream.wire.apis.metadata import MetadataRequest
 from millstream.wire.apis.produce import ProduceRequest
 from millstream.wire.apis.sasl_authenticate import (
@@ -22,6 +21,7 @@ from millstream.wire.apis.sasl_authenticate import (
 from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from millstream.wire.apis.write_txn_markers import WriteTxnMarkersRequest
 from millstream.wire.codec import request_writer, response_reader
+from tests.support.broker import Broker
 
 ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.tools import require
 from tests.support.waiting import wait_until
 

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from tests.broker.handlers.exchanges import batch, produce
 from tests.interop.malformed import CODECS, cases
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 

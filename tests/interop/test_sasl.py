@@ -21,8 +21,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
 from millstream.client.blocking import Address, Connection
 from millstream.client.security import SecurityError, read_security
-from millstream.testing import Broker
 from millstream.wire.apis.metadata import MetadataRequest
+from tests.support.broker import Broker
 from tests.support.jars import classpath
 from tests.support.sasl_node import PASSWORD, PLAIN_USER, SCRAM_USER, librdkafka, sasl_node
 from tests.support.tokens import jwk, key_set

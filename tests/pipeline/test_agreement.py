@@ -13,9 +13,9 @@ from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.spec import Spec
-from millstream.testing import Broker
 from tests.pipeline.agreement import SPEC, closing_line, disagreements, plain_results, send
 from tests.pipeline.conftest import MakeSpec
+from tests.support.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from millstream.ingest import log_lines
 from millstream.pipeline import outputs
 from millstream.pipeline.queries import checkpoint
 from millstream.pipeline.spec import SpecError
-from millstream.testing import Broker
 from tests.pipeline.agreement import newest
 from tests.pipeline.conftest import MakeSpec
 from tests.pipeline.test_bad_input import send
+from tests.support.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

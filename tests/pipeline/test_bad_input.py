@@ -14,9 +14,9 @@ from millstream.ingest import log_lines
 from millstream.pipeline import outputs
 from millstream.pipeline.differences import keep
 from millstream.pipeline.spec import Spec
-from millstream.testing import Broker
 from tests.pipeline.agreement import newest, read_topic, window_ms
 from tests.pipeline.conftest import MakeSpec
+from tests.support.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

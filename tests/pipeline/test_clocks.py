@@ -1,8 +1,8 @@
 import pytest
 
 from millstream.pipeline.clocks import topics_that_trust_producers, trusts_producers
-from millstream.testing import Broker
 from tests.pipeline.conftest import MakeSpec
+from tests.support.broker import Broker
 
 
 @pytest.mark.parametrize(

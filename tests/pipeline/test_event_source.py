@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.ingest.traffic import Site
-from millstream.testing import Broker
 from tests.pipeline.agreement import SPEC, send
 from tests.pipeline.conftest import MakeSpec
+from tests.support.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

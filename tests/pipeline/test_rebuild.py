@@ -16,11 +16,11 @@ from millstream.pipeline import outputs
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.reporting.reports import make_reports_since, reported
 from millstream.pipeline.spec import Spec
-from millstream.testing import Broker
 from millstream.warehouse.files import Batch
 from millstream.warehouse.tables import commit_files, find_table, open_table
 from tests.pipeline.agreement import read_topic, send
 from tests.pipeline.conftest import MakeSpec
+from tests.support.broker import Broker
 from tests.warehouse.table_cases import write_table_rows
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from millstream.pipeline.watching import (
     _heard,
     _Watch,
 )
-from millstream.testing import Broker
 from tests.pipeline.agreement import newest, read_topic, send
 from tests.pipeline.conftest import MakeSpec
 from tests.pipeline.processors import FakeHandle, Now
+from tests.support.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyspark
 
-from millstream.testing import Broker
 from tests.faults.kills import Round
 from tests.spark.conftest import consume
+from tests.support.broker import Broker
 from tests.support.tools import run_checked
 from tests.support.wheel import install_wheel
 

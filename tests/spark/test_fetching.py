@@ -14,9 +14,9 @@ from millstream.records.columns import decode
 from millstream.spark.cluster import ClientSettings, Cluster
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.fetching import FetchSettings, OffsetRange, read_range
-from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import Produce
+from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
 
 

@@ -6,7 +6,7 @@ Covers spark.
 import subprocess
 import sys
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 
 BLOCKED = """
 import sys

@@ -13,9 +13,9 @@ from millstream.spark.option_table import Use
 from millstream.spark.options import parse_read_options
 from millstream.spark.reader import BatchReader
 from millstream.spark.source import batch_reader, read_schema
-from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import Produce
+from tests.support.broker import Broker
 
 
 def reader(kafka: Broker, **options: str) -> BatchReader:

@@ -14,7 +14,7 @@ from millstream.spark.option_table import Use
 from millstream.spark.options import parse_read_options
 from millstream.spark.partition_files import PartitionFiles
 from millstream.spark.reader import BatchReader
-from millstream.testing import Broker
+from tests.support.broker import Broker
 
 SMALL_SEGMENTS = {"log.segment.bytes": "20000", "log.index.interval.bytes": "1000"}
 

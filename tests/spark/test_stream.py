@@ -13,9 +13,9 @@ from millstream.spark.failure import SourceError
 from millstream.spark.option_table import Use
 from millstream.spark.options import parse_read_options
 from millstream.spark.stream import StreamReader
-from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import Produce
+from tests.support.broker import Broker
 
 Offset = dict[str, object]
 MakeReader = Callable[..., StreamReader]

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.spark import lag, upserts
-from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import Produce, consume
+from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -28,9 +28,9 @@ from millstream.spark.option_table import Use
 from millstream.spark.source import batch_writer
 from millstream.spark.write_options import WriteOptions, parse_write_options
 from millstream.spark.writer import BatchWriter
-from millstream.testing import Broker
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import consume
+from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
 
 HEADERS = ArrayType(

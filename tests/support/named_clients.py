@@ -10,9 +10,9 @@ from unittest.mock import patch
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.model import Principal
-from millstream.testing import Broker
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import read_request_header
+from tests.support.broker import Broker
 from tests.support.open_node import OpenNode
 
 ACLS = {

@@ -6,12 +6,12 @@ import hmac
 import os
 from typing import Any
 
-from millstream.testing import Broker
 from millstream.wire.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -1,5 +1,6 @@
 """The broker that runs inside a test."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,72 @@ def test_a_topic_that_cannot_be_made_fails_the_start_and_leaves_no_thread() -> N
 def test_a_setting_that_does_not_exist_fails_the_start() -> None:
     with pytest.raises((StartError, ValueError)), Broker(settings={"no.such.option": "1"}):
         pytest.fail("the broker started")
+
+
+def test_a_broker_that_starts_again_has_its_port_and_its_data() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        before = broker.bootstrap
+        broker.topic("orders").produce(["kept"])
+        broker.stop()
+        broker.start()
+        assert broker.bootstrap == before
+        assert [record.text for record in broker.topic("orders").records()] == ["kept"]
+
+
+def test_temporary_data_is_gone_at_the_end(tmp_path: Path) -> None:
+    with Broker() as broker:
+        folder = broker._folder()
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_going_back_to_a_snapshot() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        orders = broker.topic("orders")
+        orders.produce(["first"])
+        snapshot = broker.snapshot()
+        orders.produce(["second"])
+        for _ in range(2):
+            broker.restore(snapshot)
+            assert [record.text for record in orders.records()] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"storage": "tape"}, "memory, disk"),
+        ({"port": 9092, "settings": {"listeners": "PLAINTEXT://127.0.0.1:0"}}, "listeners"),
+        ({"settings": {"log.dirs": "/tmp/x"}}, "data_dir"),
+    ],
+)
+def test_what_cannot_be_honoured_is_an_error(options: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Broker(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("security", ["ssl", "sasl_ssl", "sasl_plaintext"])
+def test_security_with_credentials_that_are_made_up(security: str) -> None:
+    with Broker(topics={"orders": 1}, security=security) as broker:
+        broker.topic("orders").produce(["secret"])
+        assert [record.text for record in broker.topic("orders").records()] == ["secret"]
+        assert broker.client_config("java")["security.protocol"] == security.upper()
+
+
+def test_in_a_running_loop() -> None:
+    async def test() -> None:
+        async with Broker.aio(topics={"orders": 2}) as broker:
+            assert broker.topic("orders").end_offsets() == {0: 0, 1: 0}
+
+    asyncio.run(test())
+
+
+def test_requests_are_seen_even_if_they_repeat() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "shop"})
+        for number in range(20):
+            producer.produce("orders", str(number))
+            assert producer.flush(10) == 0
+        seen = broker.requests("Produce", client_id="shop")
+        assert len(seen) == 20
+        assert {one.api for one in seen} == {"Produce"}
+        assert all(one.size_bytes > 50 for one in seen)

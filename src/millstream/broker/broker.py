@@ -357,6 +357,10 @@ class Broker:
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
         return self._dispatch(connection, frame)
 
+    def pass_through(self, wrap: Callable[[Dispatch], Dispatch]) -> None:
+        """Every request goes through this first. For tests."""
+        self._server.dispatch = wrap(self.dispatch)
+
 
 def _durability(*, dev: bool, is_member: bool) -> Callable[[Callable[[str], None]], Durability]:
     """When acks=all is answered: after the page cache, the disk, or the in-sync replicas."""

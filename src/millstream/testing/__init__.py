@@ -3,8 +3,11 @@
     from millstream.testing import Broker
 
     with Broker(topics={"orders": 3}) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer = Producer(broker.client_config("confluent"))
+        ...
+        assert [record.json() for record in broker.topic("orders").wait(2)] == [...]
 
+`broker.clock` moves time, and `broker.faults` orders errors, delays and broken connections.
 For pytest, the plugin in `millstream.testing.plugin` has fixtures built on it. May use the
 broker and its config; nothing else in Millstream imports this package.
 """

@@ -2,21 +2,34 @@
 
 It listens on a free port of 127.0.0.1, keeps its data in a directory that is removed at
 the end, and answers from the page cache: a test wants speed, not safety from a power cut.
-Everything else is the broker that users run.
+Everything else is the broker that users run. Stopped and started again, it has the same port
+and the same data, until the block ends.
 """
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
 from millstream.config import load_config
+from millstream.testing.client_config import Access, client_config
+from millstream.testing.clock import TestClock
+from millstream.testing.credentials import Credentials, secured_settings
+from millstream.testing.faults import Faults
+from millstream.testing.group import Group
+from millstream.testing.topic import Topic
+from millstream.testing.traffic import SeenRequest, Traffic
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -24,6 +37,18 @@ if TYPE_CHECKING:
 _START_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 30.0
 _REQUEST_SECONDS_MAX = 20.0
+_STORAGE: Final = ("memory", "disk")
+# A file system in memory, where Linux has one.
+_MEMORY: Final = Path("/dev/shm")
+# A test's group should not wait for members that may come.
+_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The data of a broker at one moment; `Broker.restore` goes back to it."""
+
+    folder: Path
 
 
 class Broker:
@@ -35,18 +60,42 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         settings: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
+        port: int = 0,
+        storage: str = "memory",
+        security: str | None = None,
+        watches_requests: bool = True,
     ) -> None:
         """`topics` are names with partition counts, `settings` broker options by Kafka's names.
 
-        A `data_dir` that is given is kept afterwards; without one it is temporary.
+        A `data_dir` that is given is kept afterwards; without one the data is temporary, in
+        memory or on the disk, as `storage` says. `security` is `ssl`, `sasl_ssl` or
+        `sasl_plaintext`: credentials are made up, and `client_config` has them. An option that
+        the node cannot honour is an error. Without `watches_requests`, requests that repeat take
+        the same short way as on a node outside of tests, and there are no `requests` and `faults`.
         """
+        self._topics = dict(topics or {})
+        self._settings = {**_SETTINGS, **(settings or {})}
+        if storage not in _STORAGE:
+            raise ValueError(f"storage is one of {', '.join(_STORAGE)}, not {storage!r}")
+        if "listeners" in self._settings and (port or security):
+            raise ValueError("settings has listeners, so port and security cannot be honoured")
+        if "log.dirs" in self._settings or "log.dir" in self._settings:
+            raise ValueError("the directory is data_dir, not an option in settings")
+        self._data_dir = data_dir
+        self._is_in_memory = storage == "memory"
+        self._security = security
+        self._watches_requests = watches_requests
+        self._listeners = self._settings.pop("listeners", "")
+        self._wanted_port = port
         # The address of the first listener, and those of all by name.
         self.bootstrap = ""
         self.listeners: dict[str, str] = {}
-        self._topics = dict(topics or {})
-        self._settings = dict(settings or {})
-        self._data_dir = data_dir
-        self._cleanup = contextlib.ExitStack()
+        self.clock = TestClock()
+        self._traffic = Traffic(time.monotonic)
+        self._credentials: Credentials | None = None
+        # Of data that is not kept, snapshots and credentials; removed with the broker, at last.
+        self._temporary: Path | None = None
+        self._remove: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -62,17 +111,29 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def aio(cls, **options: Any) -> AsyncIterator["Broker"]:
+        """`async with Broker.aio() as broker:`; the node has its own loop here, too."""
+        broker = cls(**options)
+        await asyncio.to_thread(broker.start)
+        try:
+            yield broker
+        finally:
+            await asyncio.to_thread(broker.close)
+
+    # -- start and stop ---------------------------------------------------------------
 
     def start(self) -> None:
         """Run the node; it answers when this returns."""
         assert self._thread is None, "the broker runs already"
-        data_dir = self._data_dir or Path(
-            self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-"))
-        )
+        if self._security is not None and self._credentials is None:
+            self._credentials = Credentials.make(self._security, self._folder())
         started: Future[str] = Future()
         self._thread = threading.Thread(
-            target=self._run, args=(data_dir, started), name="millstream-broker", daemon=True
+            target=self._run, args=(self._data(), started), name="millstream-broker", daemon=True
         )
         self._thread.start()
         try:
@@ -80,26 +141,40 @@ class Broker:
         except BaseException:
             self._thread.join(_STOP_SECONDS_MAX)
             self._thread = None
-            self._cleanup.close()
+            self.close()
             raise
+        # The next start gets the same.
+        self._wanted_port = int(self.bootstrap.rpartition(":")[2])
         try:
             self._create_missing_topics()
         except BaseException:
             # A block that was not entered is never left.
-            self.stop()
+            self.close()
             raise
+
+    def _folder(self) -> Path:
+        if self._temporary is None:
+            place = _MEMORY if self._is_in_memory and _MEMORY.is_dir() else None
+            self._temporary = Path(tempfile.mkdtemp(prefix="millstream-", dir=place))
+            self._remove = weakref.finalize(
+                self, shutil.rmtree, self._temporary, ignore_errors=True
+            )
+        return self._temporary
+
+    def _data(self) -> Path:
+        return self._data_dir or self._folder() / "data"
 
     def _create_missing_topics(self) -> None:
         if not self._topics:
             return
-        # A directory that is kept has them from the first time.
+        # From the second start on, they are there.
         known = self._connect_admin().list_topics(timeout=_REQUEST_SECONDS_MAX).topics
         for name, partitions in self._topics.items():
             if name not in known:
                 self.create_topic(name, partitions=partitions)
 
     def stop(self) -> None:
-        """Stop cleanly and wait for it; a stopped broker can be started again."""
+        """Stop cleanly and wait for it. `start` goes on with the same port and data."""
         if self._thread is None:
             return
         self._admin = None
@@ -109,28 +184,78 @@ class Broker:
         self._thread.join(_STOP_SECONDS_MAX)
         assert not self._thread.is_alive(), "the broker did not stop"
         self._thread = None
-        self._cleanup.close()
+
+    def close(self) -> None:
+        """Stop for good: data that is not kept is removed."""
+        try:
+            self.stop()
+        finally:
+            self._remove()
+            self._temporary = None
+
+    def snapshot(self) -> Snapshot:
+        """All data as it is now. The node is stopped for a moment: clients reconnect."""
+        self.stop()
+        folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._folder()))
+        shutil.copytree(self._data(), folder / "data")
+        self.start()
+        return Snapshot(folder / "data")
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, which can be used again."""
+        self.stop()
+        shutil.rmtree(self._data())
+        shutil.copytree(snapshot.folder, self._data())
+        self.start()
+
+    # -- for tests --------------------------------------------------------------------
+
+    @property
+    def faults(self) -> Faults:
+        return self._traffic.faults
+
+    def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
+        """The last ten thousand requests, of one API or client or all, in order."""
+        return self._traffic.requests(api, client_id)
+
+    def client_config(self, kind: str = "confluent") -> dict[str, Any]:
+        """For `confluent`, `kafka-python`, `aiokafka`, `java` or `spark`."""
+        if self._credentials is None:
+            return client_config(kind, Access(self.bootstrap))
+        return client_config(kind, self._credentials.access(self.bootstrap))
+
+    def topic(self, name: str) -> Topic:
+        return Topic(name, self.client_config())
+
+    def group(self, group_id: str) -> Group:
+        return Group(group_id, self.client_config())
 
     def create_topic(
         self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> None:
+    ) -> Topic:
         from confluent_kafka.admin import NewTopic
 
         wanted = NewTopic(name, partitions, replication_factor=1, config=dict(configs or {}))
         [answer] = self._connect_admin().create_topics([wanted]).values()
         answer.result(_REQUEST_SECONDS_MAX)
+        return self.topic(name)
 
     def delete_topic(self, name: str) -> None:
         [answer] = self._connect_admin().delete_topics([name]).values()
         answer.result(_REQUEST_SECONDS_MAX)
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._connect_admin().list_topics(timeout=_REQUEST_SECONDS_MAX).topics)
 
     def _connect_admin(self) -> "AdminClient":
         # Imported late: a test that brings its own client need not wait for this one.
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            self._admin = AdminClient({**self.client_config(), "log_level": 0})
         return self._admin
+
+    # -- in the thread of the node ----------------------------------------------------
 
     def _run(self, data_dir: Path, started: Future[str]) -> None:
         asyncio.run(self._serve(data_dir, started))
@@ -138,21 +263,34 @@ class Broker:
     async def _serve(self, data_dir: Path, started: Future[str]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        self.clock.drive(self._loop)
         try:
+            settings = {**self._settings, **secured_settings(self._credentials)}
             config = load_config(
-                sets=[f"{name}={value}" for name, value in self._settings.items()],
-                flags={
-                    "log.dirs": str(data_dir),
-                    "listeners": self._settings.get("listeners", "PLAINTEXT://127.0.0.1:0"),
-                },
+                sets=[f"{name}={value}" for name, value in settings.items()],
+                flags={"log.dirs": str(data_dir), "listeners": self._listen_on()},
             )
-            node = Node(config, dev=True)
+            node = Node(config, dev=True, clock=self.clock)
+            if self._watches_requests:
+                node.pass_through(self._traffic.through)
             await node.start()
         except BaseException as failed:
             # The thread that waits in start() is the one to hear of it.
             started.set_exception(failed)
             return
+        self._traffic.name_of = lambda topic_id: _name_of(node, topic_id)
         self.listeners = {each.name: f"127.0.0.1:{each.port}" for each in node.endpoints}
         started.set_result(f"127.0.0.1:{node.port}")
         await self._stop.wait()
         await node.stop()
+
+    def _listen_on(self) -> str:
+        if self._listeners:
+            return self._listeners
+        protocol = "PLAINTEXT" if self._security is None else self._security.upper()
+        return f"{protocol}://127.0.0.1:{self._wanted_port}"
+
+
+def _name_of(node: Node, topic_id: UUID) -> str | None:
+    topic = node.node.image.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name

@@ -1,52 +1,239 @@
 """Fixtures for pytest, found through the wheel's entry point.
 
-`kafka` is one broker for the whole test run, `kafka_bootstrap` its address, and
-`make_topic` creates topics with unique names, so that tests share the broker without
-seeing each other. Nothing starts, and little is imported, until a test asks for one.
+`kafka` is one broker for the whole test run, `kafka_bootstrap` its address, and `make_topic`
+creates topics with unique names, so that tests share the broker without seeing each other. A test
+with the marker `millstream` gets a broker of its own, with other options. Nothing starts, and
+little is imported, until a test asks for one.
 """
 
+import os
+import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from millstream.testing.broker import Broker
+    from millstream.testing.clock import TestClock
+    from millstream.testing.external import ExternalKafka
+    from millstream.testing.faults import Faults
+    from millstream.testing.topic import Topic
+
+_BOOTSTRAP = "KAFKA_BOOTSTRAP_SERVERS"
+_MARKER_OPTIONS = ("settings", "config", "security", "storage", "topics")
+_CURRENT = pytest.StashKey["CurrentKafka"]()
 
 
 class MakeTopic(Protocol):
-    def __call__(self, *, partitions: int = 1, configs: dict[str, str] | None = None) -> str: ...
+    def __call__(
+        self, *, partitions: int = 1, configs: dict[str, str] | None = None
+    ) -> "Topic": ...
+
+
+class CurrentKafka:
+    """The broker of the test that runs: the shared one, started when it is first used, or the
+    test's own. Fixtures of every scope have this one object."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._shared: Broker | ExternalKafka | None = None
+        self._own: Broker | None = None
+        self._address_before = os.environ.get(_BOOTSTRAP)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.broker, name)
+
+    @property
+    def broker(self) -> "Broker | ExternalKafka":
+        if self._own is not None:
+            return self._own
+        if self._shared is None:
+            self._shared = self._start_shared()
+            os.environ[_BOOTSTRAP] = self._shared.bootstrap
+        return self._shared
+
+    @property
+    def is_running(self) -> bool:
+        return self._own is not None or self._shared is not None
+
+    def _start_shared(self) -> "Broker | ExternalKafka":
+        address = self._config.getoption("--millstream-external")
+        if address:
+            from millstream.testing.external import ExternalKafka
+
+            return ExternalKafka(address)
+        from millstream.testing.broker import Broker
+
+        broker = Broker(storage=self._config.getoption("--millstream-storage"))
+        broker.start()
+        return broker
+
+    def begin_own(self, options: dict[str, Any]) -> None:
+        from millstream.testing.broker import Broker
+
+        own = Broker(**options)
+        own.start()
+        self._own = own
+        os.environ[_BOOTSTRAP] = own.bootstrap
+
+    def end_own(self) -> None:
+        if self._own is not None:
+            own, self._own = self._own, None
+            self._restore_address()
+            own.close()
+
+    def close(self) -> None:
+        from millstream.testing.broker import Broker
+
+        shared, self._shared = self._shared, None
+        self._restore_address()
+        if isinstance(shared, Broker):
+            shared.close()
+
+    def _restore_address(self) -> None:
+        before = self._address_before if self._shared is None else self._shared.bootstrap
+        if before is None:
+            os.environ.pop(_BOOTSTRAP, None)
+        else:
+            os.environ[_BOOTSTRAP] = before
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("millstream", "Millstream: a Kafka broker for tests")
+    group.addoption(
+        "--millstream-storage",
+        choices=["memory", "disk"],
+        default="memory",
+        help="Where brokers keep their data.",
+    )
+    group.addoption(
+        "--millstream-external",
+        metavar="HOST:PORT",
+        default=None,
+        help="Run the tests against this Kafka instead. Tests that need more than a client are "
+        "skipped, and say so.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "millstream(config={...}, security='sasl_ssl', storage='disk', topics={...}): the test's "
+        "`kafka` is a broker of its own, with these options",
+    )
+    config.stash[_CURRENT] = CurrentKafka(config)
+
+
+# -- brokers -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
-def kafka() -> "Iterator[Broker]":
-    """A running broker, shared by all tests of the run."""
-    from millstream.testing.broker import Broker
+def kafka(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """A running broker: the one that tests share, or the test's own if it has the marker
+    `millstream`. Child processes find it in KAFKA_BOOTSTRAP_SERVERS."""
+    current = pytestconfig.stash[_CURRENT]
+    yield current
+    current.close()
 
-    with Broker() as broker:
-        yield broker
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(kafka: Any) -> str:
+    """The address of the shared broker, for `bootstrap.servers`."""
+    address: str = kafka.bootstrap
+    return address
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    marker = item.get_closest_marker("millstream")
+    fixtures = getattr(item, "fixturenames", ())
+    if marker is None or "kafka" not in fixtures:
+        return
+    if "kafka_bootstrap" in fixtures:
+        pytest.fail("kafka_bootstrap is the shared broker's; use kafka.bootstrap with this marker")
+    if item.config.getoption("--millstream-external"):
+        pytest.skip("--millstream-external: the test wants a broker of its own")
+    item.config.stash[_CURRENT].begin_own(_options(marker, item.config))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    item.config.stash[_CURRENT].end_own()
+
+
+def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
+    unknown = set(marker.kwargs) - set(_MARKER_OPTIONS)
+    if marker.args or unknown:
+        raise pytest.UsageError(
+            f"the marker millstream takes {', '.join(_MARKER_OPTIONS)}, not "
+            f"{', '.join(sorted(unknown)) or 'arguments without a name'}"
+        )
+    options = {"storage": config.getoption("--millstream-storage"), **marker.kwargs}
+    changed = {**options.pop("config", {}), **options.pop("settings", {})}
+    return {**options, "settings": {name: str(value) for name, value in changed.items()}}
+
+
+# -- parts of a broker -------------------------------------------------------------------
 
 
 @pytest.fixture
-def kafka_bootstrap(kafka: "Broker") -> str:
-    """The address for `bootstrap.servers`."""
-    return kafka.bootstrap
-
-
-@pytest.fixture
-def make_topic(kafka: "Broker", request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
-    """A function that creates a topic and returns its name; deleted after the test."""
+def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
+    """A function that creates a topic with a unique name; it is deleted after the test, if the
+    test has not done that. It is its own name: clients take it as it is."""
     made: list[str] = []
 
-    def make(*, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+    def make(*, partitions: int = 1, configs: dict[str, str] | None = None) -> "Topic":
         # The test's name in front, so that a log line tells where a topic came from.
-        readable = "".join(c if c.isalnum() else "-" for c in request.node.name)[:60]
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-") or "test"
         name = f"{readable}-{uuid.uuid4().hex[:12]}"
-        kafka.create_topic(name, partitions=partitions, configs=configs)
+        topic: Topic = kafka.create_topic(name, partitions=partitions, configs=configs)
         made.append(name)
-        return name
+        return topic
 
     yield make
-    for name in made:
-        kafka.delete_topic(name)
+    if made:
+        left = set(kafka.topic_names())
+        for name in made:
+            if name in left:
+                kafka.delete_topic(name)
+
+
+@pytest.fixture
+def kafka_clock(kafka: Any) -> "TestClock":
+    """The broker's clock. Use it with a broker of the test's own: others would be surprised."""
+    return _node(kafka).clock
+
+
+@pytest.fixture
+def kafka_faults(kafka: Any) -> "Iterator[Faults]":
+    """Faults of the broker; cleared after the test."""
+    faults = _node(kafka).faults
+    yield faults
+    faults.clear()
+
+
+def _node(kafka: Any) -> "Broker":
+    from millstream.testing.broker import Broker
+
+    if not isinstance(kafka.broker, Broker):
+        pytest.skip("--millstream-external: no clock and no faults there")
+    return kafka.broker
+
+
+# -- when a test fails -------------------------------------------------------------------
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failed test shows what the broker knows: topics, and the last requests."""
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.when != "call" or not report.failed:
+        return
+    current = item.config.stash[_CURRENT]
+    if "kafka" in getattr(item, "fixturenames", ()) and current.is_running:
+        from millstream.testing.report import describe
+
+        report.sections.append(("Millstream", describe(current.broker)))

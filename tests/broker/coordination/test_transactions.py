@@ -10,7 +10,6 @@ import pytest
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
-from millstream.testing import Broker
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millstream.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -43,6 +42,7 @@ from tests.broker.coordination.transactional import (
     find_coordinator,
     values_read,
 )
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

@@ -1,10 +1,10 @@
-from millstream.testing import Broker
 from millstream.wire.apis.describe_topic_partitions import (
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsTopic,
 )
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -14,6 +13,7 @@ from millstream.wire.apis.offset_for_leader_epoch import (
 )
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch, fetch, leader_epoch, produce, values_in
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

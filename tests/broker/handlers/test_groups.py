@@ -14,7 +14,6 @@ from millstream.broker.coordination.shards import java_hash, partition_for
 from millstream.broker.handlers.join_group import first_wait_ms
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
-from millstream.testing import Broker
 from millstream.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from millstream.wire.apis.api_versions import ApiVersionsRequest
 from millstream.wire.apis.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -46,6 +45,7 @@ from millstream.wire.apis.offset_delete import (
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
 from millstream.wire.message import Api
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 GROUP = "readers"

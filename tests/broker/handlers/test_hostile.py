@@ -12,7 +12,6 @@ from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, Codec
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
-from millstream.testing import Broker
 from millstream.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
@@ -47,6 +46,7 @@ from millstream.wire.apis.offset_fetch import (
     OffsetFetchTopic,
 )
 from tests.broker.handlers.exchanges import batch, produce
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 

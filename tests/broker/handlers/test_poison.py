@@ -16,9 +16,9 @@ from millstream.model import Codec
 from millstream.records.batch import CRC_START, HEADER_BYTES, split_batches
 from millstream.records.compression import compress
 from millstream.records.records import read_records
-from millstream.testing import Broker
 from millstream.wire.apis.api_versions import ApiVersionsRequest
 from tests.broker.handlers.exchanges import batch, fetch, produce
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 Spoil = Callable[[bytearray], bytearray]

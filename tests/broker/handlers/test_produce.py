@@ -6,10 +6,10 @@ import pytest
 
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
-from millstream.testing import Broker
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch, fetch, produce, values_in
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

@@ -8,7 +8,6 @@ import pytest
 from millstream.client.aio import Connection, NoAnswer
 from millstream.client.node_proof import node_proof, prove
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from millstream.wire.apis.prove_node import ProveNodeRequest
 from millstream.wire.apis.write_txn_markers import (
     WritableTxnMarker,
@@ -16,6 +15,7 @@ from millstream.wire.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.replication.nodes import cluster_of
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 

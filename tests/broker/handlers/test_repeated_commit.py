@@ -17,7 +17,6 @@ from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import ANONYMOUS
-from millstream.testing import Broker
 from millstream.wire.apis.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -28,6 +27,7 @@ from millstream.wire.cursor import Cursor
 from millstream.wire.headers import RequestHeader, write_request_header
 from tests.broker.handlers.test_groups import commit, fetch, find_coordinator
 from tests.broker.handlers.test_produce_durability import HeldDurability
+from tests.support.broker import Broker
 from tests.support.open_node import OpenNode as Node
 from tests.support.raw_client import RawClient
 

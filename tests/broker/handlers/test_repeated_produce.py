@@ -15,7 +15,6 @@ from millstream.broker.network import receiving
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
-from millstream.testing import Broker
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -30,6 +29,7 @@ from millstream.wire.apis.list_offsets import (
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.message import Message
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 # With this many requests before it, a request is a repetition.

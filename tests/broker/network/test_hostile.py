@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from millstream.broker.requests.routes import served
-from millstream.testing import Broker
 from millstream.wire.apis import declared_api
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.metadata import MetadataRequest
 from tests.broker.handlers.exchanges import batch, produce
+from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until

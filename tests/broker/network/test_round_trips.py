@@ -24,7 +24,6 @@ from millstream.records.records import Record, read_records
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
 from millstream.storage.log import Appended, Batches
-from millstream.testing import Broker
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.incremental_alter_configs import (
@@ -34,6 +33,7 @@ from millstream.wire.apis.incremental_alter_configs import (
 )
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.message import Message
+from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 

@@ -9,7 +9,6 @@ import pytest
 from millstream.errors import KafkaCode
 from millstream.security.acl import Operation, ResourceType
 from millstream.security.authorization import all_operations
-from millstream.testing import Broker
 from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.delete_topics import DeletableTopic, DeleteTopicsRequest
@@ -26,6 +25,7 @@ from millstream.wire.apis.offset_commit import (
 )
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest
 from millstream.wire.message import NO_OPERATIONS
+from tests.support.broker import Broker
 from tests.support.named_clients import credulous_broker
 from tests.support.raw_client import RawClient
 

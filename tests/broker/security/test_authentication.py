@@ -10,12 +10,12 @@ import pytest
 from millstream.broker.requests.routes import served
 from millstream.broker.security import authentication
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from millstream.wire.apis.api_versions import ApiVersionsRequest
 from millstream.wire.apis.metadata import MetadataRequest
 from millstream.wire.apis.sasl_authenticate import SaslAuthenticateRequest
 from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest
 from millstream.wire.message import Api
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import (
     PASSWORD,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import (
     PASSWORD,

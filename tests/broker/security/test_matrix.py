@@ -15,7 +15,6 @@ from millstream.broker.requests.routes import served
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.security.acl import Operation, PatternType, Permission, ResourceType
-from millstream.testing import Broker
 from millstream.wire.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -74,6 +73,7 @@ from millstream.wire.apis import (
     write_txn_markers,
 )
 from millstream.wire.message import Message, Request
+from tests.support.broker import Broker
 from tests.support.named_clients import credulous_broker
 from tests.support.raw_client import RawClient
 

@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from millstream.testing import Broker
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotaEntity,
@@ -23,6 +22,7 @@ from millstream.wire.apis.alter_client_quotas import (
     QuotaOperation,
 )
 from millstream.wire.apis.metadata import MetadataRequest
+from tests.support.broker import Broker
 from tests.support.named_clients import ACLS
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import (

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotaEntity,
@@ -25,6 +24,7 @@ from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.metadata import MetadataRequest
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch
+from tests.support.broker import Broker
 from tests.support.named_clients import credulous_broker
 from tests.support.raw_client import RawClient
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from millstream.testing import Broker
 from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.handlers.exchanges import batch, produce
+from tests.support.broker import Broker
 from tests.support.named_clients import credulous_broker
 from tests.support.raw_client import RawClient
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.errors import KafkaCode
-from millstream.testing import Broker
 from millstream.wire.apis.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -18,6 +17,7 @@ from millstream.wire.apis.describe_delegation_token import (
 )
 from millstream.wire.apis.expire_delegation_token import ExpireDelegationTokenRequest
 from millstream.wire.apis.renew_delegation_token import RenewDelegationTokenRequest
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.sasl_node import (
     PASSWORD,

@@ -17,9 +17,9 @@ from millstream.errors import KafkaCode
 from millstream.records.columns import PURE
 from millstream.storage.checkpoints import parse_offsets
 from millstream.storage.log import Log
-from millstream.testing import Broker
 from millstream.wire.apis.api_versions import ApiVersionsRequest
 from millstream.wire.apis.compact_topic import CompactTopicRequest, CompactTopicResponse
+from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 

@@ -1,0 +1,167 @@
+"""Every request of a test's broker passes here: it is noted, and gets its fault if it has one.
+
+Requests that repeat are answered without this by a node that is alone; in a test they are not.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.server import Dispatch
+from millstream.broker.requests.routes import served
+from millstream.errors import ProtocolError
+from millstream.testing.error_answers import error_answer
+from millstream.testing.faults import Fault, Faults, RequestFacts, normalised
+from millstream.wire.codec import request_reader, response_writer
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import (
+    RequestHeader,
+    finish_frame,
+    read_request_header,
+    response_header,
+)
+from millstream.wire.message import Api, Message
+
+_KEPT_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    api: str
+    version: int
+    client_id: str
+    size_bytes: int
+    # The fault that it got.
+    fault: str | None
+    seen_at: float
+
+
+class Traffic:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.faults = Faults()
+        # Newer requests name topics by their ids.
+        self.name_of: Callable[[UUID], str | None] = lambda topic_id: None
+        self._now = now
+        self._seen: deque[SeenRequest] = deque(maxlen=_KEPT_MAX)
+
+    def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
+        """The last ten thousand, in order."""
+        wanted = None if api is None else normalised(api)
+        return [
+            seen
+            for seen in tuple(self._seen)
+            if (wanted is None or normalised(seen.api) == wanted)
+            and (client_id is None or seen.client_id == client_id)
+        ]
+
+    def through(self, dispatch: Dispatch) -> Dispatch:
+        """The same, with this in front of it."""
+        return partial(self._dispatch, dispatch)
+
+    def _dispatch(
+        self, dispatch: Dispatch, connection: Connection, frame: memoryview
+    ) -> Pieces | Pending:
+        # So that the next request comes here as well.
+        connection.shortcut = None
+        cursor = Cursor(frame)
+        header = read_request_header(cursor)
+        api = served().get(header.api_key)
+        if api is None:
+            return dispatch(connection, frame)
+        facts = RequestFacts(
+            api.name,
+            header.client_id or "",
+            partial(self._topics, api, header, frame, cursor.position),
+        )
+        fault = self.faults.choose(facts) if self.faults.rules else None
+        self._seen.append(
+            SeenRequest(
+                _name(api),
+                header.version,
+                header.client_id or "",
+                len(frame),
+                None if fault is None else str(fault),
+                self._now(),
+            )
+        )
+        if fault is None:
+            answer = dispatch(connection, frame)
+            connection.shortcut = None
+            return answer
+        return self._apply(fault, dispatch, connection, frame, api, header, cursor.position)
+
+    def _apply(
+        self,
+        fault: Fault,
+        dispatch: Dispatch,
+        connection: Connection,
+        frame: memoryview,
+        api: Api,
+        header: RequestHeader,
+        position: int,
+    ) -> Pieces | Pending:
+        if fault.drops_connection:
+            raise ProtocolError("dropped by a fault of the test")
+        if fault.error is not None:
+            body = request_reader(api.request, header.version)(Cursor(frame, position))
+            return _encoded(api, header, error_answer(api, body, header.version, fault.error))
+        late = self._later(fault.delay_ms / 1000, dispatch, connection, bytes(frame))
+        return Pending(late, gate=True)
+
+    def _topics(
+        self, api: Api, header: RequestHeader, frame: memoryview, position: int
+    ) -> set[str]:
+        """All topics that a request names, wherever."""
+        body = request_reader(api.request, header.version)(Cursor(frame, position))
+        found = _names(body)
+        names = (self.name_of(each) if isinstance(each, UUID) else each for each in found)
+        return {name for name in names if name}
+
+    async def _later(
+        self, seconds: float, dispatch: Dispatch, connection: Connection, frame: bytes
+    ) -> Pieces:
+        await asyncio.sleep(seconds)
+        answer = dispatch(connection, memoryview(frame))
+        if not isinstance(answer, Pending):
+            return answer
+        if isinstance(answer.answer, asyncio.Future):
+            await asyncio.wait([answer.answer])
+            done = answer.answer
+            pieces: Pieces = done.result() if answer.finish is None else answer.finish(done)
+            return pieces
+        return await answer.answer
+
+
+def _name(api: Api) -> str:
+    return "".join(word.capitalize() for word in api.name.split("_"))
+
+
+def _encoded(api: Api, header: RequestHeader, answer: Message) -> Pieces:
+    out = response_header(header)
+    response_writer(api.request, header.version)(out, answer)
+    return [finish_frame(out)]
+
+
+def _names(message: Message) -> Iterator[str | UUID]:
+    for name in message.declared_fields:
+        value = getattr(message, name, None)
+        if (isinstance(value, str) and name in ("name", "topic", "topic_name")) or (
+            isinstance(value, UUID) and name == "topic_id"
+        ):
+            yield value
+        elif isinstance(value, list):
+            yield from _names_in(name, value)
+
+
+def _names_in(name: str, values: list[object]) -> Iterator[str | UUID]:
+    for each in values:
+        if isinstance(each, Message):
+            yield from _names(each)
+        elif isinstance(each, str) and name in ("topics", "topic_names", "subscribed_topic_names"):
+            yield each
