@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.cli.bench import percentile
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 
 

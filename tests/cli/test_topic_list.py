@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
 
 NOON_MS = 1_769_860_800_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing import Broker
+from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 
 LINES = (
