@@ -11,7 +11,7 @@ SIDE_BY_SIDE := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 # The commands find the default address by themselves.
 ASK := $(if $(filter 127.0.0.1:9092,$(LISTEN)),, -b $(LISTEN))
 
-.PHONY: run node test lint format unit bench soak clean help
+.PHONY: run node test lint format unit bench site soak clean help
 
 help:
 	@echo "make run           a node on $(LISTEN), its console, traffic and the pipeline; ARGS='--for 60' ends"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint          ruff, mypy and the import contracts"
 	@echo "make format        let ruff format the code"
 	@echo "make bench         beside Apache Kafka, 45 minutes; ARGS=--quick for 8, ARGS=NAME for a part"
+	@echo "make site          build the documentation into build/site"
 	@echo "make soak NAME=x   one long fault test; without NAME it lists them"
 
 run: $(VENV)/installed
@@ -51,6 +52,9 @@ format: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-bench
 	@$(BIN)/python -m bench $(ARGS)
+
+site: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 soak: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.soak $(NAME)

@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.rows import HEADINGS, Row, cells
+from bench.rows import HEADINGS, KAFKA, Row, cells
+
+_TITLE = "# Benchmarks: Millstream beside Apache Kafka"
+# More of these is better; of everything else, such as seconds and megabytes, less is.
+_RATES = ("MB/s", "records/s", "/s")
+# Closer to each other than rounds are.
+_EVEN = 1.05
 
 _INTRODUCTION = """# Benchmarks: Millstream beside Apache Kafka
 
@@ -50,6 +56,7 @@ def markdown(
             command=conditions.command,
         )
     ]
+    lines[0] = lines[0].replace(_TITLE, f"{_TITLE}\n\n{overview(rows)}", 1)
     lines.append(summary(rows))
     for part in dict.fromkeys(row.part for row in rows):
         lines += ["", f"## {part}", "", titles[part], "", f'`make bench ARGS="{part}"`', ""]
@@ -58,6 +65,28 @@ def markdown(
         if part in plots:
             lines += ["", f"![{part}]({plots[part]})"]
     return "\n".join(lines) + "\n"
+
+
+def overview(rows: Sequence[Row]) -> str:
+    """A small table for those who read nothing else: what is ahead of Kafka, and what is not."""
+    lines = [_line(["part", "ahead of Kafka", "even", "behind"]), "|---|---|---|---|"]
+    for part in dict.fromkeys(row.part for row in rows):
+        found = [(row.name, times) for row in rows if row.part == part and (times := _times(row))]
+        if not found:
+            continue
+        ahead = [times for _, times in found if times > _EVEN]
+        even = [name for name, times in found if 1 / _EVEN <= times <= _EVEN]
+        behind = [f"{name} ({times:.2f})" for name, times in found if times < 1 / _EVEN]
+        best = f"{len(ahead)} of {len(found)}, up to {max(ahead):.1f} times" if ahead else "-"
+        lines.append(_line([part, best, "; ".join(even) or "-", "; ".join(behind) or "-"]))
+    return "\n".join(lines)
+
+
+def _times(row: Row) -> float | None:
+    """How many times as good as Kafka; None where the row compares with something else."""
+    if row.against != KAFKA or not row.ratio:
+        return None
+    return row.ratio if row.unit in _RATES else 1 / row.ratio
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -23,7 +23,8 @@ def named_commands(text: str) -> list[str]:
         for part in re.split(r"[|;&]+", line.partition("#")[0]):
             command = re.match(r"\s*(?:\$\s+)?(?:\S*/)?millstream\s+(.*)", part)
             if command:
-                found.append(command[1].strip())
+                # After `--` comes another program's command line.
+                found.append(command[1].partition(" -- ")[0].strip())
     return found
 
 

@@ -1,4 +1,4 @@
-from bench.report import Conditions, markdown, summary
+from bench.report import Conditions, markdown, overview, summary
 from bench.rows import Row, at_least
 
 CONDITIONS = Conditions(
@@ -31,3 +31,17 @@ def test_the_page_has_a_table_per_part_with_the_command_that_repeats_it() -> Non
     assert "| raw, MB/s | 200 | 100 | 2.00 | >= 1.5 | pass |" in page
     assert "![produce](benchmarks/produce.svg)" in page
     assert "## consume" in page
+
+
+def test_the_overview_says_what_is_ahead_and_what_is_behind() -> None:
+    rows = [
+        Row("produce", "fast", "MB/s", [300.0], [100.0]),
+        Row("produce", "quick", "us", [10.0], [20.0]),
+        Row("produce", "same", "/s", [100.0], [101.0]),
+        Row("produce", "slow", "us", [20.0], [10.0]),
+        Row("produce", "the disk", "MB/s", [1.0], [9.0], against="the disk"),
+        Row("limits", "crc", "MB/s", [1.0]),
+    ]
+    assert overview(rows).splitlines()[2:] == [
+        "| produce | 2 of 4, up to 3.0 times | same | slow (0.50) |"
+    ]

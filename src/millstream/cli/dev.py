@@ -86,7 +86,8 @@ def dev(
                     ready = {"bootstrap": bootstrap, "console": url, "data_dir": str(folder)}
                     print(json.dumps(ready), flush=True)
                 else:
-                    _tell_next_steps(bootstrap, url, folder, is_kept=data_dir is not None)
+                    console = "" if no_console else _console_text(url)
+                    _tell_next_steps(bootstrap, console, folder, is_kept=data_dir is not None)
                 await stop.wait()
             return 0
 
@@ -121,11 +122,14 @@ async def _serve_console(
     raise AssertionError("one of the choices was taken or failed")
 
 
-def _tell_next_steps(bootstrap: str, url: str | None, folder: Path, *, is_kept: bool) -> None:
+def _console_text(url: str | None) -> str:
+    return f"Console: {url}" if url else "A web console: pip install 'millstream[console]'"
+
+
+def _tell_next_steps(bootstrap: str, console: str, folder: Path, *, is_kept: bool) -> None:
     is_default = bootstrap == f"127.0.0.1:{DEFAULT_PORT}"
     where = "" if is_default else f" -b {bootstrap}"
     kept = "kept" if is_kept else "removed at the end"
-    console = f"Console: {url}" if url else "A web console: pip install 'millstream[console]'"
     echo(
         f"""
 Data is in {folder} ({kept}). {console}

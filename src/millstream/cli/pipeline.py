@@ -41,7 +41,12 @@ def pipeline() -> None:
 @file_argument
 @click.option("--topic", "topics", multiple=True, help="An input topic; may be repeated.")
 @click.option("--name", help="The prefix of the result topics.")
-@click.option("-b", "--bootstrap", metavar="HOST:PORT", help="The broker of the pipeline.")
+@click.option(
+    *("-b", "--bootstrap"),
+    metavar="HOST:PORT",
+    envvar=["MILLSTREAM_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"],
+    help="The broker of the pipeline.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(
     file: Path, topics: tuple[str, ...], name: str | None, bootstrap: str | None, force: bool

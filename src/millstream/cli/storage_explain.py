@@ -217,11 +217,9 @@ def cache(directory: Path, as_json: bool) -> None:
     print_table(
         ["PARTITION", "BASE-OFFSET", "BYTES", "PAGES", "CACHED", "DIRTY", "PERCENT"],
         [
-            (info.partition, info.base_offset, info.size_bytes)
-            + (
-                (pages.pages, pages.cached, pages.dirty, f"{100 * pages.cached_share:.0f}")
-                if pages
-                else ()
+            (
+                *(info.partition, info.base_offset, info.size_bytes),
+                *(pages.pages, pages.cached, pages.dirty, round(100 * pages.cached_share)),
             )
             for info, pages in rows
             if info.size_bytes and pages
