@@ -76,11 +76,7 @@ def _nodes(facts: ClusterFacts) -> list[Problem]:
 
 
 def _groups(facts: ClusterFacts) -> list[Problem]:
-    found = [
-        group.group_id
-        for group in facts.groups.values()
-        if is_abandoned(facts, group) and facts.taken_at_ms - group.unmoved_since_ms > _IDLE_MS
-    ]
+    found = [group.group_id for group in facts.groups.values() if is_abandoned(facts, group)]
     if not found:
         return []
     if len(found) == 1:
@@ -93,9 +89,10 @@ def _groups(facts: ClusterFacts) -> list[Problem]:
 
 
 def is_abandoned(facts: ClusterFacts, group: GroupFacts) -> bool:
-    """Nobody is a member, and there is something to read. Programs that only commit, such as
-    Spark, look like this all the time, so it is a problem only when nothing moves."""
-    return group.state == "Empty" and facts.group_lag(group) > 0
+    """Nobody is a member, there is something to read, and nothing moves. Programs that only
+    commit, such as Spark, never have members."""
+    is_idle = facts.taken_at_ms - group.unmoved_since_ms > _IDLE_MS
+    return group.state == "Empty" and is_idle and facts.group_lag(group) > 0
 
 
 def _counted(count: int, noun: str) -> str:

@@ -4,8 +4,8 @@ A node that does not answer leaves gaps and a line in `failures`; the rest is st
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Protocol
 
 from millstream.console.asking import Address, AskFailed, ClusterClient, error_name
 from millstream.console.facts import (
@@ -39,16 +39,35 @@ _GROUPS_PER_REQUEST: Final = 100
 _PARTITIONS_PER_REQUEST: Final = 1_000
 
 
-async def read_cluster(client: ClusterClient, *, now_ms: int) -> ClusterFacts:
+class Local(Protocol):
+    """The node of this process, read in place."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def may_read(self) -> bool: ...
+    async def read(self, now_ms: int) -> ClusterFacts: ...
+
+
+async def read_cluster(
+    client: ClusterClient, *, now_ms: int, local: Local | None = None
+) -> ClusterFacts:
     """Raises AskFailed if no node answers at all."""
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    metadata = await client.ask_any(request, _METADATA_VERSION)
-    client.learn({one.node_id: Address(one.host, one.port) for one in metadata.brokers})
-    facts = _facts(metadata, now_ms)
+    own: int | None = None
+    if local is not None and local.may_read:
+        own = local.node_id
+        facts = await local.read(now_ms)
+        client.learn({one.node_id: Address(one.host, one.port) for one in facts.nodes})
+    else:
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        metadata = await client.ask_any(request, _METADATA_VERSION)
+        client.learn({one.node_id: Address(one.host, one.port) for one in metadata.brokers})
+        facts = _facts(metadata, now_ms)
+    others = [one.node_id for one in facts.nodes if one.node_id != own]
     await asyncio.gather(
-        _read_offsets(client, facts, EARLIEST),
-        _read_offsets(client, facts, LATEST),
-        *(_read_log_dirs(client, facts, one.node_id) for one in facts.nodes),
+        _read_offsets(client, facts, EARLIEST, others),
+        _read_offsets(client, facts, LATEST, others),
+        *(_read_log_dirs(client, facts, node_id) for node_id in others),
     )
     await _read_groups(client, facts)
     return facts
@@ -86,11 +105,14 @@ def _topic(topic: MetadataTopic) -> TopicFacts:
     return TopicFacts(topic.name or "", topic.is_internal, partitions)
 
 
-async def _read_offsets(client: ClusterClient, facts: ClusterFacts, when: int) -> None:
+async def _read_offsets(
+    client: ClusterClient, facts: ClusterFacts, when: int, nodes: Collection[int]
+) -> None:
+    """Of the partitions that these nodes lead."""
     leaders: dict[int, list[TopicPartition]] = {}
     for topic in facts.topics.values():
         for one in topic.partitions:
-            if one.leader >= 0:
+            if one.leader in nodes:
                 leaders.setdefault(one.leader, []).append(TopicPartition(topic.name, one.index))
     for leader, places in leaders.items():
         try:

@@ -15,7 +15,7 @@ from millstream.clock import Clock
 from millstream.console.asking import AskFailed, ClusterClient
 from millstream.console.facts import ClusterFacts
 from millstream.console.history import SAMPLE_SECONDS, History, Rates
-from millstream.console.reading import read_cluster
+from millstream.console.reading import Local, read_cluster
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +29,16 @@ Counters = Callable[[], dict[str, int]]
 
 class Sampler:
     def __init__(
-        self, client: ClusterClient, clock: Clock, counters: Counters | None = None
+        self,
+        client: ClusterClient,
+        clock: Clock,
+        counters: Counters | None = None,
+        local: Local | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._counters = counters
+        self._local = local
         self.history = History()
         self._record_rates: Rates[Flow] = Rates()
         self._counter_rates: Rates[str] = Rates()
@@ -81,7 +86,7 @@ class Sampler:
         async with self._reading:
             now = self._clock.now_ms() / 1000
             try:
-                facts = await read_cluster(self._client, now_ms=int(now * 1000))
+                facts = await read_cluster(self._client, now_ms=int(now * 1000), local=self._local)
             except AskFailed as failed:
                 self.failure = str(failed)
                 raise

@@ -16,6 +16,7 @@ from millstream.clock import Clock, SystemClock
 from millstream.console.app import make_app
 from millstream.console.asking import Address, ClusterClient
 from millstream.console.console import Console
+from millstream.console.local_reading import LocalReader
 from millstream.console.node import LocalNode
 from millstream.console.safety import is_loopback
 from millstream.console.sampling import Sampler
@@ -120,7 +121,7 @@ def console_of_node(
     client = ClusterClient([own], security, own=(broker.node.node_id, own))
     used_clock = clock or SystemClock()
     node = LocalNode(broker)
-    sampler = Sampler(client, used_clock, node.counters)
+    sampler = Sampler(client, used_clock, node.counters, LocalReader(broker))
     console = Console(
         client,
         sampler,

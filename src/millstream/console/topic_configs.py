@@ -1,5 +1,6 @@
 """The options of a topic, with the documentation, the default and the origin of each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +51,22 @@ async def topic_options(client: ClusterClient, topic: str) -> list[OptionRow]:
     check(result.error_code, f"topic {topic}", result.error_message)
     rows = [_row(each) for each in result.configs]
     return sorted(rows, key=lambda row: (not row.is_own, row.name))
+
+
+async def cleanup_policies(client: ClusterClient, topics: Sequence[str]) -> dict[str, str]:
+    """Of those topics whose options may be read. Raises AskFailed."""
+    resources = [
+        DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"]
+        )
+        for topic in topics
+    ]
+    answer = await client.ask_any(DescribeConfigsRequest(resources=resources))
+    return {
+        result.resource_name: config.value or ""
+        for result in answer.results
+        for config in result.configs
+    }
 
 
 def _row(config: DescribedConfig) -> OptionRow:

@@ -15,7 +15,7 @@ from millstream.console.metrics.alerts import ALERTS
 from millstream.console.metrics.dashboard import PANELS
 from millstream.console.metrics.documentation import page
 from millstream.console.metrics.exposition import expose
-from millstream.console.metrics.table import METRICS, Sample, Snapshot
+from millstream.console.metrics.table import METRICS, Snapshot, labels
 from tests.support.console_node import Browser, ConsoleNode
 
 PROJECT = Path(__file__).parents[3]
@@ -70,13 +70,9 @@ def test_bytes_written_are_counted(web: Browser, topic: str) -> None:
 
 
 def test_labels_are_escaped() -> None:
-    sample = Sample(1, {"topic": 'a"b\\c\nd'})
-    from millstream.console.metrics.exposition import _labels
-
-    assert _labels(sample) == '{topic="a\\"b\\\\c\\nd"}'
-    assert expose(Snapshot(ClusterFacts(0, "", -1, [], {}), None)).startswith(
-        "# HELP kafka_brokers"
-    )
+    assert labels(topic='a"b\\c\nd') == 'topic="a\\"b\\\\c\\nd"'
+    text = expose(Snapshot(ClusterFacts(0, "", -1, [], {}), None))
+    assert text.startswith("# HELP kafka_brokers")
 
 
 def metric_names(query: str) -> set[str]:

@@ -22,7 +22,7 @@ def test_a_group_has_its_lag_in_records_and_time(
 ) -> None:
     commit(console_node, f"g-{topic}", topic, {0: 1, 1: 5})
     [row] = web.api(f"/groups?q=g-{topic}")["rows"]
-    assert (row["lag"], row["topics"], row["is_abandoned"]) == (4, [topic], True)
+    assert (row["lag"], row["topics"], row["is_abandoned"]) == (4, [topic], False)
     view = web.api(f"/groups/g-{topic}")
     assert [(each["committed"], each["lag"]) for each in view["positions"]] == [(1, 4), (5, 0)]
     assert view["lag_ms"] >= 0

@@ -8,7 +8,9 @@ def admin_of(node: ConsoleNode) -> AdminClient:
 
 
 def test_the_list_has_sizes_and_can_be_filtered(web: Browser, topic: str) -> None:
-    [row] = web.api(f"/topics?q={topic}")["rows"]
+    view = web.api(f"/topics?q={topic}")
+    assert view["cleanup_policies"] == {topic: "delete"}
+    [row] = view["rows"]
     assert (row["name"], row["partition_count"], row["records"]) == (topic, 2, 10)
     assert row["size_bytes"] > 0
     assert web.api("/topics?q=no-such-name")["rows"] == []

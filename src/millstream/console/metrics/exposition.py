@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from millstream.console.metrics.table import METRICS, Sample, Snapshot
+from millstream.console.metrics.table import METRICS, Snapshot
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def expose(snapshot: Snapshot) -> str:
@@ -19,11 +18,5 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         if samples:
             yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
             for sample in samples:
-                yield f"{metric.name}{sample.suffix}{_labels(sample)} {sample.value:.15g}\n"
-
-
-def _labels(sample: Sample) -> str:
-    if not sample.labels:
-        return ""
-    pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in sample.labels.items())
-    return "{" + ",".join(pairs) + "}"
+                labels = f"{{{sample.labels}}}" if sample.labels else ""
+                yield f"{metric.name}{sample.suffix}{labels} {sample.value:.15g}\n"

@@ -6,11 +6,14 @@ broker has begins with `millstream_`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.requests.timing import BOUNDS, Histogram
 from millstream.console.facts import ClusterFacts, PartitionFacts
+from millstream.model import TopicPartition
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,18 @@ class Snapshot:
     node: NodeNumbers | None
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: ten thousand partitions have a hundred thousand of them.
+@dataclass(slots=True)
 class Sample:
     value: float
-    labels: dict[str, str] = field(default_factory=dict)
+    # Names and values, escaped: `topic="t",partition="0"`.
+    labels: str = ""
     # After the name: _bucket, _sum, _count.
     suffix: str = ""
+
+
+def labels(**values: str) -> str:
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in values.items())
 
 
 Read = Callable[[Snapshot], Iterable[Sample]]
@@ -75,8 +84,9 @@ class Metric:
 def _of_partitions(value: Callable[[PartitionFacts], float]) -> Read:
     def read(snapshot: Snapshot) -> Iterator[Sample]:
         for topic in snapshot.facts.topics.values():
+            prefix = labels(topic=topic.name)
             for one in topic.partitions:
-                yield Sample(value(one), {"topic": topic.name, "partition": str(one.index)})
+                yield Sample(value(one), f'{prefix},partition="{one.index}"')
 
     return read
 
@@ -89,16 +99,19 @@ def _of_counts(label: str, counts: Callable[[NodeNumbers], dict[str, int]]) -> R
     def read(snapshot: Snapshot) -> Iterator[Sample]:
         if snapshot.node is not None:
             for name, count in sorted(counts(snapshot.node).items()):
-                yield Sample(count, {label: name})
+                yield Sample(count, labels(**{label: name}))
 
     return read
+
+
+def _of_group(group_id: str, where: TopicPartition) -> str:
+    return labels(consumergroup=group_id, topic=where.topic, partition=str(where.partition))
 
 
 def _commits(snapshot: Snapshot) -> Iterator[Sample]:
     for group in snapshot.facts.groups.values():
         for where, offset in group.committed.items():
-            labels = {"consumergroup": group.group_id, "topic": where.topic}
-            yield Sample(offset, {**labels, "partition": str(where.partition)})
+            yield Sample(offset, _of_group(group.group_id, where))
 
 
 def _lags(snapshot: Snapshot) -> Iterator[Sample]:
@@ -107,8 +120,7 @@ def _lags(snapshot: Snapshot) -> Iterator[Sample]:
         for where, offset in group.committed.items():
             lag = facts.lag(where, offset)
             if lag is not None:
-                labels = {"consumergroup": group.group_id, "topic": where.topic}
-                yield Sample(lag, {**labels, "partition": str(where.partition)})
+                yield Sample(lag, _of_group(group.group_id, where))
 
 
 def _lag_sums(snapshot: Snapshot) -> Iterator[Sample]:
@@ -119,7 +131,7 @@ def _lag_sums(snapshot: Snapshot) -> Iterator[Sample]:
             key = (group.group_id, where.topic)
             sums[key] = sums.get(key, 0) + (facts.lag(where, offset) or 0)
     for (group_id, topic), lag in sums.items():
-        yield Sample(lag, {"consumergroup": group_id, "topic": topic})
+        yield Sample(lag, labels(consumergroup=group_id, topic=topic))
 
 
 def _disk(value: str) -> Read:
@@ -127,14 +139,14 @@ def _disk(value: str) -> Read:
         for node in snapshot.facts.nodes:
             found = getattr(node, value)
             if found >= 0:
-                yield Sample(found, {"node": str(node.node_id)})
+                yield Sample(found, labels(node=str(node.node_id)))
 
     return read
 
 
 def _topics(snapshot: Snapshot) -> Iterator[Sample]:
     for topic in snapshot.facts.topics.values():
-        yield Sample(len(topic.partitions), {"topic": topic.name})
+        yield Sample(len(topic.partitions), labels(topic=topic.name))
 
 
 def _sent(snapshot: Snapshot) -> list[Sample]:
@@ -142,8 +154,8 @@ def _sent(snapshot: Snapshot) -> list[Sample]:
     if node is None:
         return []
     return [
-        Sample(node.sent_by_sendfile, {"how": "sendfile"}),
-        Sample(node.sent_by_copy, {"how": "copy"}),
+        Sample(node.sent_by_sendfile, labels(how="sendfile")),
+        Sample(node.sent_by_copy, labels(how="copy")),
     ]
 
 
@@ -155,9 +167,9 @@ def _times(snapshot: Snapshot) -> Iterator[Sample]:
         bounds = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
         for bound, count in zip(bounds, histogram.counts, strict=True):
             passed += count
-            yield Sample(passed, {"request": name, "le": bound}, "_bucket")
-        yield Sample(histogram.sum_seconds, {"request": name}, "_sum")
-        yield Sample(passed, {"request": name}, "_count")
+            yield Sample(passed, labels(request=name, le=bound), "_bucket")
+        yield Sample(histogram.sum_seconds, labels(request=name), "_sum")
+        yield Sample(passed, labels(request=name), "_count")
 
 
 def _offline(snapshot: Snapshot) -> list[Sample]:

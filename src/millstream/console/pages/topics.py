@@ -6,10 +6,11 @@ from typing import Final
 from urllib.parse import quote
 
 from millstream.console import changes
+from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console
 from millstream.console.facts import ClusterFacts, PartitionFacts, TopicFacts
 from millstream.console.page import Action, Done, Page, Parameter, Values
-from millstream.console.topic_configs import OptionRow, topic_options
+from millstream.console.topic_configs import OptionRow, cleanup_policies, topic_options
 from millstream.model import topic_name_problem
 
 PAGE_ROWS: Final = 100
@@ -38,6 +39,8 @@ class TopicRow:
 @dataclass(frozen=True, slots=True)
 class TopicList:
     rows: list[TopicRow]
+    # By topic, of those that may be read: delete, compact, or both.
+    cleanup_policies: dict[str, str]
     # Before the rows of other pages were left out.
     count: int
     page: int
@@ -67,7 +70,20 @@ async def topics(console: Console, values: Values) -> TopicList:
     page_count = max(-(-len(rows) // PAGE_ROWS), 1)
     page = min(values.number("page", 1, low=1), page_count)
     shown = rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    return TopicList(shown, len(rows), page, page_count, query, sort, problem, shows_internal)
+    policies = await _policies(console, shown)
+    return TopicList(
+        shown, policies, len(rows), page, page_count, query, sort, problem, shows_internal
+    )
+
+
+async def _policies(console: Console, rows: list[TopicRow]) -> dict[str, str]:
+    if not rows:
+        return {}
+    try:
+        return await cleanup_policies(console.client, [row.name for row in rows])
+    except AskFailed:
+        # The list is worth more than this column.
+        return {}
 
 
 def _sort_key(sort: str) -> Callable[[TopicRow], tuple[float, str]]:
