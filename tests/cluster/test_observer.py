@@ -7,8 +7,9 @@ from millstream.cluster import observer as observer_module
 from millstream.cluster import znodes
 from millstream.cluster.observer import ImageChange, Observer
 from millstream.cluster.state import ClusterImage, PartitionState, TopicState
-from millstream.cluster.stores.memory import MemoryTree
-from millstream.cluster.stores.store import Create, Put
+from millstream.cluster.stores.memory import MemoryStore, MemoryTree
+from millstream.cluster.stores.store import Create, Node, Put
+from millstream.model import TopicPartition
 from tests.cluster.world import until
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -52,6 +53,97 @@ def test_of_many_states_the_first_take_effect_before_the_last_are_read(monkeypat
         # In the order in which they were written.
         rounds = [[where.partition for where in change.partitions] for change in changes]
         assert rounds == [[3, 1], [4, 0], [2]]
+        await observer.stop()
+
+    asyncio.run(scenario())
+
+
+async def observed(count: int) -> tuple[MemoryStore, Observer]:
+    """A topic with so many partitions, and who watches it."""
+    store = MemoryTree().open_session()
+    await store.commit([Create(path) for path in znodes.BASE_PATHS])
+    await store.commit([Create(znodes.CONTROLLER_EPOCH, b"1")])
+    topic = TopicState("t", TOPIC_ID, [state(1)] * count)
+    await store.commit(list(znodes.create_topic(topic, controller_epoch=1)))
+    observer = Observer(store, ClusterImage())
+    await observer.start()
+    return store, observer
+
+
+async def write(store: MemoryStore, count: int, leader: int, version: int) -> dict:
+    data = znodes.encode_partition(state(leader, version), 1, TOPIC_ID)
+    paths = [znodes.partition_state_path("t", number) for number in range(count)]
+    versions = await store.commit([Put(path, data) for path in paths])
+    return {TopicPartition("t", number): Node(data, v) for number, v in enumerate(versions)}
+
+
+def reads_of_states(store: MemoryStore) -> list[str]:
+    """The paths of states that are read from now on."""
+    found = []
+    get = store.get
+
+    async def noted(path, *more):
+        if path.endswith("/state"):
+            found.append(path)
+        return await get(path, *more)
+
+    store.get = noted
+    return found
+
+
+def test_many_states_that_the_controller_tells_are_read_only_later(monkeypatch):
+    monkeypatch.setattr(observer_module, "POSTPONED_FROM", 3)
+    monkeypatch.setattr(observer_module, "POSTPONED_SECONDS", 0.05)
+
+    async def scenario():
+        store, observer = await observed(4)
+        read = reads_of_states(store)
+        observer.enter_told(await write(store, 4, leader=2, version=1))
+        assert [one.leader for one in observer.image.topics["t"].partitions] == [2] * 4
+        assert observer.has_postponed
+        await asyncio.sleep(0)
+        assert read == []
+        # Nothing hints at this one: it is seen when they are read and watched again.
+        await write(store, 1, leader=1, version=2)
+        await until(lambda: observer.image.topics["t"].partitions[0].leader == 1)
+        assert not observer.has_postponed
+        await write(store, 1, leader=2, version=3)
+        await until(lambda: observer.image.topics["t"].partitions[0].leader == 2)
+        await observer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_observer_without_anything_to_read_lets_others_run(monkeypatch):
+    monkeypatch.setattr(observer_module, "POSTPONED_FROM", 3)
+
+    async def scenario():
+        store, observer = await observed(3)
+        told = await write(store, 3, leader=2, version=1)
+        # The watches have fired, and nothing was read yet.
+        observer.enter_told(told)
+        async with asyncio.timeout(10):
+            for _ in range(100):
+                await asyncio.sleep(0)
+        await observer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_told_of_unknown_topics_or_an_older_state_changes_nothing():
+    async def scenario():
+        store, observer = await observed(1)
+        new = await write(store, 1, leader=2, version=1)
+        observer.enter_told(new)
+        data = znodes.encode_partition(state(1, 0), 1, TOPIC_ID)
+        observer.enter_told(
+            {TopicPartition("t", 0): Node(data, 0), TopicPartition("u", 0): Node(data, 9)}
+        )
+        assert observer.image.topics["t"].partitions[0].leader == 2
+        assert "u" not in observer.image.topics
+        other = znodes.encode_partition(state(1, 7), 1, uuid.UUID(int=8))
+        observer.enter_told({TopicPartition("t", 0): Node(other, 9)})
+        assert observer.image.topics["t"].partitions[0].leader == 2
         await observer.stop()
 
     asyncio.run(scenario())

@@ -22,7 +22,7 @@ from millstream.cluster import election, znodes
 from millstream.cluster.election import Nodes
 from millstream.cluster.incomplete_topics import remove_half_made
 from millstream.cluster.leader_balance import LeaderBalance, returns
-from millstream.cluster.observer import ImageChange, Observer, log_failure
+from millstream.cluster.observer import POSTPONED_SECONDS, ImageChange, Observer, log_failure
 from millstream.cluster.state import (
     NO_LEADER,
     ClusterImage,
@@ -36,6 +36,7 @@ from millstream.cluster.stores.store import (
     CoordinationStore,
     Create,
     Delete,
+    Node,
     NotApplied,
     Operation,
     Put,
@@ -54,8 +55,14 @@ WRITES_AT_ONCE: Final = 20
 # of all these partitions look for their leaders at once.
 RETURNS_AT_ONCE: Final = 100
 _RETURN_PAUSE_SECONDS: Final = 0.5
+# Elections of one write that are logged one by one.
+_LOGGED_MAX: Final = 20
 _RETRY_SECONDS: Final = 0.2
 _CONFLICT_SECONDS: Final = 0.01
+
+
+# Called with the znodes of partitions as they are after a write.
+OnWritten = Callable[[Mapping[TopicPartition, Node]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,10 @@ class Controller:
         clock: Clock,
         token: str,
         policy: Policy,
+        on_written: OnWritten,
     ) -> None:
+        """`on_written` is called with states that are committed, for other nodes to know soon."""
+        self._on_written = on_written
         self._store = store
         self._observer = observer
         self._broker_id = broker_id
@@ -298,7 +308,7 @@ class Controller:
                 self._due = None
                 raise
             if due is None and is_whole:
-                await self._note_handled(started)
+                await self._note_handled_if_sure(started)
             if self._due is not None and not self._due:
                 return
 
@@ -438,21 +448,23 @@ class Controller:
             data = znodes.encode_partition(state, self._epoch, topic.topic_id)
             path = znodes.partition_state_path(topic.name, change.where.partition)
             puts.append(Put(path, data, change.before.version))
-        versions = await self._commit([*operations, *puts])
+        # The watches fire before the commit returns.
+        self._observer.postpone([change.where for change in changes])
+        versions = (await self._commit([*operations, *puts]))[len(operations) :]
+        # Other nodes have to read the topic's own znode where the replicas have changed.
+        self._on_written(
+            {
+                change.where: Node(put.data, version)
+                for change, put, version in zip(changes, puts, versions, strict=True)
+                if not change.has_new_replicas
+            }
+        )
         written = {
             change.where: replace(change.after, writer_token=self._token, version=version)
-            for change, version in zip(changes, versions[len(operations) :], strict=True)
+            for change, version in zip(changes, versions, strict=True)
         }
         self._observer.enter_states(written)
-        for change in changes:
-            if not change.has_same_leader:
-                log.info(
-                    "%s leader=%d epoch=%d isr=%s",
-                    change.where,
-                    change.after.leader,
-                    change.after.leader_epoch,
-                    change.after.isr,
-                )
+        _log_leaders([change for change in changes if not change.has_same_leader])
 
     def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
         """When a reassignment is complete, the topic's znode gets the new replicas."""
@@ -466,6 +478,20 @@ class Controller:
             data = znodes.encode_topic(TopicState(name, topic.topic_id, partitions))
             writes.append(Put(znodes.topic_path(name), data, self._observer.topic_version(name)))
         return writes
+
+    async def _note_handled_if_sure(self, started: Mapping[int, Incarnation]) -> None:
+        """Not while states are not read whose watches have fired: an ISR may have changed."""
+        handled = self._image.handled
+        if all(handled.get(each) == one.epoch for each, one in started.items()):
+            return
+        if self._observer.has_postponed:
+            asyncio.get_running_loop().call_later(POSTPONED_SECONDS, self._look_at_all)
+        else:
+            await self._note_handled(started)
+
+    def _look_at_all(self) -> None:
+        self._due = None
+        self._is_due.set()
 
     async def _note_handled(self, started: Mapping[int, Incarnation]) -> None:
         """Restarted nodes are in no ISR any more: they may register."""
@@ -602,3 +628,19 @@ class Controller:
             return
         log.warning("node %d is dead: its port refuses, epoch=%d is over", broker_id, epoch)
         await self._observer.read_incarnations()
+
+
+def _log_leaders(changes: Sequence[_Change]) -> None:
+    # The nodes log what they lead; a thousand lines here would delay them.
+    level = logging.INFO if len(changes) <= _LOGGED_MAX else logging.DEBUG
+    if level is logging.DEBUG:
+        log.info("elected leaders of %d partitions", len(changes))
+    for change in changes:
+        log.log(
+            level,
+            "%s leader=%d epoch=%d isr=%s",
+            change.where,
+            change.after.leader,
+            change.after.leader_epoch,
+            change.after.isr,
+        )

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from millstream.clock import Clock
 from millstream.cluster import election, joining, znodes
-from millstream.cluster.controller import Controller, Policy
+from millstream.cluster.controller import Controller, OnWritten, Policy
 from millstream.cluster.departed import Departed
 from millstream.cluster.joining import Session
 from millstream.cluster.lease import Lease
@@ -113,6 +113,8 @@ class Membership:
         self._observer: Observer
         self._controller: Controller
         self._ports: PortWatch | None = None
+        # Called with what this node has written as the controller.
+        self.on_states_written: OnWritten = lambda states: None
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -166,6 +168,7 @@ class Membership:
             clock=self._clock,
             token=self._session_token,
             policy=self._policy,
+            on_written=lambda states: self.on_states_written(states),
         )
         self._ending.push_async_callback(self._observer.stop)
         self._ending.push_async_callback(self._controller.stop)

@@ -11,10 +11,11 @@ that neither an old response nor a slow ZooKeeper server can revert it.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from millstream.cluster import znodes
 from millstream.cluster.reading import ACLS, ENTITIES, ROOTS, STATE, Found, Mark, Reader
 from millstream.cluster.state import (
     ClusterImage,
@@ -24,6 +25,7 @@ from millstream.cluster.state import (
 from millstream.cluster.stores.store import (
     CoordinationFailed,
     CoordinationStore,
+    Node,
     SessionEnded,
 )
 from millstream.model import TopicPartition
@@ -33,6 +35,9 @@ log = logging.getLogger(__name__)
 # Slightly more than one write of the controller changes.
 STATES_PER_ROUND: Final = 250
 _RETRY_SECONDS: Final = 0.2
+# States that enter together, from so many on, are read and watched again only after this time.
+POSTPONED_FROM: Final = 50
+POSTPONED_SECONDS: Final = 2.0
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -69,7 +74,11 @@ class Observer:
         self._is_marked = asyncio.Event()
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._reader = Reader(store, image, self._mark)
+        self._reader = Reader(store, image, self._hinted)
+        # States that entered the image without being read. Their watches fire a moment later; to
+        # read all of them then would delay what has to happen now. Until they are read, nothing
+        # hints at newer ones.
+        self._postponed: set[Mark] = set()
 
     async def start(self) -> None:
         """The image is complete when this returns."""
@@ -155,7 +164,24 @@ class Observer:
 
     def enter_states(self, states: dict[TopicPartition, PartitionState]) -> None:
         """What this node has just committed need not be read again."""
+        self.postpone(states)
         self._enter(Found(states=states))
+
+    def enter_told(self, nodes: Mapping[TopicPartition, Node]) -> None:
+        """What the controller has just committed need not be read, either."""
+        states = {}
+        for where, node in nodes.items():
+            entry = self._reader.entries.get(where.topic)
+            if entry is not None and where.partition < len(entry.replicas):
+                state = znodes.decode_partition(node, entry, where.partition)
+                if state is not None:
+                    states[where] = state
+        self.enter_states(states)
+
+    @property
+    def has_postponed(self) -> bool:
+        """Are there states that may be newer in the store, without a hint at that?"""
+        return bool(self._postponed)
 
     def poll(self) -> None:
         """Read the few znodes on which everything else depends, in case a hint was lost."""
@@ -163,6 +189,30 @@ class Observer:
             self._mark((*mark, "poll"))
 
     # -- marks ------------------------------------------------------------------------
+
+    def _hinted(self, mark: Mark) -> None:
+        """A watch has fired."""
+        if mark not in self._postponed:
+            self._mark(mark)
+
+    def postpone(self, places: Collection[TopicPartition]) -> None:
+        """Many states are about to change, and will enter the image without being read."""
+        if len(places) < POSTPONED_FROM:
+            return
+        marks: list[Mark] = [(STATE, where.topic, where.partition) for where in places]
+        self._postponed.update(marks)
+        for mark in marks:
+            self._marks.pop(mark, None)
+        if not self._marks:
+            self._is_marked.clear()
+        loop = asyncio.get_running_loop()
+        loop.call_later(POSTPONED_SECONDS, self._read_postponed, marks)
+
+    def _read_postponed(self, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            if mark in self._postponed:
+                self._postponed.remove(mark)
+                self._mark(mark)
 
     def _mark(self, mark: Mark) -> None:
         self._marks[mark] = None

@@ -235,6 +235,8 @@ TABLE: Final[dict[int, Row]] = {
     # Compaction removes records, as a change of the topic's options would.
     20002: _row("compact_topic", Rule(_TOPIC, _ALTER, _EACH)),
     20003: _row("prove_node"),
+    # Only nodes that have proved to be one.
+    20004: _row("tell_partition_states"),
 }
 
 

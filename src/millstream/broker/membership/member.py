@@ -8,8 +8,9 @@ open.
 
 import asyncio
 import hmac
+import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from millstream.broker.coordination.producer_ids import ProducerIds
@@ -26,7 +27,7 @@ from millstream.broker.node.data_directory import DataDirectory
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.upkeep.scrubbing import Scrubbing
-from millstream.client.aio import Connection
+from millstream.client.aio import Connection, NoAnswer
 from millstream.client.node_proof import node_proof, prove
 from millstream.client.security import Security
 from millstream.clock import Clock
@@ -44,6 +45,7 @@ from millstream.cluster.state import (
     PartitionState,
     TopicState,
 )
+from millstream.cluster.stores.store import Node as StoredNode
 from millstream.config import BrokerConfig
 from millstream.model import TopicId, TopicPartition
 from millstream.replication.cluster_commit import ClusterCommit
@@ -53,6 +55,12 @@ from millstream.replication.partition import Partition
 from millstream.replication.replica_fetcher import ReplicaFetchers
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.log import Log
+from millstream.wire.apis.tell_partition_states import (
+    TellPartitionStatesRequest,
+    ToldPartitionState,
+)
+
+log = logging.getLogger(__name__)
 
 OpenSession = Callable[[], Awaitable[Session]]
 
@@ -60,6 +68,7 @@ _TOKEN_BYTES: Final = 12
 _HAND_OVER_SECONDS_MAX: Final = 30.0
 _PROOF_SECONDS_MAX: Final = 5.0
 _SECRET_BYTES: Final = 32
+_TELL_SECONDS_MAX: Final = 2.0
 
 
 def new_membership(
@@ -125,6 +134,9 @@ class Member:
         self._replica_node = self._new_replica_node()
         self._high_watermarks = node.disk.store.checkpoints.high_watermarks()
         self._leaving: asyncio.Task[None] | None = None
+        # By node: states that it should know soon, and who tells it.
+        self._untold: dict[int, dict[TopicPartition, StoredNode]] = {}
+        self._telling: dict[int, asyncio.Task[None]] = {}
         self._healing_offline: asyncio.Task[None] | None = None
         # Set by `attach`, before any partition is opened.
         self.roles: Roles
@@ -260,11 +272,39 @@ class Member:
     def topic_deleted(self, topic: TopicState) -> None:
         """The change of the image does the rest, on this node as on every other."""
 
+    def states_told(self, states: Mapping[TopicPartition, StoredNode]) -> None:
+        if not self.membership.is_fenced:
+            self.membership.observer.enter_told(states)
+
+    def _tell_states(self, states: Mapping[TopicPartition, StoredNode]) -> None:
+        """This node is the controller, and has written these."""
+        for broker_id in self._node.image.brokers:
+            if broker_id != self._node.node_id:
+                waiting = self._untold.setdefault(broker_id, {})
+                waiting.update(states)
+                if broker_id not in self._telling:
+                    task = asyncio.get_running_loop().create_task(self._tell(broker_id))
+                    self._telling[broker_id] = task
+
+    async def _tell(self, broker_id: int) -> None:
+        """Everything that waits, in one request after the other: a connection takes one."""
+        try:
+            while states := self._untold.pop(broker_id, None):
+                request = _told_states(states)
+                await self.peers.ask(broker_id, request, 0, timeout_seconds=_TELL_SECONDS_MAX)
+        except NoAnswer as problem:
+            # Its watches tell it, too.
+            self._untold.pop(broker_id, None)
+            log.debug("node %d was not told of new states: %s", broker_id, problem)
+        finally:
+            del self._telling[broker_id]
+
     # -- a node's life ----------------------------------------------------------------
 
     async def register(self) -> None:
         self.in_sync.start()
         self.membership.subscribe(self.roles)
+        self.membership.on_states_written = self._tell_states
         await self.membership.register(self._describe)
         self._producer_ids.keep_spare()
         self._scrubbing.start()
@@ -306,6 +346,8 @@ class Member:
             await self._producer_ids.stop()
             self._healing_offline.cancel()
             await asyncio.gather(self._healing_offline, return_exceptions=True)
+        for task in list(self._telling.values()):
+            task.cancel()
         await self.roles.stop()
         await self.in_sync.stop()
         await self._fetchers.stop()
@@ -342,3 +384,17 @@ def _at_listener(nodes: Iterable[BrokerState], listener: str) -> list[NodeAddres
         for one in nodes
         if (endpoint := one.endpoint(listener)) is not None
     ]
+
+
+def _told_states(states: Mapping[TopicPartition, StoredNode]) -> TellPartitionStatesRequest:
+    return TellPartitionStatesRequest(
+        states=[
+            ToldPartitionState(
+                topic=where.topic,
+                partition=where.partition,
+                version=stored.version,
+                data=stored.data,
+            )
+            for where, stored in states.items()
+        ]
+    )

@@ -4,11 +4,12 @@
 cluster, so that no other code has to know which of the two it runs in.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from millstream.cluster.state import PartitionState, Reassignment, TopicState
+from millstream.cluster.stores.store import Node
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import Log
@@ -116,6 +117,10 @@ class Cluster(Protocol):
 
     def topic_deleted(self, topic: TopicState) -> None:
         """The store no longer has the topic."""
+        ...
+
+    def states_told(self, states: Mapping[TopicPartition, Node]) -> None:
+        """The controller has written these states of partitions."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """A node without others: it leads all its partitions."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.broker.node.adopting import mark_begun, take_over
@@ -11,6 +11,7 @@ from millstream.broker.node.state import NodeState
 from millstream.cluster.metadata import ClusterMetadata, start_alone
 from millstream.cluster.state import NO_LEADER, PartitionState, Reassignment, TopicState
 from millstream.cluster.stores.embedded import EmbeddedStore, open_embedded_store
+from millstream.cluster.stores.store import Node
 from millstream.config import BrokerConfig
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
@@ -123,6 +124,9 @@ class Standalone:
 
     def topic_deleted(self, topic: TopicState) -> None:
         self.forget_topic(topic)
+
+    def states_told(self, states: Mapping[TopicPartition, Node]) -> None:
+        """No other node is the controller."""
 
     @property
     def may_delete_strays(self) -> bool:

@@ -1,0 +1,261 @@
+"""How long partitions are without acknowledgements when a node of a large cluster fails.
+
+    python -m bench.failover [--partitions 3000] [--fault kill|second|freeze|zookeeper] [--rounds 3]
+
+Three nodes, replication factor 3, acks=all, min.insync.replicas=2. A client writes one small record
+every 100 ms to a fifth of all partitions, over one connection per topic and leader, and asks for
+the leaders again when it gets an error. The gap of a partition is the longest time between two
+acknowledgements around the fault, so it includes up to 100 ms of the client's own pace.
+
+`kill` ends the controller with kill -9, which leads a third of the partitions; `second` another
+node while the first is away (with min.insync.replicas=1); `freeze` stops the controller with
+SIGSTOP; `zookeeper` kills the only ZooKeeper server and starts it again after five seconds.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from millstream.client.aio import Connection, NoAnswer
+from millstream.errors import KafkaCode
+from millstream.records.builder import build_key_values
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from tests.support.cluster import MillstreamCluster, millstream_cluster
+
+PER_TOPIC: Final = 100
+# Every so-many-th partition is written to.
+SAMPLE: Final = 5
+PACE_SECONDS: Final = 0.1
+_ANSWER_SECONDS: Final = 10.0
+_METADATA_VERSION: Final = 9
+_PRODUCE_VERSION: Final = 9
+_RETRY_SECONDS: Final = 0.1
+_AFTER_SECONDS: Final = 3.0
+_FAULT_SECONDS_MAX: Final = 25.0
+
+Address = tuple[str, int]
+
+
+class TopicWriter:
+    """Writes to some partitions of one topic, each when the last record is acknowledged."""
+
+    def __init__(self, topic: str, partitions: list[int], addresses: list[Address]) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.leaders: dict[int, int] = {}
+        self.last: dict[int, float] = {}
+        self.gaps: dict[int, float] = {}
+        self._addresses = addresses
+        self._nodes: dict[int, Address] = {}
+        self._connections: dict[object, Connection] = {}
+
+    async def run(self) -> None:
+        await self._find_leaders()
+        waiting = set(self.partitions)
+        while True:
+            began = time.monotonic()
+            by_leader: dict[int, list[int]] = {}
+            for partition in sorted(waiting):
+                by_leader.setdefault(self.leaders.get(partition, -1), []).append(partition)
+            by_leader.pop(-1, None)
+            answers = [self._write(leader, some) for leader, some in by_leader.items()]
+            done = set().union(*await asyncio.gather(*answers)) if answers else set()
+            waiting -= done
+            if waiting:
+                await asyncio.sleep(_RETRY_SECONDS)
+                await self._find_leaders()
+                continue
+            waiting = set(self.partitions)
+            await asyncio.sleep(max(0.0, PACE_SECONDS - (time.monotonic() - began)))
+
+    async def _write(self, leader: int, partitions: list[int]) -> set[int]:
+        record = build_key_values([(b"k", b"v")], timestamp_ms=int(time.time() * 1000))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[
+                ProduceTopicData(
+                    name=self.topic,
+                    partition_data=[
+                        ProducePartitionData(index=n, records=bytes(record)) for n in partitions
+                    ],
+                )
+            ],
+        )
+        try:
+            connection = await self._connection(("node", leader), self._nodes[leader])
+            answer = await connection.ask(
+                request, _PRODUCE_VERSION, timeout_seconds=_ANSWER_SECONDS
+            )
+        except (NoAnswer, KeyError):
+            self._drop(("node", leader))
+            return set()
+        now = time.monotonic()
+        done = set()
+        for one in answer.responses[0].partition_responses:
+            if one.error_code == KafkaCode.NONE:
+                done.add(one.index)
+                gap = now - self.last.get(one.index, now)
+                self.gaps[one.index] = max(self.gaps.get(one.index, 0.0), gap)
+                self.last[one.index] = now
+        return done
+
+    async def _find_leaders(self) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
+        )
+        for address in list(self._addresses):
+            try:
+                connection = await self._connection(address, address)
+                answer = await connection.ask(request, _METADATA_VERSION, timeout_seconds=1.0)
+            except NoAnswer:
+                self._drop(address)
+                self._addresses.append(self._addresses.pop(0))
+                continue
+            self._nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
+            self.leaders = {
+                one.partition_index: one.leader_id for one in answer.topics[0].partitions
+            }
+            return
+
+    async def _connection(self, key: object, address: Address) -> Connection:
+        if key not in self._connections:
+            self._connections[key] = await Connection.open(
+                *address, client_id="failover", timeout_seconds=1.0
+            )
+        return self._connections[key]
+
+    def _drop(self, key: object) -> None:
+        connection = self._connections.pop(key, None)
+        if connection is not None:
+            connection.close()
+
+
+async def measure(
+    cluster: MillstreamCluster, topics: list[str], fault: str
+) -> tuple[list[float], list[float]]:
+    """The gaps in seconds of the partitions whose leader was hit, and of the others."""
+    addresses = [
+        (node.bootstrap.partition(":")[0], int(node.bootstrap.rpartition(":")[2]))
+        for node in cluster.nodes.values()
+    ]
+    # Those that one node leads at first have a writer of their own: they wait for no others.
+    writers = [
+        TopicWriter(topic, some, list(addresses))
+        for topic in topics
+        for some in _by_leader(cluster.leaders(topic))
+    ]
+    tasks = [asyncio.create_task(writer.run()) for writer in writers]
+    try:
+        await until(lambda: all(len(w.last) == len(w.partitions) for w in writers), tasks)
+        await asyncio.sleep(2.0)
+        victim = cluster.controller_id(topics[0])
+        led = [
+            (writer, n)
+            for writer in writers
+            for n in writer.partitions
+            if writer.leaders.get(n) == victim or fault == "zookeeper"
+        ]
+        for writer in writers:
+            writer.gaps.clear()
+        failed_at = time.monotonic()
+        await asyncio.to_thread(do_harm, cluster, victim, fault)
+        await until(lambda: all(w.last[n] > failed_at + _AFTER_SECONDS for w, n in led), tasks)
+        others = [(w, n) for w in writers for n in w.partitions if (w, n) not in led]
+        return [w.gaps[n] for w, n in led], [w.gaps[n] for w, n in others]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _by_leader(leaders: dict[int, int]) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for partition in range(0, PER_TOPIC, SAMPLE):
+        found.setdefault(leaders[partition], []).append(partition)
+    return list(found.values())
+
+
+async def until(is_so: Callable[[], bool], tasks: list[asyncio.Task[None]]) -> None:
+    async with asyncio.timeout(_FAULT_SECONDS_MAX):
+        while not is_so():
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.02)
+
+
+def do_harm(cluster: MillstreamCluster, victim: int, fault: str) -> None:
+    if fault == "freeze":
+        cluster.nodes[victim].freeze()
+    elif fault == "zookeeper":
+        cluster.freeze_zookeeper()
+        time.sleep(5)
+        cluster.thaw_zookeeper()
+    else:
+        cluster.nodes[victim].kill()
+
+
+def mend(cluster: MillstreamCluster, topics: list[str]) -> None:
+    for node in cluster.nodes.values():
+        if node.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(node.pid, signal.SIGCONT)
+        else:
+            node.start()
+    for topic in topics:
+        cluster.wait_until_in_sync(topic)
+
+
+def text(gaps: list[float]) -> str:
+    in_order = sorted(gaps)
+    return (
+        f"{len(gaps)} partitions, median {statistics.median(gaps):.2f} s,"
+        f" p99 {in_order[int(len(gaps) * 0.99)]:.2f} s, longest {in_order[-1]:.2f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--partitions", type=int, default=3000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--fault", default="kill", choices=["kill", "second", "freeze", "zookeeper"]
+    )
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--keep-logs", type=Path)
+    arguments = parser.parse_args()
+    options = [word for each in arguments.set for word in ("--set", each)]
+    if arguments.fault == "second":
+        options += ["--set", "min.insync.replicas=1"]
+    with tempfile.TemporaryDirectory() as folder:
+        place = arguments.keep_logs or Path(folder)
+        with millstream_cluster(place, "--dev", *options) as cluster:
+            topics = [f"t{n}" for n in range(arguments.partitions // PER_TOPIC)]
+            for topic in topics:
+                cluster.create_topic(topic, PER_TOPIC)
+            for number in range(1, arguments.rounds + 1):
+                if arguments.fault == "second":
+                    first = next(n for n in cluster.nodes if n != cluster.controller_id(topics[0]))
+                    cluster.nodes[first].kill()
+                    time.sleep(20)
+                hit, others = asyncio.run(measure(cluster, topics, arguments.fault))
+                print(f"{arguments.fault} {number}: led by it: {text(hit)}", flush=True)
+                if others:
+                    print(f"    led by others: {text(others)}", flush=True)
+                mend(cluster, topics)
+            cluster.kill_all()
+
+
+if __name__ == "__main__":
+    main()
