@@ -8,13 +8,21 @@ from typing import Final
 
 import click
 
+from millstream.cli.address import parse_address
 from millstream.cli.child_processes import Watch
 from millstream.cli.node_process import NodeProcess
 from millstream.cli.output import echo
-from millstream.cli.zookeeper import ZooKeeperServer, class_path
+from millstream.cli.zookeeper import ZooKeeperServer, class_path, digest_file
+from millstream.client.blocking import Address, Connection
+from millstream.errors import KafkaCode, ProtocolError
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
 _REPLICAS_MAX: Final = 3
 _MIN_ISR_MAX: Final = 2
+# Not created: nodes only say whether they would.
+_PROBE_TOPIC: Final = "millstream-ready"
+_PROBE_TIMEOUT_MS: Final = 5_000
+_PROBE_PAUSE_SECONDS: Final = 0.05
 
 
 @click.command()
@@ -38,11 +46,12 @@ def start(
 ) -> None:
     """Run ZooKeeper and several nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
-    Prints `bootstrap HOST:PORT,...` when clients can connect. If a process exits, the command
-    prints its exit code and its log to stderr and restarts it after five seconds. New topics get
-    three replicas, or one per node if there are fewer; so do the topics of groups and
-    transactions. ZooKeeper needs Java, and PySpark (`pip install 'millstream[spark]'`) or
-    Debian's package zookeeper.
+    Prints `bootstrap HOST:PORT,...` when topics with all their replicas can be created. If a
+    process exits, the command prints its exit code and its log to stderr and restarts it after
+    five seconds. New topics get three replicas, or one per node if there are fewer; so do the
+    topics of groups and transactions. Only these nodes can change what is in ZooKeeper; the groups
+    are copied to /consumers there. ZooKeeper needs Java, and PySpark
+    (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
     """
     stopped = threading.Event()
 
@@ -54,14 +63,18 @@ def start(
     watch = Watch(restarts=not no_restart)
     started: list[NodeProcess] = []
     server: _ZooKeeper | None = None
+    digest: list[str] = []
     try:
         if zookeeper is None:
             server = _ZooKeeper(data_dir / "zookeeper")
             server.start()
             zookeeper = server.wait_serving()
             watch.over(server)
+            digest = ["--set", f"millstream.zookeeper.digest=${{file:{server.digest_path}}}"]
         options = [
             *("--set", f"zookeeper.connect={zookeeper}"),
+            *digest,
+            *("--set", "zookeeper.consumers.mirror=true"),
             *_replica_options(nodes),
             *(word for each in sets for word in ("--set", each)),
             *(["--dev"] if dev else []),
@@ -69,15 +82,53 @@ def start(
         started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
         for node in started:
             node.start()
-        echo(f"bootstrap {','.join(node.wait_serving() for node in started)}")
+        addresses = [node.wait_serving() for node in started]
         for node in started:
             watch.over(node)
+        _wait_ready(addresses, min(nodes, _REPLICAS_MAX), stopped)
+        if not stopped.is_set():
+            echo(f"bootstrap {','.join(addresses)}")
         stopped.wait()
     finally:
         watch.stop()
         _stop_all(started)
         if server is not None:
             server.stop()
+
+
+def _wait_ready(addresses: list[str], replicas: int, stopped: threading.Event) -> None:
+    """Until every node would create a topic with so many replicas, or the command is stopped."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=_PROBE_TOPIC,
+                num_partitions=1,
+                replication_factor=replicas,
+                assignments=[],
+                configs=[],
+            )
+        ],
+        timeout_ms=_PROBE_TIMEOUT_MS,
+        validate_only=True,
+    )
+    for address in addresses:
+        while not stopped.is_set() and not _would_create(address, request):
+            stopped.wait(_PROBE_PAUSE_SECONDS)
+
+
+def _would_create(address: str, request: CreateTopicsRequest) -> bool:
+    host, port = parse_address(address)
+    try:
+        connection = Connection(Address(host, port), client_id="millstream-cluster-start")
+    except OSError:
+        return False
+    try:
+        return connection.ask(request).topics[0].error_code == KafkaCode.NONE
+    except (OSError, ProtocolError):
+        # It may just be restarting.
+        return False
+    finally:
+        connection.close()
 
 
 def _replica_options(nodes: int) -> list[str]:
@@ -101,6 +152,7 @@ class _ZooKeeper:
         self._jars = class_path()
         self._is_launched = False
         self.log_path = self._server.log_path
+        self.digest_path = digest_file(folder)
 
     def start(self) -> None:
         self._server.launch(self._jars)

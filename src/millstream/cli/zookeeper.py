@@ -7,6 +7,8 @@ without it, Debian's.
 import contextlib
 import ctypes
 import importlib.util
+import os
+import secrets
 import shutil
 import signal
 import socket
@@ -45,6 +47,7 @@ admin.enableServer=false
 4lw.commands.whitelist=srvr,mntr
 """
 _SETTINGS_FILE: Final = "zoo.cfg"
+_DIGEST_FILE: Final = "digest"
 _START_SECONDS_MAX: Final = 30.0
 _STOP_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.03
@@ -63,12 +66,15 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 def zookeeper(data_dir: Path, listen: str) -> None:
     """Run a ZooKeeper server for development, until SIGTERM or Ctrl-C.
 
-    Prints `listening on HOST:PORT` when nodes can connect. Needs Java, and PySpark
-    (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
+    Prints `listening on HOST:PORT` when nodes can connect, and to stderr the options for them. The
+    file `digest` in its directory has the credential: nodes that use it let no other client
+    change what they store. Needs Java, and PySpark (`pip install 'millstream[spark]'`) or
+    Debian's package zookeeper.
     """
     host, port = _address(listen)
     server = ZooKeeperServer(data_dir, host=host, port=port)
     server.start(class_path())
+    digest = digest_file(data_dir)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         server.process.terminate()
@@ -76,10 +82,26 @@ def zookeeper(data_dir: Path, listen: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     echo(f"listening on {server.address}")
+    echo(
+        f"nodes: --set zookeeper.connect={server.address}"
+        f" --set 'millstream.zookeeper.digest=${{file:{digest}}}'",
+        err=True,
+    )
     code = server.process.wait()
     # Java exits with 143 when it is stopped.
     if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
         raise CommandFailed(f"ZooKeeper exited with code {code}")
+
+
+def digest_file(folder: Path) -> Path:
+    """The file with the credential of the nodes, created if it is missing."""
+    path = folder.absolute() / _DIGEST_FILE
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"millstream:{secrets.token_hex(16)}\n")
+    return path
 
 
 class ZooKeeperServer:

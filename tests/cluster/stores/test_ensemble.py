@@ -42,6 +42,11 @@ def test_what_protects_the_way_there():
     assert "secret" not in repr(found)
 
 
+def test_what_is_created_with_a_credential_is_protected_by_it():
+    assert ensemble("zookeeper.connect=a:1", "millstream.zookeeper.digest=a:b").is_protected
+    assert not ensemble("zookeeper.connect=a:1").is_protected
+
+
 @pytest.mark.parametrize(
     "sets",
     [

@@ -110,9 +110,14 @@ def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):
         stranger = await open_zookeeper(ensemble_at(zookeeper_of_spark))
         with pytest.raises(CoordinationFailed, match="refused"):
             await stranger.commit([Put(f"{root}/mine", b"3")])
-        with pytest.raises(CoordinationFailed):
-            await stranger.get(f"{root}/mine")
-        assert (await store.get("/mine")).data == b"2"
+        # Tools read what is no secret.
+        assert (await stranger.get(f"{root}/mine")).data == b"2"
+        await store.commit([Create("/cluster"), Create("/cluster/secret", b"s")])
+        await store.commit([Create("/config"), Create("/config/users"), Create("/config/users/a")])
+        for secret in ("/cluster/secret", "/config/users/a"):
+            await fellow.get(secret)
+            with pytest.raises(CoordinationFailed):
+                await stranger.get(root + secret)
         for each in (store, fellow, stranger):
             await each.close()
 

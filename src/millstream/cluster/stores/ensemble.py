@@ -22,6 +22,7 @@ class Ensemble:
     connect_timeout_ms: int = field(kw_only=True)
     # "user:password" of ZooKeeper's digest scheme.
     digest: str | None = field(default=None, repr=False)
+    # Whether only those who know the digest may write what is created.
     is_protected: bool = False
     is_tls: bool = False
     # A PEM file with key and certificate, and one with the authorities to trust.
@@ -53,8 +54,7 @@ def ensemble_of(config: BrokerConfig) -> Ensemble | None:
     session_ms = config.int("zookeeper.session.timeout.ms")
     connect_ms = config.get("zookeeper.connection.timeout.ms")
     digest = config.optional_string("millstream.zookeeper.digest")
-    is_protected = config.boolean("zookeeper.set.acl")
-    if is_protected and digest is None:
+    if config.boolean("zookeeper.set.acl") and digest is None:
         raise ConfigError("zookeeper.set.acl: needs millstream.zookeeper.digest")
     return Ensemble(
         hosts,
@@ -62,7 +62,7 @@ def ensemble_of(config: BrokerConfig) -> Ensemble | None:
         session_timeout_ms=session_ms,
         connect_timeout_ms=connect_ms if isinstance(connect_ms, int) else session_ms,
         digest=digest,
-        is_protected=is_protected,
+        is_protected=digest is not None,
         is_tls=config.boolean("zookeeper.ssl.client.enable"),
         key_file=config.optional_string("zookeeper.ssl.keystore.location"),
         key_password=config.optional_string("zookeeper.ssl.keystore.password"),

@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 ANY_VERSION: Final = -1
 # In the data directory of a node that is a member of a cluster.
+# What only nodes may read, with everything below: the nodes' secret, credentials, tokens.
+SECRET_PATHS: Final = ("/cluster/secret", "/config/users", "/delegation_token")
 SESSION_FILE: Final = "millstream-zookeeper-session"
 
 

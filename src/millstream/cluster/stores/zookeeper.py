@@ -31,10 +31,11 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from millstream.cluster.stores.ensemble import Ensemble, SessionKey, read_session, write_session
 from millstream.cluster.stores.store import (
+    SECRET_PATHS,
     BadVersion,
     Check,
     CoordinationFailed,
@@ -261,13 +262,22 @@ class ZooKeeper:
         path = self._full(operation.path)
         match operation:
             case Create():
-                transaction.create(path, operation.data, ephemeral=operation.is_ephemeral)
+                acl = self._acl(operation.path)
+                transaction.create(path, operation.data, acl, ephemeral=operation.is_ephemeral)
             case Put():
                 transaction.set_data(path, operation.data, version=operation.version)
             case Delete():
                 transaction.delete(path, version=operation.version)
             case Check():
                 transaction.check(path, version=operation.version)
+
+    def _acl(self, path: str) -> list[ACL] | None:
+        """Only nodes write. Everybody reads, as tools do, except what holds secrets."""
+        if not self._ensemble.is_protected:
+            return None
+        if any(path == each or path.startswith(f"{each}/") for each in SECRET_PATHS):
+            return list(CREATOR_ALL_ACL)
+        return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
     # -- the session ------------------------------------------------------------------
 
