@@ -41,7 +41,8 @@ class Loaded:
         self._began = time.monotonic()
 
     def run(self, *command: str) -> Ran:
-        done = run_millstream(*command, bootstrap=self.cluster.bootstrap)
+        # Replicas are copied while everything else is under load.
+        done = run_millstream(*command, bootstrap=self.cluster.bootstrap, seconds_max=300)
         assert done.exit_code == 0, (command, done.output, done.errors)
         return done
 
@@ -63,7 +64,7 @@ class Loaded:
         assert self.writer.errors == []
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_node_is_added_and_another_removed_under_load(tmp_path: Path) -> None:
     with millstream_cluster(tmp_path) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
@@ -89,7 +90,7 @@ def test_a_node_is_added_and_another_removed_under_load(tmp_path: Path) -> None:
             cluster.nodes.pop(4, None)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_rolling_restart_waits_for_the_isr(tmp_path: Path) -> None:
     with millstream_cluster(tmp_path) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)

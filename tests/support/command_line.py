@@ -15,7 +15,12 @@ class Ran:
     errors: str
 
 
-def run_millstream(*arguments: str, stdin: str = "", bootstrap: str | None = None) -> Ran:
+def run_millstream(
+    *arguments: str,
+    stdin: str = "",
+    bootstrap: str | None = None,
+    seconds_max: float = _SECONDS_MAX,
+) -> Ran:
     environment = {k: v for k, v in os.environ.items() if not k.endswith("BOOTSTRAP_SERVERS")}
     # A developer's own profiles are not part of any test.
     environment.setdefault("MILLSTREAM_CONFIG", os.devnull)
@@ -26,7 +31,7 @@ def run_millstream(*arguments: str, stdin: str = "", bootstrap: str | None = Non
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=_SECONDS_MAX,
+        timeout=seconds_max,
         check=False,
         env=environment,
     )
