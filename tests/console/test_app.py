@@ -146,3 +146,26 @@ def test_values_are_checked() -> None:
         values.number("bad", 0)
     with pytest.raises(BadInput, match="between"):
         values.number("n", 0, high=3)
+
+
+def test_a_page_is_rendered_once_for_each_sample() -> None:
+    from millstream.console.app import RenderedPages
+    from millstream.console.facts import ClusterFacts
+
+    pages, first = RenderedPages(), ClusterFacts(1, "", -1, [], {})
+    pages.add(None, "", "not shared")
+    assert pages.get(None, "") is None
+    pages.add(first, "sort=name", "first")
+    assert pages.get(first, "sort=name") == "first"
+    assert pages.get(first, "") is None
+    second = ClusterFacts(1, "", -1, [], {})
+    assert pages.get(second, "sort=name") is None
+    pages.add(second, "", "second")
+    assert pages.get(first, "sort=name") is None
+
+
+def test_what_was_done_is_shown_once(web: Browser, topic: str) -> None:
+    answer = web.submit("/topics", name=f"noted-{topic}")
+    location = answer.headers["location"]
+    assert "was created" in web.get(location).text
+    assert "was created" not in web.get(location).text

@@ -25,6 +25,7 @@ from starlette.types import Scope
 from millstream.console import live
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
+from millstream.console.facts import ClusterFacts
 from millstream.console.metrics.exposition import CONTENT_TYPE, expose
 from millstream.console.metrics.table import Snapshot
 from millstream.console.openapi import describe
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
+# Queries that are kept for each page and sample.
+_RENDERED_MAX: Final = 16
 _STATIC: Final = Path(__file__).parent / "static"
 _NAVIGATION: Final = (
     ("/", "Overview"),
@@ -101,17 +104,46 @@ def _api_path(path: str) -> str:
 
 
 def _html(console: Console, page: Page) -> Handler:
+    rendered = RenderedPages()
+
     async def show(request: Request) -> Response:
         values = Values({**request.query_params, **request.path_params})
+        is_shared = page.is_of_sample and not values.has("note")
         try:
+            facts = await console.facts() if is_shared else None
+            known = rendered.get(facts, request.url.query)
+            if known is not None:
+                return HTMLResponse(known)
             view = await page.view(console, values)
         except _SHOWN as problem:
             return _error_page(console, request.scope, problem)
-        return HTMLResponse(
-            render(page.template, view=view, **_surroundings(console, request.scope, values))
-        )
+        html = render(page.template, view=view, **_surroundings(console, request.scope, values))
+        rendered.add(facts, request.url.query, html)
+        return HTMLResponse(html)
 
     return show
+
+
+class RenderedPages:
+    """Pages of one sample, by their queries: ten open consoles cost little more than one."""
+
+    def __init__(self) -> None:
+        self._facts: ClusterFacts | None = None
+        self._pages: dict[str, str] = {}
+
+    def get(self, facts: ClusterFacts | None, query: str) -> str | None:
+        """None without `facts`, too: then the page is not shared."""
+        if facts is None or facts is not self._facts:
+            return None
+        return self._pages.get(query)
+
+    def add(self, facts: ClusterFacts | None, query: str, html: str) -> None:
+        if facts is None:
+            return
+        if facts is not self._facts:
+            self._facts, self._pages = facts, {}
+        if len(self._pages) < _RENDERED_MAX:
+            self._pages[query] = html
 
 
 def _json(console: Console, page: Page) -> Handler:

@@ -65,6 +65,8 @@ class Page:
     view: View
     summary: str
     parameters: tuple[Parameter, ...] = ()
+    # Shows the newest sample and nothing else, so that all who look share one rendering.
+    is_of_sample: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,4 +57,12 @@ async def nodes(console: Console, values: Values) -> Nodes:
     )
 
 
-PAGES = (Page("/nodes", "nodes.html", nodes, "Nodes, disks and under-replicated partitions"),)
+PAGES = (
+    Page(
+        "/nodes",
+        "nodes.html",
+        nodes,
+        "Nodes, disks and under-replicated partitions",
+        is_of_sample=True,
+    ),
+)

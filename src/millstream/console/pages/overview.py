@@ -73,7 +73,13 @@ async def history(console: Console, values: Values) -> Chart:
 
 
 PAGES = (
-    Page("/", "overview.html", overview, "Problems, nodes and rates of the cluster"),
+    Page(
+        "/",
+        "overview.html",
+        overview,
+        "Problems, nodes and rates of the cluster",
+        is_of_sample=True,
+    ),
     Page(
         "/history",
         "history.html",
