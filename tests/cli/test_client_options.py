@@ -12,6 +12,7 @@ from millstream.cli.client_options import (
     kafka_names,
     librdkafka_names,
     security_of_command,
+    security_of_file,
 )
 from millstream.cli.failure import CommandFailed
 
@@ -120,3 +121,17 @@ def test_a_jaas_line_that_cannot_be_read_is_not_repeated() -> None:
     with pytest.raises(CommandFailed) as caught:
         librdkafka_names({"sasl.jaas.config": 'X required password="hidden'})
     assert "hidden" not in str(caught.value)
+
+
+def test_the_security_of_a_file_alone(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.username=anna\nsasl.password=secret\nacks=all\n"
+    )
+    found = security_of_file(file)
+    assert (found.protocol, found.credentials.mechanism) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
+    assert security_of_file(None).protocol == "PLAINTEXT"
+    file.write_text("security.protocol=CARRIER_PIGEON\n")
+    with pytest.raises(CommandFailed, match="security.protocol"):
+        security_of_file(file)

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     help="Serve the web console there, on this machine only; port 0 picks a free one.",
 )
 @click.option("--console-read-only", is_flag=True, help="The console changes nothing.")
+@click.option(
+    "--console-config",
+    type=click.Path(path_type=Path),
+    help="Client options with which the console logs in to this node's first listener.",
+)
 @pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 def broker(
@@ -47,6 +52,7 @@ def broker(
     dev: bool,
     console: str | None,
     console_read_only: bool,
+    console_config: Path | None,
     pipeline_home: Path | None,
     adopt: bool,
 ) -> None:
@@ -72,7 +78,11 @@ def broker(
     for note in config.notes:
         logging.getLogger(__name__).warning(note)
     beside = console_beside(
-        "--console", console, is_read_only=console_read_only, pipeline_home=pipeline_home
+        "--console",
+        console,
+        is_read_only=console_read_only,
+        pipeline_home=pipeline_home,
+        client_file=console_config,
     )
 
     async def while_serving(node: "Broker", stop: asyncio.Event) -> int:

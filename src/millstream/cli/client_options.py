@@ -72,6 +72,12 @@ def client_option(*file_flags: str) -> Callable[[F], F]:
 def _take_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
     if file is None:
         return
+    options = _read_file(file)
+    # What -X says counts more, whichever came first.
+    context.meta[_META] = {**options, **context.meta.get(_META, {})}
+
+
+def _read_file(file: Path) -> dict[str, str]:
     # Here and below, imported late: help is quick.
     from millstream.config import ConfigError
     from millstream.config.files import read_option_file
@@ -80,9 +86,22 @@ def _take_file(context: click.Context, parameter: click.Parameter, file: Path | 
         found = read_option_file(file)
     except ConfigError as problem:
         raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
-    options = {name: value for name, value in found.items() if name.startswith(_OF_FILES)}
-    # What -X says counts more, whichever came first.
-    context.meta[_META] = {**options, **context.meta.get(_META, {})}
+    return {name: value for name, value in found.items() if name.startswith(_OF_FILES)}
+
+
+def security_of_file(file: Path | None) -> "Security":
+    """Of a client file alone; plain without one. Raises CommandFailed."""
+    from millstream.client.security import PLAINTEXT, SecurityError, read_security
+    from millstream.config import ConfigError
+    from millstream.config.secrets import resolved
+
+    if file is None:
+        return PLAINTEXT
+    try:
+        options = {name: resolved(name, value) for name, value in _read_file(file).items()}
+        return read_security(kafka_names(options))
+    except (ConfigError, SecurityError) as problem:
+        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
 
 
 def _take_settings(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, check_reachable
-from millstream.cli.client_options import security_of_command
+from millstream.cli.client_options import security_of_command, security_of_file
 from millstream.cli.failure import CommandFailed
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 
@@ -83,6 +83,7 @@ def console_beside(
     *,
     is_read_only: bool = False,
     pipeline_home: Path | None = None,
+    client_file: Path | None = None,
 ) -> Beside:
     """Serves a node's console while a block runs, and gives its URL; nothing without `listen`.
 
@@ -92,11 +93,16 @@ def console_beside(
         return lambda node: nullcontext()
     address = listen_address(option, listen)
     serving = import_serving()
+    security = security_of_file(client_file)
 
     @asynccontextmanager
     async def beside(node: "Broker") -> AsyncIterator[str]:
         server = serving.console_of_node(
-            node, address, is_read_only=is_read_only, pipeline_home=pipeline_home
+            node,
+            address,
+            security=security,
+            is_read_only=is_read_only,
+            pipeline_home=pipeline_home,
         )
         await server.start()
         try:

@@ -23,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from millstream.console import live
+from millstream.console.allowed import require_describe_cluster
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
 from millstream.console.facts import ClusterFacts
@@ -207,8 +208,9 @@ def _metrics(console: Console) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             facts = await console.facts()
+            await require_describe_cluster(console)
         except AskFailed as failed:
-            return PlainTextResponse(f"{failed}\n", 503)
+            return PlainTextResponse(f"{failed}\n", _status(failed))
         snapshot = Snapshot(facts, None if console.node is None else console.node.numbers())
         # Ten thousand partitions are a hundred thousand lines: not on the loop.
         text = await asyncio.to_thread(expose, snapshot)

@@ -63,6 +63,11 @@ class LocalNode:
     def node_id(self) -> int:
         return self.broker.node.node_id
 
+    @property
+    def checks_permissions(self) -> bool:
+        """Is an authorizer configured? See `allowed`."""
+        return self.broker.services.permissions.authorizer is not None
+
     def is_ready(self) -> bool:
         return not any(
             partition.offline_reason is not None for partition in self.broker.node.partitions

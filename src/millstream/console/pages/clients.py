@@ -1,7 +1,8 @@
-"""Who is connected to the node of this process, and transactions and users of the cluster."""
+"""Who is connected to the node of this process."""
 
 from dataclasses import dataclass
 
+from millstream.console.allowed import require_describe_cluster
 from millstream.console.console import Console
 from millstream.console.page import Page, Values
 
@@ -27,6 +28,7 @@ class Clients:
 async def clients(console: Console, values: Values) -> Clients:
     if console.node is None:
         return Clients(None)
+    await require_describe_cluster(console)
     return Clients(
         [
             ClientRow(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from millstream.client.start_position import FromTime, parse_start
+from millstream.console.allowed import require_read
 from millstream.console.console import BadInput, Console, NotFound
 from millstream.console.page import Page, Parameter, Values
 from millstream.console.pages.topics import TopicHead, topic_head
@@ -35,7 +36,7 @@ class Storage:
 
 async def storage(console: Console, values: Values) -> Storage:
     name, index = values.text("topic"), values.number("partition", 0)
-    await console.partition(name, index)
+    await require_read(console, name, await console.partition(name, index))
     head = await topic_head(console, name)
     partition = None if console.node is None else console.node.partition(name, index)
     events = [each for each in console.sampler.isr_events if each.is_of(name, index)]
@@ -135,7 +136,7 @@ class Batch:
 async def batch(console: Console, values: Values) -> Batch:
     name, index = values.text("topic"), values.number("partition", 0)
     offset = values.number("offset", 0)
-    await console.partition(name, index)
+    await require_read(console, name, await console.partition(name, index))
     head = await topic_head(console, name)
     partition = None if console.node is None else console.node.partition(name, index)
     if partition is None:
