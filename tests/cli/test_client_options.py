@@ -133,5 +133,5 @@ def test_the_security_of_a_file_alone(tmp_path: Path) -> None:
     assert (found.protocol, found.credentials.mechanism) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
     assert security_of_file(None).protocol == "PLAINTEXT"
     file.write_text("security.protocol=CARRIER_PIGEON\n")
-    with pytest.raises(CommandFailed, match="security.protocol"):
+    with pytest.raises(CommandFailed, match=r"security\.protocol"):
         security_of_file(file)
