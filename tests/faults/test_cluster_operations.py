@@ -2,12 +2,15 @@
 
 import json
 import shlex
+import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.faults.cluster_load import (
     PARTITIONS,
@@ -19,7 +22,7 @@ from tests.faults.cluster_load import (
     wait_until_acknowledged,
 )
 from tests.faults.history import History, anomalies
-from tests.support.cluster import MillstreamCluster, millstream_cluster
+from tests.support.cluster import MillstreamCluster, millstream_cluster, wait_until
 from tests.support.command_line import Ran, run_millstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -140,3 +143,55 @@ class Restarter:
     def __exit__(self, *of: object) -> None:
         self._is_over.set()
         self._thread.join()
+
+
+@pytest.mark.timeout(240)
+def test_a_move_whose_command_is_killed_is_cancelled_or_continued(tmp_path: Path) -> None:
+    with millstream_cluster(tmp_path) as cluster:
+        run = partial(run_millstream, bootstrap=cluster.bootstrap)
+        assert run("topic", "create", "moved", "-p", "1", "-r", "2").exit_code == 0
+        fill(cluster.bootstrap, "moved", megabytes=8)
+        before = replicas_of(cluster, "moved")
+        [other] = {1, 2, 3} - set(before)
+        target = f"{before[0]},{other}"
+        slowly = ["cluster", "reassign", "moved", "--to", target, "-y", "--mb-per-second", "0.2"]
+        start_and_kill(slowly, cluster)
+        found = run("cluster", "health")
+        assert "are moving to other nodes" in found.output
+        assert run("cluster", "reassign", "--cancel", "-y").exit_code == 0
+        assert replicas_of(cluster, "moved") == before
+        described = run("topic", "describe", "moved").output
+        assert "throttled" not in described, "a cancelled move leaves no throttle"
+        start_and_kill(slowly, cluster)
+        # The same command goes on, and now as fast as it likes.
+        done = run("cluster", "reassign", "moved", "--to", target, "-y", "--mb-per-second", "500")
+        assert done.exit_code == 0, done.errors
+        assert sorted(replicas_of(cluster, "moved")) == sorted([before[0], other])
+        assert "throttled" not in run("topic", "describe", "moved").output
+
+
+def replicas_of(cluster: MillstreamCluster, topic: str) -> list[int]:
+    found = cluster.metadata(topic)
+    assert found is not None
+    return list(found.topics[topic].partitions[0].replicas)
+
+
+def fill(bootstrap: str, topic: str, *, megabytes: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    for _ in range(megabytes * 10):
+        producer.produce(topic, b"x" * 100_000)
+    assert producer.flush(60) == 0
+
+
+def start_and_kill(command: list[str], cluster: MillstreamCluster) -> None:
+    """Kill the command as soon as the partition moves."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", *command, "-b", cluster.bootstrap],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: len(replicas_of(cluster, "moved")) == 3, "the move has begun")
+    finally:
+        process.kill()
+        process.wait()

@@ -58,8 +58,8 @@ async def cut_and_restore(cluster: Cluster, listeners: tuple[str, ...]) -> list[
     seen = [epochs(cluster)]
     for proxy in proxies.values():
         proxy.cut()
-    # Two probes are 100 ms apart, and a watch tries again after a second.
-    await asyncio.sleep(1.5)
+    # A watch needs 100 ms to call a node dead.
+    await asyncio.sleep(0.6)
     seen.append(epochs(cluster))
     for proxy in proxies.values():
         await proxy.start(proxy.port)
