@@ -272,6 +272,8 @@ class Controller:
         self._epoch, self._epoch_version = epoch, epoch_version
         self._due = None
         log.info("this node is the controller, epoch=%d", epoch)
+        # Nothing yet, but the connections are open when there is.
+        self._on_written({})
         # The image is as old as the last hint that was followed. Hints arrive in the order of
         # the changes, so all from before this term have arrived.
         await self._observer.refresh()

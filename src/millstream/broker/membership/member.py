@@ -289,7 +289,7 @@ class Member:
     async def _tell(self, broker_id: int) -> None:
         """Everything that waits, in one request after the other: a connection takes one."""
         try:
-            while states := self._untold.pop(broker_id, None):
+            while (states := self._untold.pop(broker_id, None)) is not None:
                 request = _told_states(states)
                 await self.peers.ask(broker_id, request, 0, timeout_seconds=_TELL_SECONDS_MAX)
         except NoAnswer as problem:
