@@ -4,7 +4,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option
 from millstream.cli.cluster_reassign import chosen
-from millstream.cli.cluster_view import ClusterView, controller_of, patiently, view_of
+from millstream.cli.cluster_view import ClusterView, controller_of, first_look, patiently, view_of
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import check
 from millstream.cli.failure import CommandFailed
@@ -35,7 +35,7 @@ def elect(places: tuple[str, ...], unclean: bool, yes: bool, bootstrap: str) -> 
     The preferred leader is the first replica. The cluster does this by itself every five
     minutes, unless auto.leader.rebalance.enable is false.
     """
-    view = patiently(bootstrap, view_of)
+    view = first_look(bootstrap, view_of)
     wanted = needing(view, chosen(view, places) if places else list(view.partitions), unclean)
     if not wanted:
         echo("no partition needs an election", err=True)

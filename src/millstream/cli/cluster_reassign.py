@@ -13,7 +13,7 @@ from millstream.cli.cluster_moves import (
     pace_options,
     remove_throttle,
 )
-from millstream.cli.cluster_view import ClusterView, patiently, view_of
+from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
@@ -54,7 +54,7 @@ def reassign(
 
       millstream cluster reassign --cancel
     """
-    view, sizes = patiently(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
+    view, sizes = first_look(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
     if cancel:
         _cancel(bootstrap, view, chosen(view, places) if places else list(view.partitions), yes)
         return

@@ -5,7 +5,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option
 from millstream.cli.cluster_moves import carry_out, pace_of, pace_options
-from millstream.cli.cluster_view import ClusterView, patiently, view_of
+from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted, echo
@@ -22,7 +22,7 @@ def rebalance(mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> 
     than before. The command shows its plan, asks, and then shows how far it is. Ctrl-C stops the
     command; what it has started continues, and the same command goes on from there.
     """
-    view, partitions = patiently(bootstrap, _look)
+    view, partitions = first_look(bootstrap, _look)
     moves = balanced(partitions, view.racks)
     moves = [*moves, *_in_progress(view, partitions, moves)]
     if not moves:
@@ -41,6 +41,7 @@ def decommission(node: int, mb_per_second: float, at_once: int, yes: bool, boots
     NODE may be dead already. The command shows its plan, asks, and then shows how far it is. Run
     it again to continue after it was stopped or killed.
     """
+    first_look(bootstrap, _look)
     while True:
         view, partitions = patiently(bootstrap, _look)
         try:

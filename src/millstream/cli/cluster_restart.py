@@ -9,7 +9,14 @@ from typing import Final
 import click
 
 from millstream.cli.bootstrap import bootstrap_option
-from millstream.cli.cluster_view import ClusterView, PartitionView, patiently, time_text, view_of
+from millstream.cli.cluster_view import (
+    ClusterView,
+    PartitionView,
+    first_look,
+    patiently,
+    time_text,
+    view_of,
+)
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
@@ -64,7 +71,7 @@ def restart(
             "all nodes at once would make the cluster unavailable: add --rolling",
             exit_code=ExitCode.USAGE,
         )
-    view = patiently(bootstrap, view_of)
+    view = first_look(bootstrap, view_of)
     order = restart_order(view, only)
     lagging = out_of_sync(view)
     if lagging:

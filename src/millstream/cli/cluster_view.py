@@ -140,6 +140,12 @@ def sizes_on(cluster: Cluster, node: DescribeClusterBroker) -> dict[TopicPartiti
     }
 
 
+def first_look(bootstrap: str, look: Callable[[Cluster], T]) -> T:
+    """The first question of a command: nothing is under way yet that would be worth waiting for."""
+    with Cluster(bootstrap) as cluster:
+        return look(cluster)
+
+
 def patiently(bootstrap: str, look: Callable[[Cluster], T]) -> T:
     """Ask the cluster over a new connection; again for a while if a node goes away meanwhile."""
     deadline = time.monotonic() + _RETRY_SECONDS_MAX

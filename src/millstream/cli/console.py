@@ -49,8 +49,9 @@ def console(listen: str, read_only: bool, pipeline_home: Path | None, bootstrap:
     What needs the files of a node is absent; `millstream broker --console` has it.
     """
     address = listen_address("--listen", listen)
-    serving = import_serving()
+    # First: its libraries take longer to load than a broker to say that it is not there.
     check_reachable(bootstrap)
+    serving = import_serving()
     from millstream.console.asking import parse_address
 
     nodes = [parse_address(each) for each in bootstrap.split(",")]
