@@ -333,7 +333,7 @@ def test_a_sample_on_apache_kafka(
         sample = [
             "wait", "topic list", "topic describe", "topic offsets", "consume", "group list",
             "group describe", "group lag", "txn list", "cluster describe", "export", "bench e2e",
-            "mirror", "loadgen", "doctor",
+            "mirror", "loadgen",
         ]  # fmt: skip
         failed = {}
         for name in sample:

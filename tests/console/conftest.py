@@ -3,12 +3,16 @@
 import shutil
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.console_node import Browser, ConsoleNode
+
+if TYPE_CHECKING:
+    import playwright.sync_api
 
 _SECONDS_MAX = 30.0
 
@@ -45,16 +49,31 @@ def topic(console_node: ConsoleNode) -> str:
     return name
 
 
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dict[str, object]:
-    """Debian's Chromium, as root and without a screen; it must not call home."""
+@pytest.fixture(scope="module")
+def chromium() -> "Iterator[playwright.sync_api.Browser]":
+    """Debian's Chromium, as root and without a screen; it must not call home.
+
+    Only while the module's tests run: the driver keeps a loop running in this thread, and other
+    tests run their own.
+    """
+    from playwright.sync_api import sync_playwright
+
     quiet = ("networking", "timer-throttling")
-    return {
-        **browser_type_launch_args,
-        "executable_path": shutil.which("chromium"),
-        "args": [
-            *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *(f"--disable-background-{each}" for each in quiet),
-            *("--disable-component-update", "--disable-sync"),
-        ],
-    }
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=[
+                *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+                *(f"--disable-background-{each}" for each in quiet),
+                *("--disable-component-update", "--disable-sync"),
+            ],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: "playwright.sync_api.Browser") -> "Iterator[playwright.sync_api.Page]":
+    context = chromium.new_context()
+    yield context.new_page()
+    context.close()
