@@ -61,6 +61,8 @@ def test_watching_prints_again_until_ctrl_c(broker: Broker, command: list[str]) 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that run in the background of a shell ignore it, and so would the command.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         headings = 0

@@ -368,6 +368,8 @@ def _open_cases() -> Iterator[Case]:
 
 # Tested with their mechanisms, and not by names that a node believes.
 ELSEWHERE = {
+    # Only a node that has proved itself is heard: tests/broker/handlers.
+    "tell_partition_states",
     "sasl_handshake",
     "sasl_authenticate",
     "create_delegation_token",
