@@ -9,7 +9,7 @@ acknowledgements around the fault, so it includes up to 100 ms of the client's o
 
 `kill` ends the controller with kill -9, which leads a third of the partitions; `second` another
 node while the first is away (with min.insync.replicas=1); `freeze` stops the controller with
-SIGSTOP; `zookeeper` kills the only ZooKeeper server and starts it again after five seconds.
+SIGSTOP; `zookeeper` stops the only ZooKeeper server with SIGSTOP for five seconds.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from millstream.records.builder import build_key_values
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.support.cluster import MillstreamCluster, millstream_cluster
+from tests.support.waiting import wait_until
 
 PER_TOPIC: Final = 100
 # Every so-many-th partition is written to.
@@ -41,6 +42,7 @@ _PRODUCE_VERSION: Final = 9
 _RETRY_SECONDS: Final = 0.1
 _AFTER_SECONDS: Final = 3.0
 _FAULT_SECONDS_MAX: Final = 25.0
+_ZOOKEEPER_SECONDS: Final = 5.0
 
 Address = tuple[str, int]
 
@@ -200,10 +202,17 @@ def do_harm(cluster: MillstreamCluster, victim: int, fault: str) -> None:
         cluster.nodes[victim].freeze()
     elif fault == "zookeeper":
         cluster.freeze_zookeeper()
-        time.sleep(5)
+        time.sleep(_ZOOKEEPER_SECONDS)
         cluster.thaw_zookeeper()
     else:
         cluster.nodes[victim].kill()
+
+
+def wait_until_led_by_others(cluster: MillstreamCluster, topics: list[str], dead: int) -> None:
+    wait_until(
+        lambda: all(dead not in cluster.leaders(topic).values() for topic in topics),
+        f"node {dead} leads nothing",
+    )
 
 
 def mend(cluster: MillstreamCluster, topics: list[str]) -> None:
@@ -248,7 +257,7 @@ def main() -> None:
                 if arguments.fault == "second":
                     first = next(n for n in cluster.nodes if n != cluster.controller_id(topics[0]))
                     cluster.nodes[first].kill()
-                    time.sleep(20)
+                    wait_until_led_by_others(cluster, topics, first)
                 hit, others = asyncio.run(measure(cluster, topics, arguments.fault))
                 print(f"{arguments.fault} {number}: led by it: {text(hit)}", flush=True)
                 if others:

@@ -9,6 +9,7 @@ from millstream.config.secrets import resolved
 
 def test_a_value_comes_from_the_environment() -> None:
     assert resolved("a", "${env:SECRET}", {"SECRET": "x"}) == "x"
+    assert resolved("a", "${env::SECRET}", {"SECRET": "x"}) == "x"
     assert resolved("a", 'password="${env:SECRET}";', {"SECRET": "x"}) == 'password="x";'
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from millstream.config.files import read_option_file
 from millstream.config.option import ConfigError
 
-_REFERENCE: Final = re.compile(r"\$\{(env|file):([^}:]+)(?::([^}]+))?\}")
+_REFERENCE: Final = re.compile(r"\$\{(env|file):([^}:]*)(?::([^}]+))?\}")
 
 
 def resolved(name: str, text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -29,7 +29,7 @@ def is_reference(text: str) -> bool:
 def _value(name: str, found: re.Match[str], environment: Mapping[str, str]) -> str:
     kind, where, key = found.groups()
     if kind == "env":
-        # Kafka's provider has a path before the name, which is empty.
+        # In Kafka's own form, ${env::NAME}, an empty path stands before the name.
         variable = key or where
         if variable not in environment:
             raise ConfigError(f"{name}: the environment has no {variable}")

@@ -48,6 +48,7 @@ class Producer:
             client_id=None,
             listener="PLAINTEXT",
             principal=ANONYMOUS,
+            proved_node_id=-1,
             shortcut=None,
             last_request=None,
             is_closed=False,

@@ -49,6 +49,7 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
             client_id=None,
             listener="PLAINTEXT",
             principal=ANONYMOUS,
+            proved_node_id=-1,
             shortcut=None,
             last_request=None,
             is_closed=False,

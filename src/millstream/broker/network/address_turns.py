@@ -20,10 +20,12 @@ class AddressTurns:
     def __init__(self) -> None:
         # First come, first served. No line is empty.
         self._resting: dict[str, deque[GoOn]] = {}
+        # The address whose connection continues right now.
+        self._current: str | None = None
 
     def is_over(self, address: str) -> bool:
-        """Do connections of this address wait for their next turn?"""
-        return address in self._resting
+        """Must a connection of this address rest, because others of it are in line?"""
+        return address in self._resting and address != self._current
 
     def rest(self, address: str, go_on: GoOn) -> None:
         """Call `go_on` in a later iteration, when the line before it is served."""
@@ -41,4 +43,8 @@ class AddressTurns:
             asyncio.get_running_loop().call_soon(self._next, address)
         else:
             del self._resting[address]
-        go_on()
+        self._current = address
+        try:
+            go_on()
+        finally:
+            self._current = None

@@ -84,7 +84,6 @@ class Connection:
     """
 
     __slots__ = (
-        "_has_turn",
         "_host",
         "_is_receiving",
         "_loop",
@@ -148,8 +147,6 @@ class Connection:
         self._is_receiving = False
         # Reasons to rest: it has had its turn, or has exceeded a quota.
         self._rests = 0
-        # Continues after a rest: it was its turn, whoever else of its address rests.
-        self._has_turn = False
         self.is_closed = False
         # Does the receiver watch the socket? Never while `_is_held_back`.
         self.is_reading = True
@@ -230,7 +227,7 @@ class Connection:
                 break
             # One frame is the common case, and reads no clock.
             if frame_end < end and not turn_ends_at:
-                if not self._has_turn and self._host.turns.is_over(self.address):
+                if self._host.turns.is_over(self.address):
                     self._rest()
                     break
                 turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
@@ -245,22 +242,16 @@ class Connection:
         """Read nothing for this long. Replies still leave."""
         if not self.is_closed:
             self._rests += 1
-            self._loop.call_later(seconds, self._unmute)
+            self._loop.call_later(seconds, self._end_rest)
             self._read_if_allowed()
 
-    def _unmute(self) -> None:
+    def _end_rest(self) -> None:
         self._rests -= 1
         self._resume()
 
     def _rest(self) -> None:
         self._rests += 1
         self._host.turns.rest(self.address, self._end_rest)
-
-    def _end_rest(self) -> None:
-        self._rests -= 1
-        self._has_turn = True
-        self._resume()
-        self._has_turn = False
 
     def _begin_partial(self, rest: memoryview) -> None:
         self._partial = PartialFrame(

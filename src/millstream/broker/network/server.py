@@ -38,6 +38,8 @@ SWEEP_SECONDS: Final = 1.0
 HANDSHAKES_SECONDS_MAX: Final = 0.005
 # Connections that receive within this time of each other are served in one loop iteration.
 ALONE_SECONDS: Final = 0.0002
+# How long a connection that is refused by a quota stays open. Each takes a descriptor.
+REFUSED_SECONDS_MAX: Final = 1.0
 # Out of descriptors: accepting again at once would only spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
 # Descriptors reserved for the node: a sync that cannot open a directory looks like a failed
@@ -64,10 +66,6 @@ class Endpoint:
 
 
 Dispatch = Callable[[Connection, memoryview], Pieces | Pending]
-
-
-# How long a connection that is refused by a quota stays open. Each takes a descriptor.
-REFUSED_SECONDS_MAX: Final = 1.0
 
 
 class Server:

@@ -7,7 +7,6 @@ topic is set aside.
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -56,20 +55,23 @@ class Topics:
 
     async def _open_in_turns(self, state: TopicState) -> None:
         """Making files takes long, and there may be thousands of topics and partitions."""
-        while self.open_or_wait(state, at_most=_OPENED_AT_ONCE_MAX):
-            await asyncio.sleep(0)
+        missing = self._missing(state)
+        for first in range(0, len(missing), _OPENED_AT_ONCE_MAX):
             current = self._node.image.topics.get(state.name)
             if current is None or current.topic_id != state.topic_id:
                 return
+            self._open_or_wait(state, missing[first : first + _OPENED_AT_ONCE_MAX])
+            await asyncio.sleep(0)
 
-    def open_or_wait(self, state: TopicState, *, at_most: int = sys.maxsize) -> bool:
-        """The topic exists, whatever the disk says; it is usable once there is room. Returns
-        whether there is more to open."""
+    def open_or_wait(self, state: TopicState) -> None:
+        """The topic exists, whatever the disk says; it is usable once there is room."""
+        self._open_or_wait(state, self._missing(state))
+
+    def _open_or_wait(self, state: TopicState, missing: Sequence[TopicPartition]) -> None:
         try:
-            return self.open_partitions(state, at_most=at_most)
+            self._open(state, missing)
         except KafkaError as error:
             log.warning("cannot open partitions of %s yet: %s", state.name, error)
-            return False
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Create topics that a client named; return what could not be created, and why."""
@@ -186,19 +188,25 @@ class Topics:
                 continue
             self._incomplete.discard(name)
 
-    def open_partitions(self, state: TopicState, *, at_most: int = sys.maxsize) -> bool:
-        """Make this node's partitions of a topic usable, those that are not yet. Returns
-        whether more than `at_most` were missing."""
-        self.version += 1
-        node, store = self._node, self._node.disk.store
-        config = self.config_of(state)
-        missing = [
+    def open_partitions(self, state: TopicState) -> None:
+        """Make this node's partitions of a topic usable, those that are not yet."""
+        self._open(state, self._missing(state))
+
+    def _missing(self, state: TopicState) -> list[TopicPartition]:
+        """This node's partitions of a topic that are not open."""
+        node = self._node
+        return [
             TopicPartition(state.name, index)
             for index, partition in enumerate(state.partitions)
             if node.partitions.find(state.name, index) is None and node.cluster.hosts(partition)
         ]
-        is_more_missing = len(missing) > at_most
-        del missing[at_most:]
+
+    def _open(self, state: TopicState, wanted: Sequence[TopicPartition]) -> None:
+        self.version += 1
+        node, store = self._node, self._node.disk.store
+        config = self.config_of(state)
+        # Others may have been opened since they were found.
+        missing = [w for w in wanted if node.partitions.find(w.topic, w.partition) is None]
         absent = [w for w in missing if w not in store.logs and w not in store.offline]
         try:
             store.create_many(absent, state.topic_id, config)
@@ -219,7 +227,6 @@ class Topics:
                 partition_log.give_topic_id(state.topic_id)
             node.partitions.add(node.cluster.open(where, state, partition_log))
         node.cluster.opened(missing)
-        return is_more_missing
 
     def close(self, partition: Partition) -> None:
         """Delete a partition that is no longer in the table."""

@@ -114,10 +114,9 @@ class Admissions:
         topic = partition.topic_partition.topic
         standing, config = partition.standing(), partition.log.config
         write_denial = _internal(topic) or self._permissions.decide(connection, _WRITE_TOPIC, topic)
-        read_denial = self._permissions.decide(connection, _READ_TOPIC, topic)
-        if read_denial is not None and connection.proved_node_id >= 0:
-            # `replica_fetch` checks that a fetch for a replica comes from its node.
-            read_denial = None
+        # A node may read everything: `replica_fetch` checks that it fetches for its own replicas.
+        is_node = connection.proved_node_id >= 0
+        read_denial = None if is_node else self._permissions.decide(connection, _READ_TOPIC, topic)
 
         rules = batch_rules(config)
         transactional_rules = replace(rules, is_transactional_allowed=True)

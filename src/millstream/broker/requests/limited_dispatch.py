@@ -7,7 +7,7 @@ every request comes by here. While there are no quotas at all, none does.
 
 import asyncio
 import struct
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -27,6 +27,8 @@ _INT32: Final = struct.Struct(">i")
 _CORRELATION_BYTES: Final = 4
 _PRODUCE_KEY: Final = ProduceRequest.api.key
 _FETCH_KEY: Final = FetchRequest.api.key
+
+Finish = Callable[[Pieces], Pieces]
 
 
 class LimitedDispatcher:
@@ -51,19 +53,21 @@ class LimitedDispatcher:
         if not isinstance(reply, Pending):
             return finish(reply)
         if isinstance(reply.answer, asyncio.Future):
-            reply.finish = partial(_finish_future, reply, finish, reply.finish)
+            reply.finish = partial(_finish_future, finish, reply.finish)
             return reply
         return Pending(_finish_later(reply.answer, finish), gate=reply.gate)
 
 
-def _finish_future(reply: Pending, finish: Any, inner: Any, done: "asyncio.Future[Any]") -> Pieces:
-    pieces: Pieces = finish(done.result() if inner is None else inner(done))
-    return pieces
+def _finish_future(
+    finish: Finish,
+    inner: "Callable[[asyncio.Future[Any]], Pieces] | None",
+    done: "asyncio.Future[Any]",
+) -> Pieces:
+    return finish(done.result() if inner is None else inner(done))
 
 
-async def _finish_later(answer: "Coroutine[Any, Any, Pieces]", finish: Any) -> Pieces:
-    pieces: Pieces = finish(await answer)
-    return pieces
+async def _finish_later(answer: "Coroutine[Any, Any, Pieces]", finish: Finish) -> Pieces:
+    return finish(await answer)
 
 
 def _finish(
