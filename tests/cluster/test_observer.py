@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from dataclasses import replace
 
 from millstream.cluster import observer as observer_module
 from millstream.cluster import znodes
@@ -145,5 +146,53 @@ def test_what_is_told_of_unknown_topics_or_an_older_state_changes_nothing():
         observer.enter_told({TopicPartition("t", 0): Node(other, 9)})
         assert observer.image.topics["t"].partitions[0].leader == 2
         await observer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_state_that_is_seen_before_its_topic_has_its_own_replicas():
+    # A leader that saw the state with the replicas of before never let the new one in: what it
+    # read afterwards had the same version.
+    async def scenario():
+        _, observer = await observed(1)
+        moving = replace(state(1, 1), replicas=(3, 1, 2), adding=(3,), removing=(2,))
+        data = znodes.encode_partition(moving, 1, TOPIC_ID)
+        observer.enter_told({TopicPartition("t", 0): Node(data, 1)})
+        assert observer.image.topics["t"].partitions[0] == moving
+        await observer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_of_a_topic_cannot_be_based_on_an_older_image():
+    # Between the reads of a topic and of its partitions, its new version came with its old
+    # replicas: a write then undid another partition's move.
+    async def scenario():
+        store, observer = await observed(1)
+        await observer.stop()
+        moving = replace(state(1, 1), replicas=(3, 1, 2), adding=(3,), removing=(2,))
+        await store.commit(
+            [
+                Put(
+                    znodes.topic_path("t"), znodes.encode_topic(TopicState("t", TOPIC_ID, [moving]))
+                ),
+                Put(
+                    znodes.partition_state_path("t", 0),
+                    znodes.encode_partition(moving, 1, TOPIC_ID),
+                ),
+            ]
+        )
+        seen = []
+        get = store.get
+
+        async def noted(path, *more):
+            seen.append((observer.topic_version("t"), observer.image.topics["t"].partitions[0]))
+            return await get(path, *more)
+
+        store.get = noted
+        await observer.read_topic("t")
+        assert {version for version, _ in seen} == {0}, "while it is read"
+        assert observer.topic_version("t") == 1
+        assert observer.image.topics["t"].partitions[0] == moving
 
     asyncio.run(scenario())

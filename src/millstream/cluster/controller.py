@@ -453,12 +453,10 @@ class Controller:
         # The watches fire before the commit returns.
         self._observer.postpone([change.where for change in changes])
         versions = (await self._commit([*operations, *puts]))[len(operations) :]
-        # Other nodes have to read the topic's own znode where the replicas have changed.
         self._on_written(
             {
                 change.where: Node(put.data, version)
                 for change, put, version in zip(changes, puts, versions, strict=True)
-                if not change.has_new_replicas
             }
         )
         written = {

@@ -159,7 +159,7 @@ class Observer:
         return self._reader.registered.keys()
 
     def topic_version(self, name: str) -> int:
-        """The version of the topic's own znode when its replicas were read."""
+        """The version of the topic's own znode that the image has."""
         return self._reader.entries[name].version
 
     def enter_states(self, states: dict[TopicPartition, PartitionState]) -> None:
@@ -239,6 +239,7 @@ class Observer:
 
     def _enter(self, found: Found) -> None:
         changed_topics = self._enter_topics(found)
+        self._reader.entries.update(found.entries)
         if found.group_configs is not None:
             # Code that needs them reads them when a member joins; no notification is necessary.
             self.image.group_overrides = found.group_configs

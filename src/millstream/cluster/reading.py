@@ -98,6 +98,8 @@ class Found:
     """What was read, not yet in the image."""
 
     topics: dict[str, TopicState | None] = field(default_factory=dict)
+    # The znodes of those topics that exist.
+    entries: dict[str, znodes.TopicEntry] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     registrations: dict[int, BrokerState | None] = field(default_factory=dict)
@@ -122,7 +124,8 @@ class Reader:
         self._mark = mark
         # Nodes that are registered, alive or not: the observer keeps it.
         self.registered: dict[int, BrokerState] = {}
-        # The topics' own znodes, as last read.
+        # The topics' own znodes, as in the image: the observer keeps it. A write of one is based on
+        # the image, so its version must never be newer than that.
         self.entries: dict[str, znodes.TopicEntry] = {}
         # What entered the image, by path: the observer keeps it.
         self.entities: dict[str, EntitiesBelow] = {}
@@ -164,8 +167,7 @@ class Reader:
                 case "controller":
                     await self._read_controller(found, is_poll)
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
-        for name, topic in await _in_parts(topics, self._topic):
-            found.topics[name] = topic
+        await self._read_topics(found, topics)
         for name in [str(mark[1]) for mark in marks if mark[0] == "config"]:
             found.configs[name] = await self._config(name)
         states = [mark for mark in marks if mark[0] == STATE and mark[1] not in found.topics]
@@ -177,13 +179,17 @@ class Reader:
     async def _read_topic_names(self, found: Found, is_poll: bool) -> None:
         hint = None if is_poll else self._hint("topics")
         names = await self._store.children(znodes.TOPICS, hint)
-        new = [name for name in names if name not in self._image.topics]
-        for name, topic in await _in_parts(new, self._topic):
-            found.topics[name] = topic
+        await self._read_topics(found, [name for name in names if name not in self._image.topics])
         for name in self._image.topics.keys() - set(names):
             found.topics[name] = None
 
-    async def _topic(self, name: str) -> TopicState | None:
+    async def _read_topics(self, found: Found, names: Sequence[str]) -> None:
+        async def read(name: str) -> TopicState | None:
+            return await self._topic(found, name)
+
+        found.topics.update(await _in_parts(names, read))
+
+    async def _topic(self, found: Found, name: str) -> TopicState | None:
         """The whole topic; None if it does not exist or is incomplete."""
         path = znodes.topic_path(name)
         try:
@@ -206,7 +212,7 @@ class Reader:
         if None in partitions:
             self._mark_later(("topic", name))
             return None
-        self.entries[name] = entry
+        found.entries[name] = entry
         whole = [state for state in partitions if state is not None]
         return TopicState(name, entry.topic_id, whole, await self._config(name))
 

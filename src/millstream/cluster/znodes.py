@@ -24,7 +24,7 @@ is.
 /brokers/topics/<t>                       topic id, replicas per partition
                                             <- member_publisher, at any node
                                             <- elections and controller, for a reassignment
-/brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, ISR
+/brokers/topics/<t>/partitions/<p>/state  leader, leader epoch, ISR; once changed, replicas too
                                             <- controller
                                             <- elections, on request or to give up a replica
                                             <- member_publisher, when a topic comes or goes
@@ -390,13 +390,19 @@ def _by_number(replicas: Iterable[tuple[int, ...]]) -> dict[str, list[int]]:
 def encode_partition(
     partition: PartitionState, controller_epoch: int, topic_id: uuid.UUID
 ) -> bytes:
-    """Kafka's keys and, if a cluster's writer has left its token, ours."""
+    """Kafka's keys and, if a cluster's writer has left its token, ours.
+
+    The replicas are in the topic's znode too, where Kafka has them. Here they share the version
+    of the state: whoever reads it has both as they were written together.
+    """
     # Built by hand: at ten thousand partitions json.dumps was a third of a start.
     ours = ""
     if partition.writer_token:
         ours = (
             f',"min_isr":{partition.min_isr},"elr":{_numbers(partition.elr)},'
             f'"last_known_elr":{_numbers(partition.last_known_elr)},'
+            f'"replicas":{_numbers(partition.replicas)},"adding":{_numbers(partition.adding)},'
+            f'"removing":{_numbers(partition.removing)},'
             f'"topic_id":"{encode_uuid(topic_id)}","writer_token":"{partition.writer_token}"'
         )
     return (
@@ -443,21 +449,33 @@ def _numbered(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...
 
 
 def decode_partition(node: Node, entry: TopicEntry, number: int) -> PartitionState | None:
-    """None if the state is that of another topic of the same name."""
+    """None if the state is that of another topic of the same name.
+
+    A state without replicas (a new topic's, or Kafka's) has those of `entry`.
+    """
     content = json.loads(node.data)
     if content.get("topic_id", entry.topic_id_text) != entry.topic_id_text:
         return None
+    if "replicas" in content:
+        assigned = (content["replicas"], content["adding"], content["removing"])
+    else:
+        assigned = (
+            entry.replicas[number],
+            entry.adding.get(number, ()),
+            entry.removing.get(number, ()),
+        )
+    replicas, adding, removing = map(tuple, assigned)
     return PartitionState(
         leader=content["leader"],
         leader_epoch=content["leader_epoch"],
         isr=tuple(content["isr"]),
-        replicas=entry.replicas[number],
+        replicas=replicas,
         version=node.version,
         min_isr=content.get("min_isr", 1),
         elr=tuple(content.get("elr", ())),
         last_known_elr=tuple(content.get("last_known_elr", ())),
-        adding=entry.adding.get(number, ()),
-        removing=entry.removing.get(number, ()),
+        adding=adding,
+        removing=removing,
         writer_token=content.get("writer_token", ""),
     )
 
