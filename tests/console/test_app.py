@@ -109,6 +109,24 @@ def test_the_stream_of_a_topic_sends_its_new_records(web: Browser, topic: str) -
     connection.close()
 
 
+def test_the_stream_of_a_topic_reads_each_partition_from_where_it_was(
+    web: Browser, topic: str
+) -> None:
+    connection = http.client.HTTPConnection(web.netloc, timeout=60)
+    connection.request("GET", f"/live?topic={topic}")
+    stream = connection.getresponse()
+    assert stream.readline() == b"event: hello\n"
+    for number in range(6):
+        web.submit(f"/topics/{topic}/produce", value=f"new-{number}", partition=str(number % 2))
+    values = []
+    while len(values) < 6:
+        if stream.readline() == b"event: record\n":
+            record = json.loads(stream.readline().removeprefix(b"data: "))
+            values.append(record["value"]["text"])
+    assert sorted(values) == [f"new-{number}" for number in range(6)]
+    connection.close()
+
+
 def test_other_addresses_need_a_login_that_does_not_exist_yet() -> None:
     async def start() -> None:
         await console_of_cluster([Address("127.0.0.1", 1)], Address("0.0.0.0", 0)).start()

@@ -77,7 +77,7 @@ async def _events(console: Console, tail: Tail | None) -> AsyncIterator[bytes]:
     yield event("hello", {"is_live": True})
     stopping = asyncio.ensure_future(console.stopping.wait())
     sampled = asyncio.ensure_future(console.sampler.wait_next())
-    records = None if tail is None else asyncio.ensure_future(_read(tail))
+    records = None if tail is None else asyncio.ensure_future(_read(console, tail))
     try:
         while loop.time() < ends_at and not stopping.done():
             waited = {each for each in (stopping, sampled, records) if each is not None}
@@ -92,18 +92,19 @@ async def _events(console: Console, tail: Tail | None) -> AsyncIterator[bytes]:
             if tail is not None and records is not None and records in done:
                 for each in records.result():
                     yield event("record", plain(each))
-                records = asyncio.ensure_future(_read(tail))
+                records = asyncio.ensure_future(_read(console, tail))
     finally:
         for each in (stopping, sampled, records):
             if each is not None:
                 each.cancel()
 
 
-async def _read(tail: Tail) -> list[object]:
+async def _read(console: Console, tail: Tail) -> list[object]:
     """New records, a few at a time and not too often: nobody reads faster."""
     await asyncio.sleep(_RECORDS_EVERY_SECONDS)
     try:
-        return list(await tail.read(_RECORDS_PER_EVENT_MAX))
-    except AskFailed:
+        topic = await console.topic(tail.topic_name)
+        return list(await tail.read(topic, _RECORDS_PER_EVENT_MAX))
+    except (AskFailed, NotFound):
         await asyncio.sleep(_BEAT_SECONDS)
         return []

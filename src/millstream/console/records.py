@@ -12,7 +12,13 @@ from typing import Final
 from millstream.console.asking import ClusterClient, check
 from millstream.console.facts import TopicFacts
 from millstream.console.reading import LATEST, offsets_on
-from millstream.console.text import SHORT_CHARACTERS_MAX, Shown, show, visible
+from millstream.console.text import (
+    LONG_CHARACTERS_MAX,
+    SHORT_CHARACTERS_MAX,
+    Shown,
+    show,
+    visible,
+)
 from millstream.errors import KafkaCode
 from millstream.model import Codec, TopicPartition
 from millstream.records.batch import BatchView, split_batches
@@ -30,6 +36,8 @@ PAGE_RECORDS_MAX: Final = 500
 # One fetch of a page; a single batch may be larger, and comes whole.
 _PAGE_BYTES: Final = 1 << 20
 _SEARCH_BYTES: Final = 4 << 20
+# What `newest_records` keeps of one topic.
+_NEWEST_BYTES_MAX: Final = 32 << 20
 _SEARCH_SECONDS_MAX: Final = 2.0
 _SEARCH_HITS_MAX: Final = 50
 # What one batch may unpack to here: above the largest record that topics usually take.
@@ -104,35 +112,47 @@ def whole_batches(data: memoryview) -> list[BatchView]:
     return found
 
 
-def rows_of(
-    batch: BatchView,
-    partition: int,
-    *,
-    as_: str = "auto",
-    characters_max: int = SHORT_CHARACTERS_MAX,
-) -> list[RecordRow]:
+def rows_of(batch: BatchView, partition: int, *, as_: str = "auto") -> list[RecordRow]:
     """A batch that cannot be read becomes one row that says so."""
     try:
         records = read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
     except ValueError as problem:
-        nothing = show(None)
-        text = f"This batch of {batch.size_bytes:,} bytes cannot be read: {problem}"
-        return [
-            RecordRow(
-                partition,
-                batch.base_offset,
-                batch.max_timestamp_ms,
-                nothing,
-                nothing,
-                [],
-                False,
-                text,
-            )
-        ]
+        return [_unreadable(batch, partition, problem)]
     return [
-        row_of(one, partition, as_=as_, characters_max=characters_max, is_control=batch.is_control)
+        row_of(
+            one,
+            partition,
+            as_=as_,
+            characters_max=SHORT_CHARACTERS_MAX,
+            is_control=batch.is_control,
+        )
         for one in records
     ]
+
+
+def _unreadable(batch: BatchView, partition: int, problem: ValueError) -> RecordRow:
+    nothing = show(None)
+    text = f"This batch of {batch.size_bytes:,} bytes cannot be read: {problem}"
+    return RecordRow(
+        partition, batch.base_offset, batch.max_timestamp_ms, nothing, nothing, [], False, text
+    )
+
+
+def row_at(batch: BatchView, partition: int, offset: int, *, as_: str) -> RecordRow | None:
+    """The first record at or after `offset`, with much of its text. Slow: call it in a thread."""
+    try:
+        for record in read_records(batch, limit_bytes=_DECODED_BYTES_MAX):
+            if record.offset >= offset:
+                return row_of(
+                    record,
+                    partition,
+                    as_=as_,
+                    characters_max=LONG_CHARACTERS_MAX,
+                    is_control=batch.is_control,
+                )
+    except ValueError as problem:
+        return _unreadable(batch, partition, problem)
+    return None
 
 
 def row_of(
@@ -162,9 +182,8 @@ async def read_forward(
     *,
     limit: int,
     as_: str,
-    upto_offset: int | None = None,
 ) -> list[RecordRow]:
-    """Up to `limit` records from `offset` on, and below `upto_offset`."""
+    """Up to `limit` records from `offset` on."""
     leader = topic.partitions[partition].leader
     rows: list[RecordRow] = []
     while len(rows) < limit:
@@ -174,11 +193,9 @@ async def read_forward(
         decode = _Decode(found.batches, partition, as_, offset, limit - len(rows))
         rows += await asyncio.to_thread(decode)
         offset = found.next_offset
-        if offset >= found.high_watermark or (upto_offset is not None and offset >= upto_offset):
+        if offset >= found.high_watermark:
             break
-    if upto_offset is not None:
-        rows = [row for row in rows if row.offset < upto_offset]
-    return rows[:limit]
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,35 +240,54 @@ async def read_newest(
 
 
 async def newest_records(client: ClusterClient, topic: TopicFacts, *, limit: int) -> list[Record]:
-    """About the last `limit` records of a topic, oldest first, without markers."""
+    """About the last `limit` records of a topic, oldest first, without markers; fewer if they
+    are large."""
     ends = await end_offsets(
         client, topic, [one.index for one in topic.partitions if one.leader >= 0]
     )
     each_limit = max(limit // max(len(ends), 1), 1)
+    each_bytes = _NEWEST_BYTES_MAX // max(len(ends), 1)
     found: list[Record] = []
     for index, end in ends.items():
         one = topic.partitions[index]
         offset = max(end - each_limit, one.start_offset, 0)
-        while offset < end:
+        left_bytes = each_bytes
+        while offset < end and left_bytes > 0:
             got = await fetch(
                 client, one.leader, topic.name, index, offset, max_bytes=_SEARCH_BYTES
             )
             if not got.batches:
                 break
-            found += await asyncio.to_thread(_records_from, got.batches, offset)
+            read = _RecordsFrom(got.batches, offset, left_bytes)
+            records, left_bytes = await asyncio.to_thread(read)
+            found += records
             offset = got.next_offset
     found.sort(key=lambda record: record.timestamp_ms)
     return found[-limit:]
 
 
-def _records_from(batches: Sequence[BatchView], offset: int) -> list[Record]:
-    return [
-        record
-        for batch in batches
-        if not batch.is_control
-        for record in _readable(batch)
-        if record.offset >= offset
-    ]
+@dataclass(frozen=True, slots=True)
+class _RecordsFrom:
+    """The work of a thread. Compressed batches may be far larger in memory than in the answer."""
+
+    batches: Sequence[BatchView]
+    offset: int
+    bytes_max: int
+
+    def __call__(self) -> tuple[list[Record], int]:
+        """The records, and how many bytes are left for more."""
+        records: list[Record] = []
+        left_bytes = self.bytes_max
+        for batch in self.batches:
+            if batch.is_control:
+                continue
+            for record in _readable(batch):
+                if record.offset >= self.offset:
+                    records.append(record)
+                    left_bytes -= len(record.key or b"") + len(record.value or b"")
+            if left_bytes <= 0:
+                break
+        return records, left_bytes
 
 
 async def end_offsets(
@@ -404,34 +440,37 @@ def _matches(record: Record, where: str, is_match: Callable[[bytes], bool]) -> b
 
 
 class Tail:
-    """New records of a topic, from now on."""
+    """New records of a topic, from now on, in the partitions that it has now."""
 
     def __init__(
-        self, client: ClusterClient, topic: TopicFacts, offsets: dict[int, int], as_: str
+        self, client: ClusterClient, topic_name: str, offsets: dict[int, int], as_: str
     ) -> None:
+        self.topic_name = topic_name
         self._client = client
-        self._topic = topic
+        # Where to read on, by partition.
         self._offsets = offsets
         self._as = as_
 
     @classmethod
     async def open(cls, client: ClusterClient, topic: TopicFacts, *, as_: str) -> "Tail":
         indexes = [one.index for one in topic.partitions if one.leader >= 0][:64]
-        return cls(client, topic, await end_offsets(client, topic, indexes), as_)
+        return cls(client, topic.name, await end_offsets(client, topic, indexes), as_)
 
-    async def read(self, limit: int) -> list[RecordRow]:
+    async def read(self, topic: TopicFacts, limit: int) -> list[RecordRow]:
         """What came since the last call. What is more than `limit` is skipped: nobody could
-        read it."""
-        ends = await end_offsets(self._client, self._topic, list(self._offsets))
+        read it. `topic` says who leads the partitions now."""
+        followed = [index for index in self._offsets if index < len(topic.partitions)]
+        ends = await end_offsets(self._client, topic, followed)
         rows: list[RecordRow] = []
-        for index, offset in self._offsets.items():
-            end = ends[index]
+        for index, end in ends.items():
+            offset = self._offsets[index]
             if end > offset:
                 first = max(offset, end - limit)
-                rows += await read_forward(
-                    self._client, self._topic, index, first, limit=limit, as_=self._as
+                found = await read_forward(
+                    self._client, topic, index, first, limit=limit, as_=self._as
                 )
-                self._offsets[index] = max(end, rows[-1].offset + 1 if rows else 0)
+                self._offsets[index] = max(end, found[-1].offset + 1 if found else 0)
+                rows += found
         rows.sort(key=lambda row: row.timestamp_ms)
         return rows[-limit:]
 

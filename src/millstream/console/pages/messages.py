@@ -1,5 +1,6 @@
 """Records of a topic: browse, search, follow, look at one, produce."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,10 +31,10 @@ from millstream.console.records import (
     produce,
     read_forward,
     read_newest,
-    rows_of,
+    row_at,
     search,
 )
-from millstream.console.text import LONG_CHARACTERS_MAX
+from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.records.partitioning import partition_of_key
 
@@ -228,14 +229,15 @@ async def record(console: Console, values: Values) -> OneRecord:
             console.client, one.leader, name, index, offset, max_bytes=_RECORD_BYTES
         )
     except AskFailed as failed:
+        if failed.code != KafkaCode.OFFSET_OUT_OF_RANGE:
+            raise
         raise NotFound(str(failed)) from failed
     for batch in found.batches[:1]:
-        rows = rows_of(batch, index, as_=as_, characters_max=LONG_CHARACTERS_MAX)
-        for row in rows:
-            if row.offset >= offset or row.problem:
-                previous = offset - 1 if offset > one.start_offset else None
-                following = row.offset + 1 if row.offset + 1 < one.end_offset else None
-                return OneRecord(await topic_head(console, name), row, as_, previous, following)
+        row = await asyncio.to_thread(row_at, batch, index, offset, as_=as_)
+        if row is not None:
+            previous = offset - 1 if offset > one.start_offset else None
+            following = row.offset + 1 if row.offset + 1 < one.end_offset else None
+            return OneRecord(await topic_head(console, name), row, as_, previous, following)
     raise NotFound(f"{name}-{index} has no record at or after offset {offset}.")
 
 
