@@ -81,14 +81,17 @@ def test_without_a_host_it_is_loopback_and_with_one_all_interfaces(tmp_path: Pat
 def test_each_node_has_its_own_files(tmp_path: Path) -> None:
     hosts = [part for host in ("a", "b", "c") for part in ("--host", host)]
     run(str(tmp_path / "made"), "--nodes", "3", "--zookeeper", "zk:2181/x", *hosts)
+    digests = set()
     for number, host in enumerate("abc", start=1):
         config = load_config(file=tmp_path / "made" / f"server-{number}.properties")
         (listener,) = parse_listeners(config)
         assert (listener.advertised_host, listener.advertised_port) == (host, 9092)
         assert config.int("node.id") == number
         assert config.string("zookeeper.connect") == "zk:2181/x"
+        digests.add(config.string("millstream.zookeeper.digest"))
         (facts,) = read_certificates((tmp_path / "made" / f"server-{number}.pem").read_bytes())
         assert host in facts.hosts
+    assert len(digests) == 1
     assert client_options(tmp_path / "made")["bootstrap.servers"] == "a:9092,b:9092,c:9092"
 
 

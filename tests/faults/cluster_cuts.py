@@ -109,10 +109,10 @@ def zookeeper_outage_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
 
 def _outage(cluster: MillstreamCluster, seed: int) -> Round:
     chance = random.Random(seed)
-    bootstrap = cluster.bootstrap
-    history = History(first_offsets=end_offsets(bootstrap))
-    writers = [Writer(bootstrap, history, seed)]
-    reader = Reader(bootstrap, history)
+    client = cluster.client
+    history = History(first_offsets=end_offsets(client))
+    writers = [Writer(client, history, seed)]
+    reader = Reader(client, history)
     leader = cluster.leaders(_ALONE_TOPIC)[0]
     one_ack = OneAck(cluster.nodes[leader].bootstrap, 0)
     wait_until_acknowledged(writers, BEFORE_FAULT)
@@ -131,7 +131,7 @@ def _outage(cluster: MillstreamCluster, seed: int) -> Round:
         writer.stop()
     one_ack.stop()
     cluster.wait_until_in_sync(TOPIC)
-    read_final(bootstrap, history)
+    read_final(client, history)
     reader.stop()
     problems = [str(anomaly) for anomaly in anomalies(history)]
     problems += [error for writer in writers for error in writer.errors] + reader.errors
@@ -148,10 +148,10 @@ def _outage(cluster: MillstreamCluster, seed: int) -> Round:
 
 def _round(cluster: MillstreamCluster, network: Network, seed: int) -> Round:
     chance = random.Random(seed)
-    bootstrap = cluster.bootstrap
-    history = History(first_offsets=end_offsets(bootstrap))
-    writers = [Writer(bootstrap, history, seed), Writer(bootstrap, history, seed + 1)]
-    reader = Reader(bootstrap, history)
+    client = cluster.client
+    history = History(first_offsets=end_offsets(client))
+    writers = [Writer(client, history, seed), Writer(client, history, seed + 1)]
+    reader = Reader(client, history)
     partition = chance.randrange(PARTITIONS)
     leader = cluster.leaders(_ALONE_TOPIC)[partition]
     one_ack = OneAck(cluster.nodes[leader].bootstrap, partition)
@@ -173,7 +173,7 @@ def _round(cluster: MillstreamCluster, network: Network, seed: int) -> Round:
     one_ack.stop()
     cluster.wait_until_in_sync(TOPIC)
     cluster.wait_until_in_sync(_ALONE_TOPIC)
-    read_final(bootstrap, history)
+    read_final(client, history)
     reader.stop()
     problems = [str(anomaly) for anomaly in anomalies(history)]
     problems += [error for writer in writers for error in writer.errors]

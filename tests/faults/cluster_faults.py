@@ -4,10 +4,14 @@ A round writes and reads all along, lets one fault happen, waits until everybody
 again and reads everything once more; then the checker has the word.
 """
 
+import contextlib
+import itertools
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from tests.faults.cluster_load import (
@@ -23,13 +27,15 @@ from tests.faults.cluster_load import (
 from tests.faults.disk import CuttableDisk
 from tests.faults.history import History, anomalies
 from tests.faults.kills import Round
-from tests.support.cluster import MillstreamCluster, millstream_cluster
+from tests.support.cluster import MillstreamCluster, millstream_cluster, wait_until
 from tests.support.java_client import JavaClient
+from tests.support.secured_cluster import SecuredCluster, secured_cluster
 
 BEFORE_FAULT = 1_500
 AFTER_FAULT = 800
 # Every so-many-th kill hits the node of the controller.
 CONTROLLER_EVERY = 3
+RENEWAL_SECONDS_MAX = 0.5
 
 # Does its harm; what it was.
 Fault = Callable[[MillstreamCluster, random.Random, int], str]
@@ -41,6 +47,56 @@ def cluster_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
         cluster.create_topic(TOPIC, PARTITIONS)
         for seed in seeds:
             yield _round(cluster, seed, _kill, java)
+
+
+def secure_cluster_kill_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    """The same with TLS and SCRAM between everybody and SASL to ZooKeeper, while certificates
+    are renewed."""
+    with (
+        secured_cluster(folder) as cluster,
+        JavaClient(cluster.bootstrap, cluster.client_config) as java,
+    ):
+        cluster.create_topic(TOPIC, PARTITIONS)
+
+        def kill(_: MillstreamCluster, chance: random.Random, seed: int) -> str:
+            with renewed_certificates(cluster, seed) as renewals:
+                text = _kill(cluster, chance, seed)
+            for node_id in cluster.nodes:
+                wait_until(
+                    partial(cluster.shows_its_certificate, node_id),
+                    f"node {node_id} shows its newest certificate",
+                )
+            return f"{text}; {len(renewals)} certificates renewed meanwhile, and shown"
+
+        for seed in seeds:
+            yield _round(cluster, seed, kill, java)
+
+
+@contextlib.contextmanager
+def renewed_certificates(cluster: SecuredCluster, seed: int) -> Iterator[list[int]]:
+    """While the block runs, one node after the other gets a new certificate; every node at least
+    once. Yields the nodes."""
+    chance = random.Random(seed)
+    nodes = sorted(cluster.nodes)
+    chance.shuffle(nodes)
+    renewals: list[int] = []
+    is_over = threading.Event()
+
+    def renew() -> None:
+        for node_id in itertools.cycle(nodes):
+            if is_over.is_set() and len(renewals) >= len(nodes):
+                return
+            cluster.renew_certificate(node_id)
+            renewals.append(node_id)
+            is_over.wait(chance.random() * RENEWAL_SECONDS_MAX)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield renewals
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def rolling_restart_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
@@ -107,11 +163,11 @@ def _round(
     cluster: MillstreamCluster, seed: int, fault: Fault, java: JavaClient | None = None
 ) -> Round:
     chance = random.Random(seed)
-    bootstrap = cluster.bootstrap
-    history = History(first_offsets=end_offsets(bootstrap))
-    writers = [Writer(bootstrap, history, seed), Writer(bootstrap, history, seed + 1)]
+    client = cluster.client
+    history = History(first_offsets=end_offsets(client))
+    writers = [Writer(client, history, seed), Writer(client, history, seed + 1)]
     others = [] if java is None else [JavaWriter(java, history, seed + 2)]
-    reader = Reader(bootstrap, history)
+    reader = Reader(client, history)
     wait_until_acknowledged(writers, BEFORE_FAULT)
     time.sleep(chance.random() * 0.3)
     for writer in writers:
@@ -121,7 +177,7 @@ def _round(
     for each in (*writers, *others):
         each.stop()
     cluster.wait_until_in_sync(TOPIC)
-    read_final(bootstrap, history)
+    read_final(client, history)
     reader.stop()
     gap_ms = max((gap for writer in writers for gap in writer.gaps.values()), default=0.0) * 1000
     problems = [str(anomaly) for anomaly in anomalies(history)]

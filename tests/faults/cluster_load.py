@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -31,7 +31,9 @@ CLIENT = {
 class Writer:
     """acks=all, idempotent; about `rate` records a second."""
 
-    def __init__(self, bootstrap: str, history: History, seed: int, rate: int = 1_500) -> None:
+    def __init__(
+        self, client: Mapping[str, str], history: History, seed: int, rate: int = 1_500
+    ) -> None:
         self.name = f"writer-{next(_NAMES)}"
         self.acknowledged = 0
         # When each partition was last acknowledged, and its longest silence.
@@ -46,7 +48,7 @@ class Writer:
         self._stop = threading.Event()
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **client,
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -166,13 +168,13 @@ class JavaWriter:
 class Reader:
     """Follows all partitions from where the history begins."""
 
-    def __init__(self, bootstrap: str, history: History) -> None:
+    def __init__(self, client: Mapping[str, str], history: History) -> None:
         self.name = f"reader-{next(_NAMES)}"
         self.errors: list[str] = []
         self._history = history
         self._is_first = set(range(PARTITIONS))
         self._stop = threading.Event()
-        self._consumer = _consumer(bootstrap)
+        self._consumer = _consumer(client)
         self._consumer.assign(
             [TopicPartition(TOPIC, p, at) for p, at in history.first_offsets.items()]
         )
@@ -204,10 +206,10 @@ def _value(message: Message) -> str:
     return value.decode().partition("|")[0]
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(client: Mapping[str, str]) -> Consumer:
     return Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client,
             "group.id": "unused",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -218,8 +220,8 @@ def _consumer(bootstrap: str) -> Consumer:
     )
 
 
-def end_offsets(bootstrap: str) -> dict[int, int]:
-    consumer = _consumer(bootstrap)
+def end_offsets(client: Mapping[str, str]) -> dict[int, int]:
+    consumer = _consumer(client)
     try:
         return _end_offsets(consumer)
     finally:
@@ -245,9 +247,9 @@ def _end_offsets(consumer: Consumer) -> dict[int, int]:
                 consumer.list_topics(TOPIC, timeout=5)
 
 
-def read_final(bootstrap: str, history: History) -> None:
+def read_final(client: Mapping[str, str], history: History) -> None:
     """Everything, by a fresh consumer, up to an end that covers whatever was acknowledged."""
-    consumer = _consumer(bootstrap)
+    consumer = _consumer(client)
     try:
         ends = _end_offsets(consumer)
         left = {p: end for p, end in ends.items() if end > history.first_offsets[p]}

@@ -20,6 +20,7 @@ from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
     rolling_restart_rounds,
+    secure_cluster_kill_rounds,
 )
 from tests.faults.compaction_cuts import compaction_cut_rounds
 from tests.faults.copy_job import copy_passes, copy_passes_with_power_cuts
@@ -54,6 +55,7 @@ SOAKS = {
     "cluster_cuts": Soak(100, cluster_cut_rounds, 13_000),
     "cluster_kills": Soak(300, cluster_kill_rounds, 10_000),
     "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),
+    "secure_cluster_kills": Soak(100, secure_cluster_kill_rounds, 17_000),
     "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
     "zookeeper_outages": Soak(20, zookeeper_outage_rounds, 15_000),
     "pipeline_kills": Soak(20, pipeline_kill_rounds, 16_000),

@@ -10,12 +10,14 @@ from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
     rolling_restart_rounds,
+    secure_cluster_kill_rounds,
 )
 from tests.faults.kills import Round
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 KILLS = 4
+SECURE_KILLS = 3
 POWER_CUTS = 2
 
 
@@ -27,6 +29,11 @@ def check(rounds: list[Round], count: int) -> None:
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_by_killing_nodes(tmp_path: Path) -> None:
     check(list(cluster_kill_rounds(tmp_path, list(range(KILLS)))), KILLS)
+
+
+@pytest.mark.timeout(300)
+def test_nor_with_tls_scram_and_sasl_while_certificates_rotate(tmp_path: Path) -> None:
+    check(list(secure_cluster_kill_rounds(tmp_path, list(range(SECURE_KILLS)))), SECURE_KILLS)
 
 
 @pytest.mark.timeout(300)

@@ -38,9 +38,9 @@ class Loaded:
 
     def __init__(self, cluster: MillstreamCluster) -> None:
         self.cluster = cluster
-        self.history = History(first_offsets=end_offsets(cluster.bootstrap))
-        self.writer = Writer(cluster.bootstrap, self.history, seed=1)
-        self.reader = Reader(cluster.bootstrap, self.history)
+        self.history = History(first_offsets=end_offsets(cluster.client))
+        self.writer = Writer(cluster.client, self.history, seed=1)
+        self.reader = Reader(cluster.client, self.history)
         self._began = time.monotonic()
 
     def run(self, *command: str) -> Ran:
@@ -59,7 +59,7 @@ class Loaded:
         self.writer.stop()
         seconds = time.monotonic() - self._began
         self.reader.stop()
-        read_final(self.cluster.bootstrap, self.history)
+        read_final(self.cluster.client, self.history)
         gap_ms = max(self.writer.gaps.values()) * 1000
         rate = self.writer.acknowledged / seconds
         print(f"longest gap {gap_ms:.0f} ms, {rate:.0f} records/s acknowledged")

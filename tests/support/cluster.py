@@ -11,10 +11,12 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
+from millstream.cli.client_options import librdkafka_names, security_of_file
+from millstream.client.blocking import Address, Connection
+from millstream.config.files import read_option_file
 from millstream.wire.apis.metadata import MetadataRequest
 from tests.faults.network import Network
 from tests.support.node import MillstreamNode
-from tests.support.raw_client import RawClient
 from tests.support.zookeeper import zookeeper_server
 
 _SECONDS_MAX = 60.0
@@ -25,8 +27,17 @@ _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms"
 class MillstreamCluster:
     """`nodes` by their ids, which count from 1."""
 
-    def __init__(self, nodes: dict[int, MillstreamNode], zookeeper_pid: int) -> None:
+    def __init__(
+        self,
+        nodes: dict[int, MillstreamNode],
+        zookeeper_pid: int,
+        client_config: Path | None = None,
+    ) -> None:
+        """`client_config` is a file with the options that clients need, in Kafka's names."""
         self.nodes = nodes
+        self.client_config = client_config
+        self._security = security_of_file(client_config)
+        self._login = {} if client_config is None else librdkafka_options(client_config)
         self._zookeeper_pid = zookeeper_pid
         # Makes another node of the cluster, which is not started.
         self.new_node: Callable[[int], MillstreamNode] | None = None
@@ -37,14 +48,21 @@ class MillstreamCluster:
         for node in self.nodes.values():
             node.start()
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **_QUIET})
+        self._admin = AdminClient({**self.client, **_QUIET})
         for node in self.nodes.values():
             wait_until(partial(self._is_told_of_all, node), "every node knows every other")
 
+    @property
+    def client(self) -> dict[str, str]:
+        """Options of any client, in librdkafka's names."""
+        return {"bootstrap.servers": self.bootstrap, **self._login}
+
     def _is_told_of_all(self, node: MillstreamNode) -> bool:
         """Each serves as soon as it can, and hears of the others a moment later."""
-        with RawClient(node.bootstrap) as client:
-            brokers = client.ask(MetadataRequest(topics=[]), 1).brokers
+        host, _, port = node.bootstrap.rpartition(":")
+        asked = Connection(Address(host, int(port)), client_id="t", security=self._security)
+        with contextlib.closing(asked):
+            brokers = asked.ask(MetadataRequest(topics=[]), 1).brokers
         return {broker.node_id for broker in brokers} == set(self.nodes)
 
     def create_topic(self, name: str, partitions: int, **config: str) -> None:
@@ -117,6 +135,11 @@ class MillstreamCluster:
     def stop(self) -> None:
         for node in self.nodes.values():
             node.stop()
+
+
+def librdkafka_options(client_config: Path) -> dict[str, str]:
+    """The options of a client file, as librdkafka takes them; without the address."""
+    return librdkafka_names(read_option_file(client_config))
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:

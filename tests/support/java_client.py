@@ -28,9 +28,11 @@ class JavaClientError(Exception):
 class JavaClient:
     """`with JavaClient(bootstrap) as java: java.call("topic_names")["names"]`"""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, config: Path | None = None) -> None:
+        """`config` is a file with more client options."""
+        more = [] if config is None else [str(config)]
         self._process = subprocess.Popen(
-            [*java_command(_SOURCE, heap=_HEAP), bootstrap],
+            [*java_command(_SOURCE, heap=_HEAP), bootstrap, *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

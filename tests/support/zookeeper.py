@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,38 @@ def ensemble_at(hosts: str, root: str = "", **settings: Any) -> Ensemble:
 
 @contextlib.contextmanager
 def zookeeper_server(
-    folder: Path, *, jars: str | None = None, settings: str = "", host: str = "127.0.0.1"
+    folder: Path,
+    *,
+    jars: str | None = None,
+    settings: str = "",
+    host: str = "127.0.0.1",
+    java_options: Sequence[str] = (),
 ) -> Iterator[ZooKeeperServer]:
     skip_if_java_is_left_out()
     require("java")
-    server = ZooKeeperServer(folder, host=host, settings=settings)
+    server = ZooKeeperServer(folder, host=host, settings=settings, java_options=java_options)
     server.start(jars or spark_jars())
     try:
         yield server
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def zookeeper_with_sasl(folder: Path, users: dict[str, str]) -> Iterator[ZooKeeperServer]:
+    """Only these users can log in, and nobody can stay without."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    jaas = folder / "jaas.conf"
+    jaas.write_text(f"Server {{ {module} required {names}; }};\n")
+    settings = (
+        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+        "sessionRequireClientSASLAuth=true\n"
+    )
+    java_options = [f"-Djava.security.auth.login.config={jaas}"]
+    with zookeeper_server(folder, settings=settings, java_options=java_options) as server:
+        yield server
 
 
 def spark_jars() -> str:

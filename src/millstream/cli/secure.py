@@ -32,6 +32,7 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _ADMIN: Final = "admin"
 # As this user, nodes log in at each other.
 _NODE: Final = "node"
+_ZOOKEEPER: Final = "zookeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ def secure(directory: Path, hosts: tuple[str, ...], nodes: int, port: int, zooke
     places = _places(hosts, nodes, port)
     _create_directory(directory)
     folder = directory.resolve()
-    passwords = {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (_ADMIN, _NODE)}
+    passwords = {
+        name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (_ADMIN, _NODE, _ZOOKEEPER)
+    }
     write_certificates(folder, places, hosts if nodes == 1 else ())
     for place in places:
         text = server_properties(
@@ -182,6 +185,8 @@ def server_properties(
         lines += [
             "",
             f"zookeeper.connect={zookeeper}",
+            "# Only nodes with this credential can change what they store in ZooKeeper.",
+            f"millstream.zookeeper.digest={_NODE}:{passwords[_ZOOKEEPER]}",
             "security.inter.broker.protocol=SASL_SSL",
             f"sasl.mechanism.inter.broker.protocol={_MECHANISM}",
             f"listener.name.sasl_ssl.{_MECHANISM.lower()}.sasl.jaas.config={jaas}",

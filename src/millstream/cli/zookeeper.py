@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -108,10 +109,17 @@ class ZooKeeperServer:
     """The process. It ends when this one does, however that ends."""
 
     def __init__(
-        self, folder: Path, *, host: str = "127.0.0.1", port: int = 0, settings: str = ""
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: str = "",
+        java_options: Sequence[str] = (),
     ) -> None:
         """`settings` are further lines of ZooKeeper's own file."""
         self._folder = folder
+        self._java_options = java_options
         self._settings = settings
         self._host = host
         self._port = port
@@ -148,7 +156,7 @@ class ZooKeeperServer:
         )
         with open(self.log_path, "ab") as output:
             self.process = subprocess.Popen(
-                [java, *_JVM_FLAGS, "-cp", jars, _MAIN, str(settings)],
+                [java, *_JVM_FLAGS, *self._java_options, "-cp", jars, _MAIN, str(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -3,6 +3,7 @@ import stat
 import pytest
 
 from millstream.cluster.stores.ensemble import (
+    SaslLogin,
     SessionKey,
     ensemble_of,
     read_session,
@@ -45,6 +46,18 @@ def test_what_protects_the_way_there():
 def test_what_is_created_with_a_credential_is_protected_by_it():
     assert ensemble("zookeeper.connect=a:1", "millstream.zookeeper.digest=a:b").is_protected
     assert not ensemble("zookeeper.connect=a:1").is_protected
+
+
+def test_a_login_by_sasl_is_a_jaas_line():
+    option = "millstream.zookeeper.sasl.jaas.config"
+    line = 'org.x.DigestLoginModule required username="me" password="secret";'
+    found = ensemble("zookeeper.connect=a:1", f"{option}={line}", "zookeeper.set.acl=true")
+    assert (found.sasl, found.is_protected) == (SaslLogin("me", "secret"), True)
+    assert "secret" not in repr(found)
+    for wrong in ("secret", line.replace("Digest", "Plain"), line.replace("password", "word")):
+        with pytest.raises(ConfigError, match=option) as raised:
+            ensemble("zookeeper.connect=a:1", f"{option}={wrong}")
+        assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

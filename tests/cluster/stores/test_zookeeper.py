@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from millstream.cluster.stores.ensemble import Ensemble
+from millstream.cluster.stores.ensemble import Ensemble, SaslLogin
 from millstream.cluster.stores.store import (
     CoordinationFailed,
     Create,
@@ -17,7 +17,13 @@ from millstream.cluster.stores.store import (
 from millstream.cluster.stores.zookeeper import end_session, open_zookeeper
 from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked
-from tests.support.zookeeper import ensemble_at, new_root, spark_jars, zookeeper_server
+from tests.support.zookeeper import (
+    ensemble_at,
+    new_root,
+    spark_jars,
+    zookeeper_server,
+    zookeeper_with_sasl,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -98,6 +104,31 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
 
     with zookeeper_server(tmp_path / "zookeeper") as server:
         asyncio.run(scenario(server))
+
+
+def test_nodes_log_in_by_sasl(tmp_path):
+    async def scenario(address):
+        member = ensemble_at(address, "/x", sasl=SaslLogin("nodes", "secret"), is_protected=True)
+        store = await open_zookeeper(member)
+        await store.commit([Create("/mine", b"1")])
+        fellow = await open_zookeeper(member, resume=store.key)
+        await fellow.commit([Put("/mine", b"2")])
+        other = await open_zookeeper(ensemble_at(address, sasl=SaslLogin("other", "else")))
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await other.commit([Put("/x/mine", b"3")])
+        assert (await other.get("/x/mine")).data == b"2"
+        for sasl in (SaslLogin("nodes", "wrong"), SaslLogin("nobody", "secret")):
+            with pytest.raises(CoordinationFailed, match="refused the login"):
+                await open_zookeeper(ensemble_at(address, sasl=sasl))
+        # The server closes a session that asks before it has logged in.
+        with pytest.raises(CoordinationFailed):
+            await open_zookeeper(ensemble_at(address))
+        for each in (fellow, other):
+            await each.close()
+
+    users = {"nodes": "secret", "other": "else"}
+    with zookeeper_with_sasl(tmp_path / "zookeeper", users) as server:
+        asyncio.run(scenario(server.address))
 
 
 def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):

@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.FileInputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -43,24 +44,37 @@ public final class InteropClient {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(200);
 
-    private final String bootstrap;
+    // The address, and how to log in.
+    private final Properties common;
     private final Admin admin;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
 
-    private InteropClient(String bootstrap) {
-        this.bootstrap = bootstrap;
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+    private InteropClient(Properties common) {
+        this.common = common;
+        Properties settings = copy(common);
         settings.put("default.api.timeout.ms", "20000");
         settings.put("request.timeout.ms", "15000");
         this.admin = Admin.create(settings);
+    }
+
+    private static Properties copy(Properties from) {
+        Properties made = new Properties();
+        made.putAll(from);
+        return made;
     }
 
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         // Anything a library prints goes to stderr: stdout carries answers only.
         System.setOut(System.err);
-        InteropClient client = new InteropClient(arguments[0]);
+        Properties common = new Properties();
+        if (arguments.length > 1) {
+            try (FileInputStream file = new FileInputStream(arguments[1])) {
+                common.load(file);
+            }
+        }
+        common.put("bootstrap.servers", arguments[0]);
+        InteropClient client = new InteropClient(common);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(JSON.writeValueAsString(client.answer(JSON.readTree(line))));
@@ -140,8 +154,7 @@ public final class InteropClient {
     }
 
     private void produce(TopicPartition partition, JsonNode command, ObjectNode answer) throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = copy(common);
         settings.put("compression.type", command.get("codec").asText());
         settings.put("acks", command.path("acks").asText("all"));
         settings.put("enable.idempotence", command.path("idempotent").asText("true"));
@@ -202,8 +215,7 @@ public final class InteropClient {
     }
 
     private KafkaProducer<byte[], byte[]> transactionalProducer(String transactionalId, String requestTimeoutMs) {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = copy(common);
         settings.put("transactional.id", transactionalId);
         settings.put("delivery.timeout.ms", "20000");
         settings.put("request.timeout.ms", requestTimeoutMs);
@@ -240,8 +252,7 @@ public final class InteropClient {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer() {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = copy(common);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "none");
         settings.put("default.api.timeout.ms", "20000");

@@ -8,8 +8,19 @@ from typing import Final
 
 from millstream.cluster.stores.store import SESSION_FILE
 from millstream.config import BrokerConfig, ConfigError
+from millstream.security.sasl.jaas import parse_jaas
 
 _DEFAULT_PORT: Final = 2181
+_SASL_OPTION: Final = "millstream.zookeeper.sasl.jaas.config"
+_SASL_MODULE: Final = "DigestLoginModule"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """A user whom ZooKeeper's JAAS file names; the mechanism is DIGEST-MD5."""
+
+    username: str
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +33,8 @@ class Ensemble:
     connect_timeout_ms: int = field(kw_only=True)
     # "user:password" of ZooKeeper's digest scheme.
     digest: str | None = field(default=None, repr=False)
-    # Whether only those who know the digest may write what is created.
+    sasl: SaslLogin | None = None
+    # Whether only those who log in as this node does may write what is created.
     is_protected: bool = False
     is_tls: bool = False
     # A PEM file with key and certificate, and one with the authorities to trust.
@@ -54,21 +66,40 @@ def ensemble_of(config: BrokerConfig) -> Ensemble | None:
     session_ms = config.int("zookeeper.session.timeout.ms")
     connect_ms = config.get("zookeeper.connection.timeout.ms")
     digest = config.optional_string("millstream.zookeeper.digest")
-    if config.boolean("zookeeper.set.acl") and digest is None:
-        raise ConfigError("zookeeper.set.acl: needs millstream.zookeeper.digest")
+    sasl = _sasl_login(config)
+    is_protected = digest is not None or sasl is not None
+    if config.boolean("zookeeper.set.acl") and not is_protected:
+        raise ConfigError(f"zookeeper.set.acl: needs millstream.zookeeper.digest or {_SASL_OPTION}")
     return Ensemble(
         hosts,
         root,
         session_timeout_ms=session_ms,
         connect_timeout_ms=connect_ms if isinstance(connect_ms, int) else session_ms,
         digest=digest,
-        is_protected=digest is not None,
+        sasl=sasl,
+        is_protected=is_protected,
         is_tls=config.boolean("zookeeper.ssl.client.enable"),
         key_file=config.optional_string("zookeeper.ssl.keystore.location"),
         key_password=config.optional_string("zookeeper.ssl.keystore.password"),
         authority_file=config.optional_string("zookeeper.ssl.truststore.location"),
         is_host_checked=bool(config.string("zookeeper.ssl.endpoint.identification.algorithm")),
     )
+
+
+def _sasl_login(config: BrokerConfig) -> SaslLogin | None:
+    line = config.optional_string(_SASL_OPTION)
+    if line is None:
+        return None
+    try:
+        module = parse_jaas(line)
+    except ValueError as error:
+        raise ConfigError(f"{_SASL_OPTION}: {error}") from None
+    username, password = (module.options.get(name) for name in ("username", "password"))
+    if module.name != _SASL_MODULE or not username or not password:
+        raise ConfigError(
+            f'{_SASL_OPTION}: write `{_SASL_MODULE} required username="..." password="...";`'
+        )
+    return SaslLogin(username, password)
 
 
 def _is_address(text: str) -> bool:

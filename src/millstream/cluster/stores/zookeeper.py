@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     KazooException,
     NoChildrenForEphemeralsError,
@@ -27,9 +28,10 @@ from kazoo.exceptions import (
     NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
+    SessionClosedRequireSaslError,
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import Callback, KazooState
+from kazoo.protocol.states import Callback, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
@@ -109,6 +111,8 @@ class ZooKeeper:
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._was_connected = False
+        # Whether a request has been answered: kazoo is connected before it has logged in.
+        self._was_answered = False
         self._end: CoordinationFailed | None = None
         self._has_expired = False
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -120,9 +124,12 @@ class ZooKeeper:
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._client = _client(ensemble, resume)
         self._watchdog = Watchdog(self._loop, self._client.stop)
-        self._client.add_listener(lambda state: self._cross(self._state_changed, state))
+        self._client.add_listener(
+            lambda state: self._cross(self._state_changed, state, self._client.client_state)
+        )
         self._learn_session_timeout()
         self._limit_greeting()
+        self._notice_refused_login()
 
     async def open(self) -> None:
         self._client.start_async()
@@ -139,6 +146,8 @@ class ZooKeeper:
                 await self._connected.wait()
             if self._end is not None:
                 raise self._end
+            await self._read("/", self._client.exists_async)
+            self._was_answered = True
             self.key = SessionKey(*self._client.client_id)
             await self._make_root()
             self._watchdog.start(self.session_timeout_ms)
@@ -298,7 +307,7 @@ class ZooKeeper:
             self._stopping = self._loop.run_in_executor(None, _stop, self._client)
         await self._stopping
 
-    def _state_changed(self, state: str) -> None:
+    def _state_changed(self, state: str, detail: str) -> None:
         if self._end is not None:
             return
         if state == KazooState.CONNECTED:
@@ -310,13 +319,23 @@ class ZooKeeper:
             log.warning("the connection to ZooKeeper is lost, trying again")
         else:
             self._has_expired = True
-            self._finish(SessionEnded("the ZooKeeper session has ended"))
+            self._finish(self._why_lost(detail))
             self._connected.set()
             for callback in self._on_end:
                 callback()
             self._on_end.clear()
             # kazoo would continue with an unwanted new session.
             self._stopping = self._loop.run_in_executor(None, _stop, self._client)
+
+    def _why_lost(self, detail: str) -> CoordinationFailed:
+        # Only the first time: a server that stops during a later login looks the same to kazoo,
+        # and that one has to be tried again, with a new session.
+        if detail == KeeperState.AUTH_FAILED and not self._was_answered:
+            return CoordinationFailed(
+                f"ZooKeeper at {self._ensemble.hosts} refused the login: compare "
+                "millstream.zookeeper.sasl.jaas.config with the users of its JAAS file"
+            )
+        return SessionEnded("the ZooKeeper session has ended")
 
     def _finish(self, end: CoordinationFailed) -> None:
         self._end = end
@@ -353,6 +372,20 @@ class ZooKeeper:
             return invoke(min(timeout, session_seconds * _GREETING_SHARE), *arguments, **named)
 
         connection._invoke = invoke_soon
+
+    def _notice_refused_login(self) -> None:
+        """A server that requires SASL answers a wrong password with an error of its own, which
+        would end kazoo's thread with a traceback."""
+        connection = self._client._connection
+        authenticate = connection._authenticate_with_sasl
+
+        def authenticate_or_fail(*arguments: Any) -> None:
+            try:
+                authenticate(*arguments)
+            except SessionClosedRequireSaslError as error:
+                raise AuthFailedError("the server requires SASL") from error
+
+        connection._authenticate_with_sasl = authenticate_or_fail
 
     async def _make_root(self) -> None:
         path = ""
@@ -427,6 +460,7 @@ def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
         handler=_InOrder(),
         connection_retry=retry,
         auth_data=[("digest", ensemble.digest)] if ensemble.digest else None,
+        sasl_options=_sasl_options(ensemble),
         default_acl=CREATOR_ALL_ACL if ensemble.is_protected else None,
         use_ssl=ensemble.is_tls,
         certfile=ensemble.key_file,
@@ -435,6 +469,16 @@ def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
         ca=ensemble.authority_file,
         check_hostname=ensemble.is_host_checked,
     )
+
+
+def _sasl_options(ensemble: Ensemble) -> dict[str, str] | None:
+    if ensemble.sasl is None:
+        return None
+    return {
+        "mechanism": "DIGEST-MD5",
+        "username": ensemble.sasl.username,
+        "password": ensemble.sasl.password,
+    }
 
 
 def _stop(client: KazooClient) -> None:
