@@ -18,25 +18,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
 from millstream.config import load_config
-from millstream.testing.client_config import Access, client_config
+from millstream.testing.client_config import Access
 from millstream.testing.clock import TestClock
 from millstream.testing.credentials import Credentials, secured_settings
 from millstream.testing.faults import Faults
-from millstream.testing.group import Group
-from millstream.testing.topic import Topic
+from millstream.testing.kafka import Kafka
 from millstream.testing.traffic import SeenRequest, Traffic
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 _START_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 30.0
-_REQUEST_SECONDS_MAX = 20.0
 _STORAGE: Final = ("memory", "disk")
 # A file system in memory, where Linux has one.
 _MEMORY: Final = Path("/dev/shm")
@@ -51,7 +46,7 @@ class Snapshot:
     folder: Path
 
 
-class Broker:
+class Broker(Kafka):
     """`with Broker() as broker:` runs a node until the block ends."""
 
     def __init__(
@@ -73,6 +68,7 @@ class Broker:
         the node cannot honour is an error. Without `watches_requests`, requests that repeat take
         the same short way as on a node outside of tests, and there are no `requests` and `faults`.
         """
+        super().__init__()
         self._topics = dict(topics or {})
         self._settings = {**_SETTINGS, **(settings or {})}
         if storage not in _STORAGE:
@@ -87,8 +83,7 @@ class Broker:
         self._watches_requests = watches_requests
         self._listeners = self._settings.pop("listeners", "")
         self._wanted_port = port
-        # The address of the first listener, and those of all by name.
-        self.bootstrap = ""
+        # The addresses of all listeners by name; `bootstrap` is that of the first.
         self.listeners: dict[str, str] = {}
         self.clock = TestClock()
         self._traffic = Traffic(time.monotonic)
@@ -99,7 +94,6 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._admin: AdminClient | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -146,7 +140,7 @@ class Broker:
         # The next start gets the same.
         self._wanted_port = int(self.bootstrap.rpartition(":")[2])
         try:
-            self._create_missing_topics()
+            self._create_missing_topics(self._topics)
         except BaseException:
             # A block that was not entered is never left.
             self.close()
@@ -163,15 +157,6 @@ class Broker:
 
     def _data(self) -> Path:
         return self._data_dir or self._folder() / "data"
-
-    def _create_missing_topics(self) -> None:
-        if not self._topics:
-            return
-        # From the second start on, they are there.
-        known = self._connect_admin().list_topics(timeout=_REQUEST_SECONDS_MAX).topics
-        for name, partitions in self._topics.items():
-            if name not in known:
-                self.create_topic(name, partitions=partitions)
 
     def stop(self) -> None:
         """Stop cleanly and wait for it. `start` goes on with the same port and data."""
@@ -218,42 +203,10 @@ class Broker:
         """The last ten thousand requests, of one API or client or all, in order."""
         return self._traffic.requests(api, client_id)
 
-    def client_config(self, kind: str = "confluent") -> dict[str, Any]:
-        """For `confluent`, `kafka-python`, `aiokafka`, `java` or `spark`."""
+    def _access(self) -> Access:
         if self._credentials is None:
-            return client_config(kind, Access(self.bootstrap))
-        return client_config(kind, self._credentials.access(self.bootstrap))
-
-    def topic(self, name: str) -> Topic:
-        return Topic(name, self.client_config())
-
-    def group(self, group_id: str) -> Group:
-        return Group(group_id, self.client_config())
-
-    def create_topic(
-        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> Topic:
-        from confluent_kafka.admin import NewTopic
-
-        wanted = NewTopic(name, partitions, replication_factor=1, config=dict(configs or {}))
-        [answer] = self._connect_admin().create_topics([wanted]).values()
-        answer.result(_REQUEST_SECONDS_MAX)
-        return self.topic(name)
-
-    def delete_topic(self, name: str) -> None:
-        [answer] = self._connect_admin().delete_topics([name]).values()
-        answer.result(_REQUEST_SECONDS_MAX)
-
-    def topic_names(self) -> list[str]:
-        return sorted(self._connect_admin().list_topics(timeout=_REQUEST_SECONDS_MAX).topics)
-
-    def _connect_admin(self) -> "AdminClient":
-        # Imported late: a test that brings its own client need not wait for this one.
-        from confluent_kafka.admin import AdminClient
-
-        if self._admin is None:
-            self._admin = AdminClient({**self.client_config(), "log_level": 0})
-        return self._admin
+            return super()._access()
+        return self._credentials.access(self.bootstrap)
 
     # -- in the thread of the node ----------------------------------------------------
 
