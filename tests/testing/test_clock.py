@@ -5,12 +5,12 @@ import pytest
 from confluent_kafka import Consumer
 
 from millstream.testing import Broker
-from millstream.testing.clock import TestClock
+from millstream.testing.clock import MovableClock
 from tests.support.waiting import wait_until
 
 
 def test_time_passes_as_it_is_told() -> None:
-    clock = TestClock()
+    clock = MovableClock()
     before = clock.now_ms(), clock.monotonic()
     clock.advance(hours=25, seconds=1)
     assert clock.now_ms() - before[0] >= 25 * 3_600_000 + 1000
@@ -20,7 +20,7 @@ def test_time_passes_as_it_is_told() -> None:
 
 
 def test_a_frozen_clock_stands_still_until_it_is_advanced() -> None:
-    clock = TestClock()
+    clock = MovableClock()
     clock.freeze("2026-01-01T00:00Z")
     start = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
     time.sleep(0.01)

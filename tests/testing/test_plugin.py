@@ -72,6 +72,30 @@ def test_clock(kafka, kafka_clock):
 """
 
 
+_OF_A_CLUSTER = """
+import pytest
+
+@pytest.fixture(scope="module")
+def orders(kafka_cluster):
+    return kafka_cluster.create_topic("orders")
+
+def test_failover(kafka_cluster, orders):
+    orders.produce(["x"])
+    kafka_cluster.kill(kafka_cluster.leader("orders", 0))
+    assert [record.text for record in orders.wait(1)] == ["x"]
+
+def test_all_are_back(kafka_cluster, orders):
+    assert kafka_cluster.running == [1, 2, 3]
+    assert sorted(kafka_cluster.in_sync("orders", 0)) == [1, 2, 3]
+
+@pytest.mark.millstream(brokers=2, config={"min.insync.replicas": 2}, isolated=True)
+def test_own_cluster(kafka, make_topic):
+    topic = make_topic()
+    assert kafka.running == [1, 2]
+    assert sorted(kafka.in_sync(topic, 0)) == [1, 2]
+"""
+
+
 def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *arguments],
@@ -95,6 +119,13 @@ def test_a_marker_gives_a_broker_of_its_own(tmp_path: Path) -> None:
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
+
+
+def test_a_cluster_is_whole_again_after_each_test(tmp_path: Path) -> None:
+    (tmp_path / "test_user.py").write_text(_OF_A_CLUSTER)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_the_same_tests_on_another_kafka(tmp_path: Path) -> None:

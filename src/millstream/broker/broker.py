@@ -335,10 +335,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop cleanly: sync everything, then write the clean marker."""
-        for task in (self._certificate_watch, self._housekeeping):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await self._cancel(self._certificate_watch, self._housekeeping)
         await self.cleaner.stop()
         await self.node.cluster.hand_over()
         await self.coordination.stop()
@@ -353,6 +350,25 @@ class Broker:
             await self.node.cluster.leave()
         except CoordinationFailed as error:
             log.error("the coordination store was not closed cleanly: %s", error)
+
+    async def abandon(self) -> None:
+        """End as if the process had been killed: nobody is told, nothing is synced, and the next
+        start has to recover. For tests; only the operating system's memory survives."""
+        await self._server.stop()
+        await self._cancel(self._certificate_watch, self._housekeeping, self._confirming)
+        await self.cleaner.stop()
+        await self.node.cluster.stop()
+        await self.coordination.stop()
+        await self.logins.stop()
+        await self._disk.durability.stop()
+        self._disk.release()
+        await self.node.cluster.leave()
+
+    async def _cancel(self, *tasks: "asyncio.Task[None] | None") -> None:
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
         return self._dispatch(connection, frame)

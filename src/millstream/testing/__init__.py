@@ -8,16 +8,18 @@
         assert [record.json() for record in broker.topic("orders").wait(2)] == [...]
 
 `broker.clock` moves time, and `broker.faults` orders errors, delays and broken connections.
-For pytest, the plugin in `millstream.testing.plugin` has fixtures built on it. May use the
-broker and its config; nothing else in Millstream imports this package.
+`Cluster` runs several brokers, kills them and cuts the network between them. For pytest, the plugin
+in `millstream.testing.plugin` has fixtures built on both. May use the broker and its config;
+nothing else in Millstream imports this package.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.testing.broker import Broker
+    from millstream.testing.cluster import Cluster
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster"]
 
 
 def __getattr__(name: str) -> object:
@@ -27,4 +29,8 @@ def __getattr__(name: str) -> object:
         from millstream.testing.broker import Broker
 
         return Broker
+    if name == "Cluster":
+        from millstream.testing.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

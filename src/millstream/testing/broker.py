@@ -24,17 +24,15 @@ from uuid import UUID
 from millstream.broker.broker import Broker as Node
 from millstream.config import load_config
 from millstream.testing.client_config import Access
-from millstream.testing.clock import TestClock
+from millstream.testing.clock import MovableClock
 from millstream.testing.credentials import Credentials, secured_settings
+from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
 from millstream.testing.traffic import SeenRequest, Traffic
 
 _START_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 30.0
-_STORAGE: Final = ("memory", "disk")
-# A file system in memory, where Linux has one.
-_MEMORY: Final = Path("/dev/shm")
 # A test's group should not wait for members that may come.
 _SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 
@@ -71,21 +69,20 @@ class Broker(Kafka):
         super().__init__()
         self._topics = dict(topics or {})
         self._settings = {**_SETTINGS, **(settings or {})}
-        if storage not in _STORAGE:
-            raise ValueError(f"storage is one of {', '.join(_STORAGE)}, not {storage!r}")
+        check_storage(storage)
         if "listeners" in self._settings and (port or security):
             raise ValueError("settings has listeners, so port and security cannot be honoured")
         if "log.dirs" in self._settings or "log.dir" in self._settings:
             raise ValueError("the directory is data_dir, not an option in settings")
         self._data_dir = data_dir
-        self._is_in_memory = storage == "memory"
+        self._storage = storage
         self._security = security
         self._watches_requests = watches_requests
         self._listeners = self._settings.pop("listeners", "")
         self._wanted_port = port
         # The addresses of all listeners by name; `bootstrap` is that of the first.
         self.listeners: dict[str, str] = {}
-        self.clock = TestClock()
+        self.clock = MovableClock()
         self._traffic = Traffic(time.monotonic)
         self._credentials: Credentials | None = None
         # Of data that is not kept, snapshots and credentials; removed with the broker, at last.
@@ -148,8 +145,7 @@ class Broker(Kafka):
 
     def _folder(self) -> Path:
         if self._temporary is None:
-            place = _MEMORY if self._is_in_memory and _MEMORY.is_dir() else None
-            self._temporary = Path(tempfile.mkdtemp(prefix="millstream-", dir=place))
+            self._temporary = new_folder(self._storage)
             self._remove = weakref.finalize(
                 self, shutil.rmtree, self._temporary, ignore_errors=True
             )

@@ -2,8 +2,8 @@
 
 `kafka` is one broker for the whole test run, `kafka_bootstrap` its address, and `make_topic`
 creates topics with unique names, so that tests share the broker without seeing each other. A test
-with the marker `millstream` gets a broker of its own, with other options. Nothing starts, and
-little is imported, until a test asks for one.
+with the marker `millstream` gets another one, with other options. `kafka_cluster` is three brokers.
+Nothing starts, and little is imported, until a test asks for it.
 """
 
 import os
@@ -16,13 +16,14 @@ import pytest
 
 if TYPE_CHECKING:
     from millstream.testing.broker import Broker
-    from millstream.testing.clock import TestClock
+    from millstream.testing.clock import MovableClock
+    from millstream.testing.cluster import Cluster
     from millstream.testing.external import ExternalKafka
     from millstream.testing.faults import Faults
     from millstream.testing.topic import Topic
 
 _BOOTSTRAP = "KAFKA_BOOTSTRAP_SERVERS"
-_MARKER_OPTIONS = ("settings", "config", "security", "storage", "topics")
+_MARKER_OPTIONS = ("settings", "config", "security", "storage", "topics", "brokers", "isolated")
 _CURRENT = pytest.StashKey["CurrentKafka"]()
 
 
@@ -39,14 +40,14 @@ class CurrentKafka:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._shared: Broker | ExternalKafka | None = None
-        self._own: Broker | None = None
+        self._own: Broker | Cluster | None = None
         self._address_before = os.environ.get(_BOOTSTRAP)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.broker, name)
 
     @property
-    def broker(self) -> "Broker | ExternalKafka":
+    def broker(self) -> "Broker | Cluster | ExternalKafka":
         if self._own is not None:
             return self._own
         if self._shared is None:
@@ -64,16 +65,12 @@ class CurrentKafka:
             from millstream.testing.external import ExternalKafka
 
             return ExternalKafka(address)
-        from millstream.testing.broker import Broker
-
-        broker = Broker(storage=self._config.getoption("--millstream-storage"))
+        broker = _new_broker({"storage": self._config.getoption("--millstream-storage")})
         broker.start()
         return broker
 
     def begin_own(self, options: dict[str, Any]) -> None:
-        from millstream.testing.broker import Broker
-
-        own = Broker(**options)
+        own = _new_cluster(options) if "brokers" in options else _new_broker(options)
         own.start()
         self._own = own
         os.environ[_BOOTSTRAP] = own.bootstrap
@@ -100,6 +97,18 @@ class CurrentKafka:
             os.environ[_BOOTSTRAP] = before
 
 
+def _new_broker(options: dict[str, Any]) -> "Broker":
+    from millstream.testing.broker import Broker
+
+    return Broker(**options)
+
+
+def _new_cluster(options: dict[str, Any]) -> "Cluster":
+    from millstream.testing.cluster import Cluster
+
+    return Cluster(**options)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("millstream", "Millstream: a Kafka broker for tests")
     group.addoption(
@@ -120,8 +129,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "millstream(config={...}, security='sasl_ssl', storage='disk', topics={...}): the test's "
-        "`kafka` is a broker of its own, with these options",
+        "millstream(config={...}, security='sasl_ssl', storage='disk', topics={...}, brokers=3): "
+        "the test's `kafka` is another broker or cluster, with these options",
     )
     config.stash[_CURRENT] = CurrentKafka(config)
 
@@ -145,6 +154,17 @@ def kafka_bootstrap(kafka: Any) -> str:
     return address
 
 
+@pytest.fixture(scope="session")
+def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
+    """Three brokers, shared by the tests that ask for them. After each, brokers that it has
+    killed start again, and the network is whole."""
+    if pytestconfig.getoption("--millstream-external"):
+        pytest.skip("--millstream-external: the test wants brokers that it can kill")
+    storage = pytestconfig.getoption("--millstream-storage")
+    with _new_cluster({"storage": storage}) as cluster:
+        yield cluster
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("millstream")
@@ -161,6 +181,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     item.config.stash[_CURRENT].end_own()
+    cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
+    if cluster is not None and cluster.is_running:
+        cluster.repair()
 
 
 def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
@@ -171,6 +194,8 @@ def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
             f"{', '.join(sorted(unknown)) or 'arguments without a name'}"
         )
     options = {"storage": config.getoption("--millstream-storage"), **marker.kwargs}
+    if not options.pop("isolated", True):
+        raise pytest.UsageError("the marker millstream always isolates: leave out isolated=False")
     changed = {**options.pop("config", {}), **options.pop("settings", {})}
     return {**options, "settings": {name: str(value) for name, value in changed.items()}}
 
@@ -201,7 +226,7 @@ def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic
 
 
 @pytest.fixture
-def kafka_clock(kafka: Any) -> "TestClock":
+def kafka_clock(kafka: Any) -> "MovableClock":
     """The broker's clock. Use it with a broker of the test's own: others would be surprised."""
     return _node(kafka).clock
 
@@ -214,12 +239,13 @@ def kafka_faults(kafka: Any) -> "Iterator[Faults]":
     faults.clear()
 
 
-def _node(kafka: Any) -> "Broker":
-    from millstream.testing.broker import Broker
+def _node(kafka: Any) -> "Broker | Cluster":
+    from millstream.testing.external import ExternalKafka
 
-    if not isinstance(kafka.broker, Broker):
+    if isinstance(kafka.broker, ExternalKafka):
         pytest.skip("--millstream-external: no clock and no faults there")
-    return kafka.broker
+    node: Broker | Cluster = kafka.broker
+    return node
 
 
 # -- when a test fails -------------------------------------------------------------------

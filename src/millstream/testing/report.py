@@ -1,17 +1,18 @@
 """What a broker knows when a test has failed, as text for a person."""
 
 from millstream.testing.broker import Broker
-from millstream.testing.external import ExternalKafka
+from millstream.testing.cluster import Cluster
+from millstream.testing.kafka import Kafka
 
 _REQUESTS_SHOWN = 20
 _TOPICS_SHOWN = 20
 
 
-def describe(kafka: Broker | ExternalKafka) -> str:
+def describe(kafka: Kafka) -> str:
     lines = [f"broker at {kafka.bootstrap}"]
     try:
         lines += _topics(kafka)
-        if isinstance(kafka, Broker):
+        if isinstance(kafka, Broker | Cluster):
             lines += _requests(kafka)
     except Exception as failed:
         # The test's own failure matters more.
@@ -19,7 +20,7 @@ def describe(kafka: Broker | ExternalKafka) -> str:
     return "\n".join(lines)
 
 
-def _topics(kafka: Broker | ExternalKafka) -> list[str]:
+def _topics(kafka: Kafka) -> list[str]:
     names = [name for name in kafka.topic_names() if not name.startswith("__")]
     lines = [f"{len(names)} topics; end offsets by partition:"]
     for name in names[:_TOPICS_SHOWN]:
@@ -28,7 +29,7 @@ def _topics(kafka: Broker | ExternalKafka) -> list[str]:
     return lines
 
 
-def _requests(broker: Broker) -> list[str]:
+def _requests(broker: Broker | Cluster) -> list[str]:
     seen = broker.requests()[-_REQUESTS_SHOWN:]
     lines = [f"the last {len(seen)} requests:"]
     lines += [

@@ -1,0 +1,359 @@
+"""Several brokers in one thread of the test's process: replication, elections, failover.
+
+Each is the broker that users run, with its own port and its own data. Only the coordination store
+is another one: it is in memory, where a cluster has ZooKeeper.
+"""
+
+import shutil
+import time
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+from millstream.broker.broker import Broker as Node
+from millstream.broker.membership.member import Member
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.server import Dispatch
+from millstream.cluster.membership import Membership
+from millstream.cluster.state import ClusterImage, PartitionState
+from millstream.cluster.stores.memory import MemoryStore, MemoryTree
+from millstream.cluster.stores.store import CoordinationFailed
+from millstream.config import load_config
+from millstream.errors import ProtocolError
+from millstream.testing.client_config import Access
+from millstream.testing.clock import MovableClock
+from millstream.testing.credentials import Credentials, secured_settings
+from millstream.testing.data_folder import check_storage, new_folder
+from millstream.testing.faults import Faults
+from millstream.testing.kafka import Kafka
+from millstream.testing.loop_thread import LoopThread
+from millstream.testing.traffic import SeenRequest, Traffic
+
+_START_SECONDS_MAX: Final = 60.0
+_WAIT_SECONDS_MAX: Final = 60.0
+_LOOK_EVERY_SECONDS: Final = 0.01
+# A test's group should not wait for members that may come; small internal topics start sooner.
+_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "replica.fetch.backoff.ms": "50",
+}
+_CHOSEN: Final = {
+    *("listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
+    *("log.dirs", "log.dir", "node.id", "broker.id", "zookeeper.connect"),
+}
+
+
+class Cluster(Kafka):
+    """`with Cluster(brokers=3) as cluster:` runs nodes 1, 2 and 3 until the block ends."""
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        replication: int | None = None,
+        topics: Mapping[str, int] | None = None,
+        settings: Mapping[str, str] | None = None,
+        storage: str = "memory",
+        security: str | None = None,
+    ) -> None:
+        """`topics` are names with partition counts, `settings` broker options by Kafka's names.
+        `replication` is the number of replicas of topics that do not choose: three, or one for
+        each broker if there are fewer. `security` is `ssl`, `sasl_ssl` or `sasl_plaintext`, for
+        clients; the brokers talk to each other on a second listener."""
+        super().__init__()
+        if brokers < 1:
+            raise ValueError(f"a cluster has at least one broker, not {brokers}")
+        replicas = min(3, brokers) if replication is None else replication
+        if not 1 <= replicas <= brokers:
+            raise ValueError(f"replication is between 1 and {brokers}, not {replicas}")
+        self._settings = {**_SETTINGS, **_replicated(replicas), **(settings or {})}
+        for name in sorted(_CHOSEN & self._settings.keys()):
+            raise ValueError(f"the cluster chooses {name} of its brokers: leave it out")
+        check_storage(storage)
+        self._topics = dict(topics or {})
+        self._storage = storage
+        self._security = security
+        self._credentials: Credentials | None = None
+        self.ids: tuple[int, ...] = tuple(range(1, brokers + 1))
+        self.clock = MovableClock()
+        self._tree = MemoryTree()
+        # Those that run; the others were killed.
+        self._nodes: dict[int, Node] = {}
+        self._ports: dict[int, int] = dict.fromkeys(self.ids, 0)
+        self._sessions: dict[int, MemoryStore] = {}
+        # Pairs of nodes that do not reach each other, and nodes that do not reach the store.
+        self._cut: set[frozenset[int]] = set()
+        self._isolated: set[int] = set()
+        # Of clients, with all brokers.
+        self._traffic = Traffic(time.monotonic)
+        self._traffic.name_of = self._name_of
+        self._thread: LoopThread | None = None
+        self._folder: Path
+        self._remove: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- start and stop ---------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run all brokers; they form a cluster when this returns."""
+        assert self._thread is None, "the cluster runs already"
+        self._folder = new_folder(self._storage)
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        if self._security is not None:
+            self._credentials = Credentials.make(self._security, self._folder)
+        self._thread = LoopThread("millstream-cluster", self.clock)
+        try:
+            for node_id in self.ids:
+                self._run(self._start(node_id))
+            self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+            self._wait(self._all_know_each_other, "the brokers know each other")
+            self._create_missing_topics(self._topics)
+        except BaseException:
+            # A block that was not entered is never left.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop all brokers and remove their data."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            while self._nodes:
+                _, node = self._nodes.popitem()
+                thread.run(node.abandon(), seconds_max=_START_SECONDS_MAX)
+        finally:
+            thread.stop()
+            self._remove()
+
+    def kill(self, node_id: int) -> None:
+        """As `kill -9` does: no farewell. Other brokers take over what it leads."""
+        node = self._nodes.pop(self._running(node_id))
+        self._run(node.abandon())
+
+    def stop(self, node_id: int) -> None:
+        """Stop a broker cleanly: it hands its leaderships over first."""
+        node = self._nodes.pop(self._running(node_id))
+        self._run(node.stop())
+
+    def restart(self, node_id: int) -> None:
+        """Start a broker that does not run, on its port and with its data; one that runs is
+        stopped first. It may take a moment until it is back in sync."""
+        if node_id in self._nodes:
+            self.stop(node_id)
+        elif node_id not in self._ports:
+            raise ValueError(f"there is no broker {node_id}; there are {list(self.ids)}")
+        self._run(self._start(node_id))
+
+    def _running(self, node_id: int) -> int:
+        if node_id not in self._nodes:
+            raise ValueError(f"broker {node_id} does not run; {sorted(self._nodes)} do")
+        return node_id
+
+    def repair(self) -> None:
+        """Everything runs and is in sync again, whatever a test has done."""
+        self.heal_network()
+        self.faults.clear()
+        for node_id in self.ids:
+            if node_id not in self._nodes:
+                self.restart(node_id)
+        self._wait(self._all_know_each_other, "the brokers know each other")
+        self.wait_in_sync()
+
+    # -- the network ------------------------------------------------------------------
+
+    def partition_network(self, *sides: Collection[int]) -> None:
+        """Brokers of different sides do not reach each other any more. The coordination store is
+        with the largest side, or the first of equal ones; the others lose their sessions. Clients
+        reach everyone."""
+        named = [node_id for side in sides for node_id in side]
+        if sorted(named) != sorted(set(named)) or not set(named) <= set(self.ids):
+            raise ValueError(f"each broker is on one side at most, of {list(self.ids)}: {sides}")
+        rest = set(self.ids) - set(named)
+        everyone = [set(side) for side in sides] + ([rest] if rest else [])
+        largest = max(everyone, key=len)
+        self._cut = {
+            frozenset((one, other))
+            for side in everyone
+            for one in side
+            for other in set(self.ids) - side
+        }
+        self._isolated = set(self.ids) - largest
+        self._run(self._break_off())
+
+    def heal_network(self) -> None:
+        """Everyone reaches everyone again."""
+        self._cut = set()
+        self._isolated = set()
+
+    async def _break_off(self) -> None:
+        for node_id, node in self._nodes.items():
+            for connection in list(node.connections):
+                if self._is_cut(node_id, connection):
+                    connection.close()
+        for node_id in self._isolated & self._nodes.keys():
+            self._sessions[node_id].expire()
+
+    def _is_cut(self, node_id: int, connection: Connection) -> bool:
+        return frozenset((node_id, connection.proved_node_id)) in self._cut
+
+    def _guarded(self, node_id: int, dispatch: Dispatch) -> Dispatch:
+        """Requests of clients are noted and may get a fault. Those of nodes that this one does not
+        reach end with their connection."""
+        of_clients = self._traffic.through(dispatch)
+
+        def guarded(connection: Connection, frame: memoryview) -> Pieces | Pending:
+            if connection.proved_node_id < 0:
+                return of_clients(connection, frame)
+            if self._is_cut(node_id, connection):
+                raise ProtocolError("the test has cut the network")
+            return dispatch(connection, frame)
+
+        return guarded
+
+    # -- looking ----------------------------------------------------------------------
+
+    @property
+    def faults(self) -> Faults:
+        return self._traffic.faults
+
+    def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
+        """The last ten thousand requests of clients to any broker, in order."""
+        return self._traffic.requests(api, client_id)
+
+    def _access(self) -> Access:
+        if self._credentials is None:
+            return super()._access()
+        return self._credentials.access(self.bootstrap)
+
+    def _name_of(self, topic_id: UUID) -> str | None:
+        topic = next(self._members()).image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def running(self) -> list[int]:
+        return sorted(self._nodes)
+
+    @property
+    def controller(self) -> int:
+        return self._image().controller_id
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The broker that leads; waits while there is none."""
+        self._wait(
+            lambda: self._state(topic, partition).leader in self._nodes,
+            f"{topic}-{partition} has a leader",
+        )
+        return self._state(topic, partition).leader
+
+    def in_sync(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The in-sync replicas."""
+        return self._state(topic, partition).isr
+
+    def wait_in_sync(self) -> None:
+        """Wait until every replica of every partition is in sync."""
+        self._wait(self._all_in_sync, "all replicas are in sync")
+
+    def _state(self, topic: str, partition: int) -> PartitionState:
+        found = self._image().partition(topic, partition)
+        if found is None:
+            raise ValueError(f"there is no partition {topic}-{partition}")
+        return found
+
+    def _image(self) -> ClusterImage:
+        """What a broker knows that reaches the coordination store."""
+        if not self._nodes:
+            raise RuntimeError("no broker of the cluster runs")
+        self._wait(lambda: any(self._members()), "a broker is a member")
+        return next(self._members()).image
+
+    def _members(self) -> Iterator[Membership]:
+        """Of brokers that know the cluster as it is."""
+        for node in list(self._nodes.values()):
+            member = node.node.cluster
+            assert isinstance(member, Member), "open_session makes it one"
+            if not member.membership.is_fenced:
+                yield member.membership
+
+    def _all_know_each_other(self) -> bool:
+        return all(node.node.image.brokers.keys() == set(self.ids) for node in self._nodes.values())
+
+    def _all_in_sync(self) -> bool:
+        return all(
+            set(state.replicas) == set(state.isr)
+            for topic in list(self._image().topics.values())
+            for state in topic.partitions
+        )
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        ends_at = time.monotonic() + _WAIT_SECONDS_MAX
+        while not is_so():
+            if time.monotonic() > ends_at:
+                raise TimeoutError(f"not within {_WAIT_SECONDS_MAX:.0f} s: {what}")
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+    # -- in the thread of the brokers -------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._thread is not None, "the cluster does not run"
+        self._thread.run(work, seconds_max=_START_SECONDS_MAX)
+
+    async def _start(self, node_id: int) -> None:
+        protocol = "PLAINTEXT" if self._security is None else self._security.upper()
+        settings = {**self._settings, **secured_settings(self._credentials)}
+        config = load_config(
+            sets=[f"{name}={value}" for name, value in settings.items()],
+            flags={
+                "node.id": str(node_id),
+                "log.dirs": str(self._folder / f"node-{node_id}"),
+                "listeners": f"CLIENTS://127.0.0.1:{self._ports[node_id]},NODES://127.0.0.1:0",
+                "listener.security.protocol.map": f"CLIENTS:{protocol},NODES:PLAINTEXT",
+                "inter.broker.listener.name": "NODES",
+            },
+        )
+        opener = partial(self._open_session, node_id)
+        node = Node(config, dev=True, clock=self.clock, open_session=opener)
+        node.pass_through(partial(self._guarded, node_id))
+        await node.start()
+        self._ports[node_id] = node.port
+        self._nodes[node_id] = node
+
+    async def _open_session(self, node_id: int) -> MemoryStore:
+        if node_id in self._isolated:
+            raise CoordinationFailed("the test has cut the network")
+        self._sessions[node_id] = self._tree.open_session()
+        return self._sessions[node_id]
+
+
+def _replicated(replicas: int) -> dict[str, str]:
+    names = (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    )
+    return {
+        **dict.fromkeys(names, str(replicas)),
+        "transaction.state.log.min.isr": str(min(replicas, 2)),
+    }
