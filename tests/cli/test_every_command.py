@@ -3,9 +3,7 @@
 Covers cli.
 """
 
-import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -21,9 +19,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from millstream.cli.main import root
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.command_line import Ran
+from tests.support.command_line import Ran, all_commands
 from tests.support.node import MillstreamNode
 from tests.support.ports import reserve_port
 
@@ -101,21 +98,9 @@ PRINT_SOMETHING = [
 ]  # fmt: skip
 
 
-def leaves(
-    command: click.Command, context: click.Context, path: str
-) -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, click.Context(found, parent=context), f"{path} {name}".strip())
-
-
 @pytest.fixture(scope="module")
 def commands() -> dict[str, click.Command]:
-    return dict(leaves(root, click.Context(root), ""))
+    return all_commands()
 
 
 @pytest.fixture
@@ -341,85 +326,3 @@ def test_a_sample_on_apache_kafka(
             if ran.exit_code != 0 or "Traceback" in ran.errors:
                 failed[name] = str(ran)
         assert failed == {}
-
-
-SHAPES = {
-    "topic-list": ["topic", "list", "--wide", "--json"],
-    "topic-describe": ["topic", "describe", "t", "--json"],
-    "topic-offsets": ["topic", "offsets", "t", "--at", "-1h", "--json"],
-    "topic-trim": ["topic", "trim", "t", "--consumed-by", "g", "--dry-run", "--json"],
-    "consume": ["consume", "t", "-n", "1", "-J"],
-    "group-list": ["group", "list", "--json"],
-    "group-describe": ["group", "describe", "g", "--json"],
-    "group-lag": ["group", "lag", "--json"],
-    "group-reset": ["group", "reset", "g", "--to", "end", "--dry-run", "--json"],
-    "cluster-describe": ["cluster", "describe", "--json"],
-    "doctor": ["doctor", "--json"],
-    "bench-produce": ["bench", "produce", "-n", "10", "--json"],
-    "profile-list": ["profile", "list", "--json"],
-    "storage-segments": ["storage", "segments", "KAFKA", "--json"],
-    "storage-explain": ["storage", "explain", "PARTITION", "@2001-01-01", "--json"],
-    "storage-forecast": ["storage", "forecast", "KAFKA", "--json"],
-    "storage-verify": ["storage", "verify", "KAFKA", "--json"],
-    "error": ["topic", "describe", "missing", "--json"],
-}
-PROJECT = Path(__file__).parent.parent.parent
-KAFKA_FILES = PROJECT / "tests" / "golden" / "kafka_4_3_0"
-
-
-def documented_shapes() -> dict[str, object]:
-    text = (PROJECT / "docs" / "cli_json.md").read_text()
-    found = re.findall(r"^```json shape=(\S+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return {name: json.loads(shape) for name, shape in found}
-
-
-def mismatch(value: object, shape: object, where: str) -> str | None:
-    """Where a value does not have its shape."""
-    match shape:
-        case {"NAME": inner}:
-            assert isinstance(value, dict)
-            parts = [(each, inner, name) for name, each in value.items()]
-        case dict():
-            if value is None:
-                return None
-            if not isinstance(value, dict) or set(value) != set(shape):
-                return f"{where}: {value!r}"
-            parts = [(value[name], shape[name], name) for name in shape]
-        case [inner]:
-            if not isinstance(value, list):
-                return f"{where}: {value!r}"
-            parts = [(each, inner, "[]") for each in value]
-        case str():
-            return None if has_type(value, shape) else f"{where}: {value!r} is not {shape}"
-        case _:
-            raise AssertionError(f"{where} has no shape: {shape!r}")
-    found = (mismatch(each, inner, f"{where}.{name}") for each, inner, name in parts)
-    return next((text for text in found if text), None)
-
-
-def has_type(value: object, name: str) -> bool:
-    if value is None:
-        return name.endswith("?")
-    kinds = {"text": str, "number": int | float, "yes/no": bool}
-    is_bool = isinstance(value, bool)
-    return isinstance(value, kinds[name.rstrip("?")]) and is_bool == name.startswith("yes")
-
-
-def test_every_documented_shape_is_tested() -> None:
-    assert set(documented_shapes()) == set(SHAPES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SHAPES)
-def test_json_has_its_documented_shape(node: str, name: str) -> None:
-    places = {"KAFKA": str(KAFKA_FILES), "PARTITION": str(KAFKA_FILES / "mixed-0")}
-    done = subprocess.run(
-        [sys.executable, "-m", "millstream", *[places.get(each, each) for each in SHAPES[name]]],
-        env={**os.environ, "MILLSTREAM_CONFIG": os.devnull, "MILLSTREAM_BOOTSTRAP": node},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    value = json.loads(done.stderr if name == "error" else done.stdout)
-    assert mismatch(value, documented_shapes()[name], name) is None

@@ -3,7 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import click
+
+from millstream.cli.main import root
 
 _SECONDS_MAX = 60
 
@@ -36,3 +41,20 @@ def run_millstream(
         env=environment,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def all_commands() -> dict[str, click.Command]:
+    """Every command that does something, by its words, such as `topic list`."""
+    return dict(_leaves(root, click.Context(root), ""))
+
+
+def _leaves(
+    command: click.Command, context: click.Context, path: str
+) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _leaves(found, click.Context(found, parent=context), f"{path} {name}".strip())

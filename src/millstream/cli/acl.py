@@ -8,7 +8,7 @@ from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo, print_json, print_table
+from millstream.cli.output import print_json, print_outcome, print_table
 from millstream.security.acl import (
     ANY_HOST,
     CLUSTER_NAME,
@@ -59,12 +59,14 @@ def acl() -> None:
 )
 @click.option("--host", default=ANY_HOST, help="An address or, on Millstream, a network.")
 @click.option("--deny", is_flag=True, help="Deny it instead. A denial wins over everything.")
+@json_option
 @bootstrap_option
 def add(
     principal: str,
     operations: tuple[str, ...],
     host: str,
     deny: bool,
+    as_json: bool,
     bootstrap: str,
     **resource: str | bool | None,
 ) -> None:
@@ -96,7 +98,7 @@ def add(
         answer = cluster.ask(cluster.first, CreateAclsRequest(creations=creations))
     for result in answer.results:
         check(result.error_code, "ACL", result.error_message)
-    echo(f"added {len(creations)} ACLs", err=True)
+    print_outcome(f"added {len(creations)} ACLs", {"acls": len(creations)}, as_json=as_json)
 
 
 @_resource_options
@@ -135,11 +137,13 @@ def list_acls(
 @click.option("--principal", help="Only of this principal.")
 @click.option("--operation", type=click.Choice(list(_NAMES), case_sensitive=False))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
 def delete(
     principal: str | None,
     operation: str | None,
     yes: bool,
+    as_json: bool,
     bootstrap: str,
     **resource: str | bool | None,
 ) -> None:
@@ -167,7 +171,8 @@ def delete(
     check(result.error_code, "ACLs", result.error_message)
     if not result.matching_acls:
         raise CommandFailed(f"no ACL matches {what}")
-    echo(f"deleted {len(result.matching_acls)} ACLs", err=True)
+    deleted = len(result.matching_acls)
+    print_outcome(f"deleted {deleted} ACLs", {"acls": deleted}, as_json=as_json)
 
 
 def _resource(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.bootstrap import json_option
 from millstream.cli.console import console_beside, pipeline_option
 from millstream.cli.node_main import addresses, run_node
+from millstream.cli.output import print_line_json
 from millstream.config import load_config
 from millstream.config.load import refuse_secrets
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 )
 @pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
+@json_option
 def broker(
     data_dir: str | None,
     listen: str | None,
@@ -55,6 +58,7 @@ def broker(
     console_config: Path | None,
     pipeline_home: Path | None,
     adopt: bool,
+    as_json: bool,
 ) -> None:
     """Run a node. Precedence: flags, then --set, then the config file, then defaults.
 
@@ -86,10 +90,12 @@ def broker(
     )
 
     async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
-        for address in addresses(node):
+        for address in addresses(node) if not as_json else ():
             print(f"listening on {address}", flush=True)
         async with beside(node) as url:
-            if url is not None:
+            if as_json:
+                print_line_json({"listeners": addresses(node), "console": url})
+            elif url is not None:
                 print(f"console on {url}", flush=True)
             await stop.wait()
         return 0

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, echo, print_json, print_table
+from millstream.cli.output import JsonValue, print_json, print_outcome, print_table
 from millstream.cli.secure import CERTIFICATE_DAYS, check_hosts, write_private
 from millstream.security import certificate_authority
 from millstream.security.certificate_authority import CertificateFacts, KeyAndCertificate
@@ -40,7 +41,7 @@ def certs() -> None:
     required=True,
     type=click.Path(path_type=Path, exists=True),
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def show(paths: tuple[Path, ...], as_json: bool) -> None:
     """List the certificates in PEM files, or in all PEM files of a directory."""
     found = [(path, facts) for path in _pem_files(paths) for facts in _read(path)]
@@ -76,7 +77,8 @@ def show(paths: tuple[Path, ...], as_json: bool) -> None:
     help="A host name or address of a server. Without any, the certificate is a client's.",
 )
 @_DAYS
-def issue(directory: Path, name: str, hosts: tuple[str, ...], days: int) -> None:
+@json_option
+def issue(directory: Path, name: str, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
     """Write DIR/NAME.pem: a new key, and a certificate for CN=NAME from the CA in DIR."""
     if not name or name.startswith(".") or set(name) & {"/", "\\", "\0"}:
         raise click.UsageError(f"{name!r} cannot be the name of a file")
@@ -87,14 +89,15 @@ def issue(directory: Path, name: str, hosts: tuple[str, ...], days: int) -> None
         _authority(directory), name, hosts=hosts, now=datetime.now(UTC), days=days
     )
     write_private(path, made.key + made.certificate)
-    echo(f"Created {path}.")
+    print_outcome(f"Created {path}.", {"path": str(path)}, as_json=as_json)
 
 
 @certs.command()
 @_DIRECTORY
 @click.argument("name")
 @_DAYS
-def renew(directory: Path, name: str, days: int) -> None:
+@json_option
+def renew(directory: Path, name: str, days: int, as_json: bool) -> None:
     """Replace the key and the certificate in DIR/NAME.pem, for the same name and hosts.
 
     A node that uses the file shows the new certificate within seconds, to new connections.
@@ -112,7 +115,7 @@ def renew(directory: Path, name: str, days: int) -> None:
     write_private(new, made.key + made.certificate)
     # In one step: a node may read the file at any moment.
     new.replace(path)
-    echo(f"Renewed {path}.")
+    print_outcome(f"Renewed {path}.", {"path": str(path)}, as_json=as_json)
 
 
 def _authority(directory: Path) -> KeyAndCertificate:

@@ -4,7 +4,8 @@ Names are Kafka's, or librdkafka's as kcat takes them. Every client of a command
 library's in its own names, ours as `Security`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -72,12 +73,13 @@ def client_option(*file_flags: str) -> Callable[[F], F]:
 def _take_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
     if file is None:
         return
-    options = _read_file(file)
+    options = read_client_file(file)
     # What -X says counts more, whichever came first.
     context.meta[_META] = {**options, **context.meta.get(_META, {})}
 
 
-def _read_file(file: Path) -> dict[str, str]:
+def read_client_file(file: Path) -> dict[str, str]:
+    """The options for clients in a file, secrets not resolved. Raises CommandFailed."""
     # Here and below, imported late: help is quick.
     from millstream.config import ConfigError
     from millstream.config.files import read_option_file
@@ -98,7 +100,7 @@ def security_of_file(file: Path | None) -> "Security":
     if file is None:
         return PLAINTEXT
     try:
-        options = {name: resolved(name, value) for name, value in _read_file(file).items()}
+        options = {name: resolved(name, value) for name, value in read_client_file(file).items()}
         return read_security(kafka_names(options))
     except (ConfigError, SecurityError) as problem:
         raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
@@ -114,6 +116,21 @@ def _take_settings(
         context.meta[_META] = {**context.meta.get(_META, {}), name.strip(): value}
 
 
+@contextmanager
+def other_client_options(options: Mapping[str, str]) -> Iterator[None]:
+    """Clients that are made inside get these options alone: for a command with two clusters."""
+    context = click.get_current_context()
+    before, context.meta[_META] = context.meta.get(_META), _Alone(options)
+    try:
+        yield
+    finally:
+        context.meta[_META] = before or {}
+
+
+class _Alone(dict[str, str]):
+    """Options that those of the profile in use are not added to."""
+
+
 def client_options() -> dict[str, str]:
     """Those of the command that runs: of -X, then of the file, then of the profile.
 
@@ -121,7 +138,8 @@ def client_options() -> dict[str, str]:
     from millstream.cli.profiles import chosen_options
 
     context = click.get_current_context(silent=True)
-    found = {} if context is None else {**chosen_options(), **context.meta.get(_META, {})}
+    given: dict[str, str] = {} if context is None else context.meta.get(_META, {})
+    found = given if context is None or isinstance(given, _Alone) else {**chosen_options(), **given}
     if not found:
         return {}
     from millstream.config import ConfigError

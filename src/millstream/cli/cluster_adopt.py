@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_json
 from millstream.clock import SystemClock
 from millstream.cluster.move_to_zookeeper import Move, move, read_move, target_problem
 from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
@@ -22,7 +23,6 @@ from millstream.storage.store import LogStore
 
 # The old store, kept for a way back.
 _MOVED_SUFFIX: Final = ".moved"
-_NOTHING_CHANGED: Final = "Nothing was changed. Use --apply to move this to ZooKeeper."
 
 
 @click.command()
@@ -37,12 +37,14 @@ _NOTHING_CHANGED: Final = "Nothing was changed. Use --apply to move this to ZooK
 )
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
 @click.option("--apply", "is_applied", is_flag=True, help="Make the change; default: only show it.")
+@json_option
 def adopt(
     data_dir: Path,
     zookeeper: str,
     config_file: Path | None,
     sets: tuple[str, ...],
     is_applied: bool,
+    as_json: bool,
 ) -> None:
     """Turn a standalone node's directory into the first node of a cluster.
 
@@ -64,39 +66,46 @@ def adopt(
         report=lambda line: None,
     )
     try:
-        asyncio.run(_adopt(data_dir, ensemble, config, is_applied=is_applied))
+        what = asyncio.run(_adopt(data_dir, ensemble, config, is_applied=is_applied))
     except CoordinationFailed as error:
         raise CommandFailed(str(error)) from error
     finally:
         store.close(clean=False)
+    where = f"{ensemble.hosts}{ensemble.root}"
+    if as_json:
+        print_json({"zookeeper": where, "moved": is_applied, "lines": list(what.lines())})
+        return
+    for line in what.lines():
+        echo(line)
+    echo(
+        f"Moved. Start the node with --set zookeeper.connect={where}"
+        if is_applied
+        else "Nothing was changed. Use --apply to move this to ZooKeeper."
+    )
 
 
 async def _adopt(
     data_dir: Path, ensemble: Ensemble, config: BrokerConfig, *, is_applied: bool
-) -> None:
+) -> Move:
+    """What is moved, or would be."""
     # Imports kazoo, which may not be installed.
     from millstream.cluster.stores.zookeeper import open_zookeeper
 
     what = await _read(data_dir)
-    for line in what.lines():
-        echo(line)
     if not is_applied and not await _is_made(ensemble):
-        echo(_NOTHING_CHANGED)
-        return
+        return what
     target = await open_zookeeper(ensemble)
     try:
         problem = await target_problem(target, what.image.cluster_id)
         if problem is not None:
             raise CommandFailed(f"cannot move to {ensemble.hosts}{ensemble.root}: {problem}")
         if not is_applied:
-            echo(_NOTHING_CHANGED)
-            return
+            return what
         await move(what, target, min_isr=config.int("min.insync.replicas"))
     finally:
         await target.close()
     _put_aside(data_dir)
-    where = f"{ensemble.hosts}{ensemble.root}"
-    echo(f"Moved. Start the node with --set zookeeper.connect={where}")
+    return what
 
 
 async def _is_made(ensemble: Ensemble) -> bool:

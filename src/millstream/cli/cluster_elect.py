@@ -2,13 +2,20 @@
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.cluster_reassign import chosen
-from millstream.cli.cluster_view import ClusterView, controller_of, first_look, patiently, view_of
+from millstream.cli.cluster_view import (
+    ClusterView,
+    PartitionView,
+    controller_of,
+    first_look,
+    patiently,
+    view_of,
+)
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted, echo, joined, print_table
+from millstream.cli.output import counted, echo, joined, print_json, print_table
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.elect_leaders import (
@@ -28,8 +35,9 @@ _PREFERRED, _UNCLEAN = 0, 1
     help="Of partitions without a leader: elect any live replica. Records may be lost.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @bootstrap_option
-def elect(places: tuple[str, ...], unclean: bool, yes: bool, bootstrap: str) -> None:
+def elect(places: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Elect the preferred leaders, of these partitions or of all.
 
     The preferred leader is the first replica. The cluster does this by itself every five
@@ -37,28 +45,63 @@ def elect(places: tuple[str, ...], unclean: bool, yes: bool, bootstrap: str) -> 
     """
     view = first_look(bootstrap, view_of)
     wanted = needing(view, chosen(view, places) if places else list(view.partitions), unclean)
-    if not wanted:
+    states = [view.partitions[where] for where in wanted]
+    if not as_json:
+        _show(states)
+    if wanted:
+        _elect(bootstrap, wanted, unclean=unclean, yes=yes, as_json=as_json)
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": state.where.topic,
+                    "partition": state.where.partition,
+                    "leader": state.leader,
+                    "replicas": list(state.replicas),
+                    "in_sync": list(state.in_sync),
+                }
+                for state in states
+            ]
+        )
+
+
+def _show(states: list[PartitionView]) -> None:
+    if not states:
         echo("no partition needs an election", err=True)
         return
     print_table(
         ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC"],
         [
             (
-                where.topic,
-                where.partition,
+                state.where.topic,
+                state.where.partition,
                 "none" if state.leader < 0 else state.leader,
                 joined(state.replicas),
                 joined(state.in_sync) or "none",
             )
-            for where in wanted
-            if (state := view.partitions[where])
+            for state in states
         ],
     )
+
+
+def _elect(
+    bootstrap: str, wanted: list[TopicPartition], *, unclean: bool, yes: bool, as_json: bool
+) -> None:
+    """Ask, elect, and raise CommandFailed if a partition did not get the leader."""
     if not yes:
         loss = " Records that the new leaders do not have are lost." if unclean else ""
         confirm(f"Elect leaders of {counted(len(wanted), 'partition')}?{loss}", "electing leaders")
     answer = _ask(bootstrap, wanted, _UNCLEAN if unclean else _PREFERRED)
-    _report(answer, len(wanted))
+    problems = failures(answer)
+    if not as_json:
+        echo(f"elected {counted(len(wanted) - len(problems), 'leader')}", err=True)
+        for problem in problems:
+            echo(f"millstream: {problem}", err=True)
+    if problems:
+        raise CommandFailed(
+            f"{counted(len(problems), 'partition')} could not get the leader, as {problems[0]}. A"
+            " replica that is not in sync cannot lead: `millstream cluster health` says why"
+        )
 
 
 def needing(view: ClusterView, places: list[TopicPartition], unclean: bool) -> list[TopicPartition]:
@@ -84,19 +127,11 @@ def _ask(bootstrap: str, wanted: list[TopicPartition], kind: int) -> ElectLeader
     return answer
 
 
-def _report(answer: ElectLeadersResponse, wanted: int) -> None:
-    """Raises CommandFailed if a partition did not get the leader."""
-    problems = [
+def failures(answer: ElectLeadersResponse) -> list[str]:
+    """What became of the partitions that did not get the leader."""
+    return [
         f"{topic.topic}-{one.partition_id}: {one.error_message or KafkaCode(one.error_code).name}"
         for topic in answer.replica_election_results
         for one in topic.partition_result
         if one.error_code not in (KafkaCode.NONE, KafkaCode.ELECTION_NOT_NEEDED)
     ]
-    echo(f"elected {counted(wanted - len(problems), 'leader')}", err=True)
-    if problems:
-        for problem in problems:
-            echo(f"millstream: {problem}", err=True)
-        raise CommandFailed(
-            f"{counted(len(problems), 'partition')} could not get the leader. A replica that is not"
-            " in sync cannot lead: `millstream cluster health` says why it is not"
-        )

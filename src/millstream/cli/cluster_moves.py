@@ -28,7 +28,7 @@ from millstream.cli.cluster_view import (
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted, echo, joined, print_table
+from millstream.cli.output import JsonValue, counted, echo, joined, print_table
 from millstream.cli.progress import Progress
 from millstream.client.blocking import Address
 from millstream.cluster.rebalancing import Move
@@ -123,14 +123,19 @@ def _busiest_bytes(moves: Iterable[Move]) -> int:
     return max(received.values(), default=0)
 
 
-def carry_out(bootstrap: str, moves: Sequence[Move], pace: Pace, *, yes: bool, what: str) -> None:
-    """Show the plan, ask, move, and wait until everything is where it should be."""
-    show_plan(moves, pace)
+def carry_out(
+    bootstrap: str, moves: Sequence[Move], pace: Pace, *, yes: bool, as_json: bool
+) -> None:
+    """Show the plan, ask, move, and wait until everything is where it should be.
+
+    With `as_json`, the caller prints the moves when they are done."""
+    if not as_json:
+        show_plan(moves, pace)
     if not yes:
-        confirm("Start?", what)
+        confirm("Start?", "moving partitions")
     running = _Running(bootstrap, moves, pace)
     try:
-        running.run()
+        summary = running.run()
     except KeyboardInterrupt:
         echo(
             f"\nmillstream: stopped watching. {counted(len(running.active), 'move')} in progress"
@@ -139,6 +144,22 @@ def carry_out(bootstrap: str, moves: Sequence[Move], pace: Pace, *, yes: bool, w
             err=True,
         )
         raise
+    if not as_json:
+        echo(summary, err=True)
+    running.check_undone()
+
+
+def moves_as_json(moves: Iterable[Move]) -> JsonValue:
+    return [
+        {
+            "topic": move.where.topic,
+            "partition": move.where.partition,
+            "replicas": list(move.before),
+            "new_replicas": list(move.after),
+            "copied_bytes": move.copied_bytes,
+        }
+        for move in moves
+    ]
 
 
 @dataclass(slots=True)
@@ -155,7 +176,8 @@ class _Running:
     _progressed_at: float = 0.0
     _last_bytes: int = -1
 
-    def run(self) -> None:
+    def run(self) -> str:
+        """Returns a summary."""
         self.pending = list(self.moves)
         started_at = self._progressed_at = time.monotonic()
         progress = Progress(quiet=False)
@@ -175,9 +197,10 @@ class _Running:
         patiently(self.bootstrap, lambda cluster: remove_throttle(cluster, self.moves))
         seconds = time.monotonic() - started_at
         moved = counted(len(self.moves) - len(self.undone), "partition")
-        echo(
-            f"moved {moved}, {size_text(self.done_bytes)} copied in {time_text(seconds)}", err=True
-        )
+        return f"moved {moved}, {size_text(self.done_bytes)} copied in {time_text(seconds)}"
+
+    def check_undone(self) -> None:
+        """Raises CommandFailed if somebody interfered with the moves."""
         if self.undone:
             raise CommandFailed(
                 f"{counted(len(self.undone), 'move')} did not end as planned, as that of"

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.cluster_moves import (
     cancel_moves,
     carry_out,
+    moves_as_json,
     pace_of,
     pace_options,
     remove_throttle,
@@ -17,7 +18,7 @@ from millstream.cli.cluster_view import ClusterView, first_look, patiently, view
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import counted, echo
+from millstream.cli.output import counted, echo, print_json, print_outcome
 from millstream.cluster.rebalancing import Move
 from millstream.model import TopicPartition
 
@@ -33,6 +34,7 @@ from millstream.model import TopicPartition
 )
 @click.option("--cancel", is_flag=True, help="Undo moves in progress: of all partitions, or these.")
 @pace_options
+@json_option
 @bootstrap_option
 def reassign(
     places: tuple[str, ...],
@@ -42,6 +44,7 @@ def reassign(
     mb_per_second: float,
     at_once: int,
     yes: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Move partitions to the nodes that you name.
@@ -56,7 +59,11 @@ def reassign(
     """
     view, sizes = first_look(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
     if cancel:
-        _cancel(bootstrap, view, chosen(view, places) if places else list(view.partitions), yes)
+        partitions = chosen(view, places) if places else list(view.partitions)
+        undone = _cancel(bootstrap, view, partitions, yes)
+        done = f"cancelled the move of {counted(len(undone), 'partition')}"
+        text = done if undone else "nothing is moving"
+        print_outcome(text, moves_as_json(undone), as_json=as_json)
         return
     if path is not None:
         wanted = read_plan(path)
@@ -65,30 +72,34 @@ def reassign(
     else:
         raise CommandFailed("name partitions and --to, or a --file", exit_code=ExitCode.USAGE)
     moves = planned(view, wanted, sizes)
-    if not moves:
+    if moves:
+        carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, as_json=as_json)
+    elif not as_json:
         echo("the partitions are there already", err=True)
-        return
-    carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, what="moving partitions")
+    if as_json:
+        print_json(moves_as_json(moves))
 
 
-def _cancel(bootstrap: str, view: ClusterView, places: list[TopicPartition], yes: bool) -> None:
+def _cancel(
+    bootstrap: str, view: ClusterView, places: list[TopicPartition], yes: bool
+) -> list[Move]:
+    """The moves that are undone now: from the replicas they had to the planned ones."""
     moving = [view.partitions[where] for where in places if view.partitions[where].is_moving]
     if not moving:
-        echo("nothing is moving", err=True)
-        return
+        return []
     if not yes:
         confirm(f"Cancel the move of {counted(len(moving), 'partition')}?", "cancelling moves")
+    undone = [
+        Move(one.where, tuple(n for n in one.replicas if n not in one.adding), one.target, 0)
+        for one in moving
+    ]
 
     def undo(cluster: Cluster) -> None:
         cancel_moves(cluster, [one.where for one in moving])
-        undone = [
-            Move(one.where, tuple(n for n in one.replicas if n not in one.adding), one.target, 0)
-            for one in moving
-        ]
         remove_throttle(cluster, undone)
 
     patiently(bootstrap, undo)
-    echo(f"cancelled the move of {counted(len(moving), 'partition')}", err=True)
+    return undone
 
 
 def chosen(view: ClusterView, places: tuple[str, ...]) -> list[TopicPartition]:

@@ -3,19 +3,20 @@ so that one has none."""
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option
-from millstream.cli.cluster_moves import carry_out, pace_of, pace_options
+from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.cluster_moves import carry_out, moves_as_json, pace_of, pace_options
 from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted, echo
+from millstream.cli.output import counted, echo, print_json, print_outcome
 from millstream.cluster.rebalancing import CannotPlan, Move, Placed, balanced, evacuated
 
 
 @click.command()
 @pace_options
+@json_option
 @bootstrap_option
-def rebalance(mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> None:
+def rebalance(mb_per_second: float, at_once: int, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Give all nodes about as many bytes and as many leaders.
 
     New nodes get their share. A partition never has two replicas on one node, nor fewer racks
@@ -25,23 +26,29 @@ def rebalance(mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> 
     view, partitions = first_look(bootstrap, _look)
     moves = balanced(partitions, view.racks)
     moves = [*moves, *_in_progress(view, partitions, moves)]
-    if not moves:
+    if moves:
+        carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, as_json=as_json)
+    elif not as_json:
         echo(f"{counted(len(view.nodes), 'node')} have about equal bytes and leaders", err=True)
-        return
-    carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, what="moving partitions")
+    if as_json:
+        print_json(moves_as_json(moves))
 
 
 @click.command()
 @click.argument("node", type=int)
 @pace_options
+@json_option
 @bootstrap_option
-def decommission(node: int, mb_per_second: float, at_once: int, yes: bool, bootstrap: str) -> None:
+def decommission(
+    node: int, mb_per_second: float, at_once: int, yes: bool, as_json: bool, bootstrap: str
+) -> None:
     """Move all replicas of NODE to other nodes, so that it can be stopped for good.
 
     NODE may be dead already. The command shows its plan, asks, and then shows how far it is. Run
     it again to continue after it was stopped or killed.
     """
     first_look(bootstrap, _look)
+    done: list[Move] = []
     while True:
         view, partitions = patiently(bootstrap, _look)
         try:
@@ -52,13 +59,12 @@ def decommission(node: int, mb_per_second: float, at_once: int, yes: bool, boots
         if not moves:
             break
         pace = pace_of(mb_per_second, at_once)
-        carry_out(bootstrap, moves, pace, yes=yes, what="moving partitions")
+        carry_out(bootstrap, moves, pace, yes=yes, as_json=as_json)
+        done += moves
         # New topics may have got replicas there in the meantime.
         yes = True
-    if node in view.nodes:
-        echo(f"node {node} has no replicas: stop it", err=True)
-    else:
-        echo(f"node {node} has no replicas, and is not alive", err=True)
+    next_step = ": stop it" if node in view.nodes else ", and is not alive"
+    print_outcome(f"node {node} has no replicas{next_step}", moves_as_json(done), as_json=as_json)
 
 
 def _look(cluster: Cluster) -> tuple[ClusterView, list[Placed]]:

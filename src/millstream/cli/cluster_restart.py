@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.cluster_view import (
     ClusterView,
     PartitionView,
@@ -20,7 +20,7 @@ from millstream.cli.cluster_view import (
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import counted, echo, print_table
+from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.client.blocking import Address
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 
@@ -47,6 +47,7 @@ _STOP_SECONDS_MAX: Final = 120.0
     help="Seconds until a restarted node must be in sync.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @bootstrap_option
 def restart(
     rolling: bool,
@@ -54,6 +55,7 @@ def restart(
     only: tuple[int, ...],
     seconds_max: float,
     yes: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Restart the nodes one after the other.
@@ -80,18 +82,23 @@ def restart(
             " A restart could make them unavailable. `millstream cluster health` says what to do"
         )
     commands = {node.broker_id: filled(template, node) for node in order}
-    print_table(["NODE", "COMMAND"], [(id_, shlex.join(words)) for id_, words in commands.items()])
+    if not as_json:
+        rows = [(node_id, shlex.join(words)) for node_id, words in commands.items()]
+        print_table(["NODE", "COMMAND"], rows)
     if not yes:
         confirm(f"Restart {counted(len(order), 'node')}?", "restarting nodes")
-    for number, node in enumerate(order, 1):
+    seconds: dict[int, float] = {}
+    for node in order:
         started_at = time.monotonic()
         _restart(node, commands[node.broker_id], bootstrap)
         _wait_in_sync(bootstrap, node, view, started_at + seconds_max)
-        took = time_text(time.monotonic() - started_at)
-        echo(
-            f"node {node.broker_id} is back and in sync after {took} ({number} of {len(order)})",
-            err=True,
-        )
+        seconds[node.broker_id] = took = time.monotonic() - started_at
+        if not as_json:
+            done = f"{len(seconds)} of {len(order)}"
+            text = f"node {node.broker_id} is back and in sync after {time_text(took)} ({done})"
+            echo(text, err=True)
+    if as_json:
+        print_json([{"node": id, "seconds": round(each, 3)} for id, each in seconds.items()])
 
 
 def restart_order(view: ClusterView, only: tuple[int, ...]) -> list[DescribeClusterBroker]:

@@ -9,9 +9,10 @@ from typing import Final
 import click
 
 from millstream.cli.address import parse_address
+from millstream.cli.bootstrap import json_option
 from millstream.cli.child_processes import Watch
 from millstream.cli.node_process import NodeProcess
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_line_json
 from millstream.cli.zookeeper import ZooKeeperServer, class_path, digest_file
 from millstream.client.blocking import Address, Connection
 from millstream.errors import KafkaCode, ProtocolError
@@ -36,6 +37,7 @@ _PROBE_PAUSE_SECONDS: Final = 0.05
 )
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
 @click.option("--no-restart", is_flag=True, help="Do not restart processes that exit.")
+@json_option
 def start(
     nodes: int,
     data_dir: Path,
@@ -43,6 +45,7 @@ def start(
     sets: tuple[str, ...],
     dev: bool,
     no_restart: bool,
+    as_json: bool,
 ) -> None:
     """Run ZooKeeper and several nodes on free ports of this machine, until SIGTERM or Ctrl-C.
 
@@ -87,7 +90,11 @@ def start(
             watch.over(node)
         _wait_ready(addresses, min(nodes, _REPLICAS_MAX), stopped)
         if not stopped.is_set():
-            echo(f"bootstrap {','.join(addresses)}")
+            bootstrap = ",".join(addresses)
+            if as_json:
+                print_line_json({"bootstrap": bootstrap, "zookeeper": zookeeper})
+            else:
+                echo(f"bootstrap {bootstrap}")
         stopped.wait()
     finally:
         watch.stop()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, check_reachable
+from millstream.cli.bootstrap import bootstrap_option, check_reachable, json_option
 from millstream.cli.client_options import security_of_command, security_of_file
 from millstream.cli.failure import CommandFailed
+from millstream.cli.output import print_line_json
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 
 if TYPE_CHECKING:
@@ -42,8 +43,11 @@ def pipeline_option(command: F) -> F:
 )
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
 @pipeline_option
+@json_option
 @bootstrap_option
-def console(listen: str, read_only: bool, pipeline_home: Path | None, bootstrap: str) -> None:
+def console(
+    listen: str, read_only: bool, pipeline_home: Path | None, as_json: bool, bootstrap: str
+) -> None:
     """Serve the web console of a cluster until Ctrl-C.
 
     What needs the files of a node is absent; `millstream broker --console` has it.
@@ -62,14 +66,17 @@ def console(listen: str, read_only: bool, pipeline_home: Path | None, bootstrap:
         is_read_only=read_only,
         pipeline_home=pipeline_home,
     )
-    run_loop(_serve(server))
+    run_loop(_serve(server, as_json=as_json))
 
 
-async def _serve(server: "ConsoleServer") -> None:
+async def _serve(server: "ConsoleServer", *, as_json: bool) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     await server.start()
-    print(f"console on {server.url}", flush=True)
+    if as_json:
+        print_line_json({"console": server.url})
+    else:
+        print(f"console on {server.url}", flush=True)
     await stop.wait()
     await server.stop()
     ignore_signals()

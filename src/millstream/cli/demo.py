@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, connect_admin, wait_for
+from millstream.cli.bootstrap import bootstrap_option, connect_admin, json_option, wait_for
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_outcome
 from millstream.cli.pipeline import run_pipeline
 from millstream.cli.pipeline_results import Results
 from millstream.cli.pipeline_screen import make_screen
@@ -56,8 +56,9 @@ _SETTINGS: Final = {
     metavar="SECONDS",
     help="Stop this many seconds after the first window.",
 )
+@json_option
 @bootstrap_option
-def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None:
+def demo(home: Path, rate: float, seconds: float | None, as_json: bool, bootstrap: str) -> None:
     """Generate traffic, run the pipeline on it, and show windows and alerts, until Ctrl-C."""
     check_installed()
     create_input(bootstrap)
@@ -76,10 +77,11 @@ def demo(home: Path, rate: float, seconds: float | None, bootstrap: str) -> None
             screen=make_screen(spec, results),
             is_over=first_window_deadline(results, seconds, load_ended=load.poll),
         )
-    echo(
+    print_outcome(
         f"{results.window_count} windows, {results.alert_count} alerts. Again: make run, or "
         f"millstream consume {spec.name}.windows -o beginning",
-        err=True,
+        {"windows": results.window_count, "alerts": results.alert_count},
+        as_json=as_json,
     )
 
 

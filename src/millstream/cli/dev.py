@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import sys
 import tempfile
@@ -14,7 +13,7 @@ import click
 
 from millstream.cli.failure import CommandFailed
 from millstream.cli.node_main import addresses, run_node
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_line_json
 from millstream.config import load_config
 from millstream.config.load import refuse_secrets
 from millstream.errors import StartError
@@ -84,7 +83,7 @@ def dev(
                 url = None if no_console else await _serve_console(beside, node, console_port)
                 if as_json:
                     ready = {"bootstrap": bootstrap, "console": url, "data_dir": str(folder)}
-                    print(json.dumps(ready), flush=True)
+                    print_line_json({**ready})
                 else:
                     console = "" if no_console else _console_text(url)
                     _tell_next_steps(bootstrap, console, folder, is_kept=data_dir is not None)

@@ -165,8 +165,9 @@ def _show_lag(
 @group.command()
 @click.argument("group_ids", type=GROUP, metavar="GROUP...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @bootstrap_option
-def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+def delete(group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap: str) -> None:
     """Delete groups that have no members, with their committed offsets."""
     if not yes:
         ask_before_deleting("groups", group_ids, "their committed offsets")
@@ -175,11 +176,14 @@ def delete(group_ids: tuple[str, ...], yes: bool, bootstrap: str) -> None:
         for name in group_ids:
             try:
                 _delete(cluster, name)
-                echo(f"deleted group {name}", err=True)
+                if not as_json:
+                    echo(f"deleted group {name}", err=True)
             except CommandFailed as failed:
                 failures.append(str(failed))
     if failures:
         raise CommandFailed("; ".join(failures))
+    if as_json:
+        print_json([{"group": name} for name in group_ids])
 
 
 def _delete(cluster: Cluster, name: str) -> None:

@@ -109,8 +109,8 @@ def reset(
     else:
         headings = [name.upper() for name in names]
         print_table(headings, rows)
-    done = "would move" if dry_run else "moved"
-    echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
+        done = "would move" if dry_run else "moved"
+        echo(f"{done} {group_id} on {counted(len(moves), 'partition')}", err=True)
 
 
 def _member_count(cluster: Cluster, group_id: str, *, may_be_new: bool) -> int:

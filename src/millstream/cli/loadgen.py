@@ -8,8 +8,13 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
-from millstream.cli.output import counted, echo
+from millstream.cli.bootstrap import (
+    bootstrap_option,
+    connect_admin,
+    describe_topic,
+    json_option,
+)
+from millstream.cli.output import counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
 from millstream.ingest.bad_lines import with_bad_lines
@@ -53,6 +58,7 @@ _STEP_SECONDS: Final = 0.05
     help="Share of additional lines that are broken.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no count.")
+@json_option
 @bootstrap_option
 def loadgen(
     topic: str | None,
@@ -64,6 +70,7 @@ def loadgen(
     fast: bool,
     bad: float,
     quiet: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Generate the logs of a web shop: visitors, services, hosts, crowds and incidents.
@@ -72,6 +79,8 @@ def loadgen(
 
     Example: millstream loadgen --topic logs --rate 500 --for 60
     """
+    if as_json and topic is None:
+        raise click.UsageError("--json counts what was sent to a --topic")
     start_ms = time.time_ns() // 1_000_000 if start_ms is None else start_ms
     lines = Site(seed=seed, start_ms=start_ms, lines_per_second=rate).lines()
     if bad:
@@ -90,7 +99,9 @@ def loadgen(
         _send_lines(sender, lines, progress, start_ms=None if fast else start_ms)
     finally:
         progress.stop()
-    if not quiet:
+    if as_json:
+        print_json({"topic": topic, "records": sender.acknowledged_count})
+    elif not quiet:
         echo(f"sent {counted(sender.acknowledged_count, 'line')} to {topic}", err=True)
 
 

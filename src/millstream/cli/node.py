@@ -63,6 +63,10 @@ def config(
             change_options(cluster, BROKER, name, wanted, node=address)
         found = _described(cluster, address, name)
     if wanted:
+        if as_json:
+            changed = wanted.items()
+            print_json([{"name": key, "value": value, "source": None} for key, value in changed])
+            return
         whose = "all nodes" if node_id is None else f"node {node_id}"
         for key, value in wanted.items():
             echo(f"{whose}: {key} {'deleted' if value is None else f'= {value}'}", err=True)

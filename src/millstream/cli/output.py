@@ -47,6 +47,20 @@ def print_json(value: JsonValue) -> None:
     echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def print_outcome(text: str, value: JsonValue, *, as_json: bool) -> None:
+    """What a command has done: a line on stderr for a person, or a document for a program."""
+    if as_json:
+        print_json(value)
+    else:
+        echo(text, err=True)
+
+
+def print_line_json(value: JsonValue) -> None:
+    """For a command that goes on: one line on stdout, there at once even through a pipe."""
+    echo(json.dumps(value, ensure_ascii=False))
+    sys.stdout.flush()
+
+
 def print_error_json(text: str, exit_code: int) -> None:
     """A failure for a program: one line on stderr."""
     value = {"error": {"message": text, "exit_code": int(exit_code)}}

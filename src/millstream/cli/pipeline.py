@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import FrameType
@@ -13,7 +14,14 @@ import click
 
 from millstream.cli.bootstrap import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
+from millstream.cli.output import (
+    JsonValue,
+    counted,
+    echo,
+    print_json,
+    print_outcome,
+    print_table,
+)
 from millstream.cli.pipeline_backfill import backfill
 from millstream.cli.pipeline_check import check
 from millstream.cli.pipeline_file import check_functions, file_argument, load_file, master_option
@@ -28,6 +36,7 @@ from millstream.pipeline.spec import (
 )
 
 if TYPE_CHECKING:
+    from millstream.pipeline.rebuild import Rebuilt
     from millstream.pipeline.run import Running
     from millstream.pipeline.status import PipelineStatus
 
@@ -48,8 +57,14 @@ def pipeline() -> None:
     help="The broker of the pipeline.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
+@json_option
 def init(
-    file: Path, topics: tuple[str, ...], name: str | None, bootstrap: str | None, force: bool
+    file: Path,
+    topics: tuple[str, ...],
+    name: str | None,
+    bootstrap: str | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a pipeline FILE with every setting, its default and its meaning.
 
@@ -66,20 +81,28 @@ def init(
         changed["bootstrap"] = bootstrap
     example = example_python if file.suffix == ".py" else example_spec
     file.write_text(example(**changed))
-    echo(f"wrote {file}; next: millstream pipeline run {file}", err=True)
+    text = f"wrote {file}; next: millstream pipeline run {file}"
+    print_outcome(text, {"file": str(file)}, as_json=as_json)
 
 
 @pipeline.command("validate")
 @file_argument
-def validate(file: Path) -> None:
+@json_option
+def validate(file: Path, as_json: bool) -> None:
     """Check FILE without running anything."""
     spec = load_file(file)
     check_functions(spec)
-    echo(
+    text = (
         f"{file} is valid: {', '.join(spec.topics)} into {spec.name}.*, windows of "
-        f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end",
-        err=True,
+        f"{spec.window_ms / 1000:g} s, closed {spec.watermark_delay_ms / 1000:g} s after their end"
     )
+    value: JsonValue = {
+        "name": spec.name,
+        "topics": list(spec.topics),
+        "window_ms": spec.window_ms,
+        "watermark_delay_ms": spec.watermark_delay_ms,
+    }
+    print_outcome(text, value, as_json=as_json)
 
 
 @pipeline.command("diff")
@@ -120,8 +143,6 @@ def diff(file: Path, as_json: bool) -> None:
 @json_option
 def status(file: Path, as_json: bool) -> None:
     """Show what the pipeline of FILE is doing, or did when it last ran."""
-    from dataclasses import asdict
-
     from millstream.pipeline.status import is_unheard, read_status
 
     spec = load_file(file)
@@ -165,19 +186,22 @@ def status(file: Path, as_json: bool) -> None:
     help="Stop this many seconds after the first finished batch.",
 )
 @master_option
-def run(file: Path, once: bool, seconds: float | None, master: str | None) -> None:
+@json_option
+def run(file: Path, once: bool, seconds: float | None, master: str | None, as_json: bool) -> None:
     """Run the pipeline of FILE until Ctrl-C; when started again it resumes."""
     spec = load_file(file)
     check_reachable(spec.bootstrap)
     check_installed()
     _say_whose_clocks(spec)
-    run_pipeline(
+    last = run_pipeline(
         spec,
         master=master,
         once=once,
         screen=make_screen(spec, None),
         is_over=_deadline(seconds),
     )
+    if as_json:
+        print_json(asdict(last))
 
 
 def run_pipeline(
@@ -187,8 +211,10 @@ def run_pipeline(
     once: bool,
     screen: Screen,
     is_over: "Callable[[PipelineStatus], bool]",
-) -> None:
-    """Run a pipeline until `is_over`, Ctrl-C or an error; print a summary at the end."""
+) -> "PipelineStatus":
+    """Run a pipeline until `is_over`, Ctrl-C or an error; print a summary at the end.
+
+    Returns the last status."""
     from millstream.pipeline.run import PipelineFailed, check_differences, start, watch
 
     try:
@@ -218,6 +244,7 @@ def run_pipeline(
     _say_summary(spec, last)
     if is_interrupted:
         raise KeyboardInterrupt
+    return last
 
 
 @pipeline.command("rebuild")
@@ -225,7 +252,8 @@ def run_pipeline(
 @file_argument
 @click.option("--from", "first_day", required=True, metavar="YYYY-MM-DD", help="The first day.")
 @master_option
-def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None:
+@json_option
+def rebuild(output: str, file: Path, first_day: str, master: str | None, as_json: bool) -> None:
     """Compute results again from the tables, and replace the old ones.
 
     live, windows and sessions: the records of their topic. events: the table, parsed again
@@ -241,26 +269,28 @@ def rebuild(output: str, file: Path, first_day: str, master: str | None) -> None
         from millstream.pipeline.reporting.reports import make_reports_since
 
         made = make_reports_since(spec, day)
-        echo(f"rewrote {counted(len(made), 'report')}", err=True)
+        value: JsonValue = {"first_day": first_day, "written": len(made), "removed": 0}
+        print_outcome(f"rewrote {counted(len(made), 'report')}", value, as_json=as_json)
         return
     check_reachable(spec.bootstrap)
-    _rebuild(spec, output, day, master)
+    done = _rebuild(spec, output, day, master)
+    removed = f", and removed {done.removed:,} obsolete ones" if done.removed else ""
+    print_outcome(
+        f"{output} since {done.first_day}: rewrote {counted(done.written, 'row')}{removed}",
+        {"first_day": str(done.first_day), "written": done.written, "removed": done.removed},
+        as_json=as_json,
+    )
 
 
-def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> None:
+def _rebuild(spec: Spec, output: str, day: date, master: str | None) -> "Rebuilt":
     from millstream.pipeline.rebuild import CannotRebuild
     from millstream.pipeline.rebuild import rebuild as rebuild_output
 
     with spark_session(spec, master=master) as session:
         try:
-            done = rebuild_output(session, spec, output, day)
+            return rebuild_output(session, spec, output, day)
         except CannotRebuild as missing:
             raise CommandFailed(str(missing)) from None
-    removed = f", and removed {done.removed:,} obsolete ones" if done.removed else ""
-    echo(
-        f"{output} since {done.first_day}: rewrote {counted(done.written, 'row')}{removed}",
-        err=True,
-    )
 
 
 def _deadline(seconds: float | None) -> "Callable[[PipelineStatus], bool]":

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from millstream.cli.bootstrap import check_reachable
+from millstream.cli.bootstrap import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import echo
+from millstream.cli.output import print_outcome
 from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session
 from millstream.pipeline.spec import SpecError
@@ -15,7 +15,8 @@ from millstream.pipeline.spec import SpecError
 @click.command("backfill")
 @file_argument
 @master_option
-def backfill(file: Path, master: str | None) -> None:
+@json_option
+def backfill(file: Path, master: str | None, as_json: bool) -> None:
     """Process lines of any age, once: tables, closed windows and visits.
 
     For historic files, with a separate pipeline FILE, name and home. When called again it
@@ -39,4 +40,8 @@ def backfill(file: Path, master: str | None) -> None:
             raise CommandFailed(f"{failed}. For details see {spec.home / SPARK_LOG}") from None
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.lines.items()))
     results = ", ".join(f"{count:,} in {topic}" for topic, count in done.results.items())
-    echo(f"new lines: {lines or 'none'}; results: {results}", err=True)
+    print_outcome(
+        f"new lines: {lines or 'none'}; results: {results}",
+        {"lines": dict(done.lines), "results": dict(done.results)},
+        as_json=as_json,
+    )

@@ -14,14 +14,14 @@ from millstream.cli.bootstrap import (
     bootstrap_option,
     connect_admin,
     describe_topic,
+    json_option,
 )
 from millstream.cli.delayed_acks import Delay
 from millstream.cli.failure import CommandFailed
 from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.names import TOPIC
-from millstream.cli.output import counted, echo
 from millstream.cli.progress import Progress
-from millstream.cli.record_sender import RecordSender, connect_producer
+from millstream.cli.record_sender import RecordSender, connect_producer, print_sent
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ _SEPARATOR_HELP = "Lines are KEY, then TEXT, then VALUE. \\\\t is a tab, \\\\xNN
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Send an empty value as null.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="Lines in the format of `consume -J`.")
+@click.option(
+    "-J", "--json-lines", is_flag=True, help="Lines in the format of `consume -J`, not plain text."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@json_option
 @bootstrap_option
 def produce(
     topic: str,
@@ -54,8 +57,9 @@ def produce(
     compression: str,
     acks: str,
     empty_is_null: bool,
-    as_json: bool,
+    json_lines: bool,
     quiet: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Send the lines of stdin to TOPIC, one record each.
@@ -73,7 +77,7 @@ def produce(
         partition=partition,
         empty_is_null=empty_is_null,
     )
-    parse = _json_parser(rules) if as_json else rules.parse
+    parse = _json_parser(rules) if json_lines else rules.parse
     admin = connect_admin(bootstrap)
     describe_topic(admin, topic)
     delay = Delay(admin, topic, is_acks_all=acks == "all")
@@ -82,8 +86,7 @@ def produce(
     sender = RecordSender(topic, producer, watch, Progress(quiet=quiet, plain=False), delay)
     with delay.explained(sender.acknowledged) if not quiet else nullcontext():
         sender.send_all(_read_records(parse))
-    if not quiet:
-        echo(f"sent {counted(sender.sent_count, 'record')} to {topic}", err=True)
+    print_sent(topic, sender.sent_count, quiet=quiet, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import click
 from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.lazy import AliasGroup
-from millstream.cli.output import echo, print_json, print_table
+from millstream.cli.output import JsonValue, print_json, print_outcome, print_table
 from millstream.cli.profiles import (
     Profiles,
     load_profiles,
@@ -50,19 +50,21 @@ def list_profiles(as_json: bool) -> None:
 
 @profile.command()
 @click.argument("name")
-def use(name: str) -> None:
+@json_option
+def use(name: str, as_json: bool) -> None:
     """Use a profile from now on."""
     profiles = load_profiles()
     profile_options(profiles, name)
     profiles.current = name
     save_profiles(profiles)
-    echo(f"using {name}", err=True)
+    print_outcome(f"using {name}", {"name": name}, as_json=as_json)
 
 
 @profile.command("set")
 @click.argument("name")
 @click.argument("settings", nargs=-1, required=True, metavar="OPTION=VALUE...")
-def set_options(name: str, settings: tuple[str, ...]) -> None:
+@json_option
+def set_options(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Set client options of a profile; an empty value removes one. Creates the profile.
 
     Example: millstream profile set prod bootstrap.servers=kafka:9092 security.protocol=SSL
@@ -81,6 +83,12 @@ def set_options(name: str, settings: tuple[str, ...]) -> None:
     if profiles.current is None:
         profiles.current = name
     save_profiles(profiles)
+    if as_json:
+        print_json({"name": name, "options": _shown(options)})
+
+
+def _shown(options: dict[str, str]) -> dict[str, JsonValue]:
+    return {key: shown_value(key, value) for key, value in options.items()}
 
 
 @profile.command()
@@ -92,16 +100,17 @@ def show(name: str | None, as_json: bool) -> None:
     name = name or _current(profiles)
     if name is None:
         raise CommandFailed("no profile is in use; `millstream profile list` shows the profiles")
-    options = {key: shown_value(key, v) for key, v in profile_options(profiles, name).items()}
+    options = _shown(profile_options(profiles, name))
     if as_json:
-        print_json({"name": name, "options": dict(options)})
+        print_json({"name": name, "options": options})
     else:
         print_table(["OPTION", "VALUE"], list(options.items()))
 
 
 @profile.command()
 @click.argument("name")
-def delete(name: str) -> None:
+@json_option
+def delete(name: str, as_json: bool) -> None:
     """Delete a profile."""
     profiles = load_profiles()
     profile_options(profiles, name)
@@ -109,4 +118,4 @@ def delete(name: str) -> None:
     if profiles.current == name:
         profiles.current = None
     save_profiles(profiles)
-    echo(f"deleted {name}", err=True)
+    print_outcome(f"deleted {name}", {"name": name}, as_json=as_json)

@@ -8,7 +8,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo, print_json, print_table
+from millstream.cli.output import print_json, print_outcome, print_table
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotaEntity,
@@ -39,8 +39,11 @@ def quota() -> None:
 @_entity_options
 @quota.command("set")
 @click.argument("quotas", nargs=-1, required=True, metavar="NAME=VALUE...")
+@json_option
 @bootstrap_option
-def set_quotas(quotas: tuple[str, ...], bootstrap: str, **entity: str | None) -> None:
+def set_quotas(
+    quotas: tuple[str, ...], as_json: bool, bootstrap: str, **entity: str | None
+) -> None:
     """Set quotas. Clients that exceed one are slowed down.
 
     \b
@@ -62,21 +65,24 @@ def set_quotas(quotas: tuple[str, ...], bootstrap: str, **entity: str | None) ->
             raise CommandFailed(f"{text!r}: write it as name=number", exit_code=ExitCode.USAGE)
         operations.append(QuotaOperation(key=name, value=number, remove=False))
     _alter(bootstrap, entity, operations)
-    echo(f"set {len(operations)} quotas of {_shown(entity)}", err=True)
+    text = f"set {len(operations)} quotas of {_shown(entity)}"
+    print_outcome(text, {"quotas": [each.key for each in operations]}, as_json=as_json)
 
 
 @_entity_options
 @quota.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@json_option
 @bootstrap_option
-def delete(names: tuple[str, ...], bootstrap: str, **entity: str | None) -> None:
+def delete(names: tuple[str, ...], as_json: bool, bootstrap: str, **entity: str | None) -> None:
     """Delete quotas.
 
     Example: millstream quota delete --user ann producer_byte_rate
     """
     operations = [QuotaOperation(key=name, value=0.0, remove=True) for name in names]
     _alter(bootstrap, entity, operations)
-    echo(f"deleted {len(operations)} quotas of {_shown(entity)}", err=True)
+    text = f"deleted {len(operations)} quotas of {_shown(entity)}"
+    print_outcome(text, {"quotas": [each.key for each in operations]}, as_json=as_json)
 
 
 @quota.command("list")

@@ -8,7 +8,7 @@ from millstream.cli.bootstrap import PARTITIONER, client_settings, explain
 from millstream.cli.delayed_acks import Acknowledged, Delay
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch
-from millstream.cli.output import counted
+from millstream.cli.output import counted, echo, print_json
 from millstream.cli.progress import Progress
 from millstream.cli.record_text import JsonRecord
 
@@ -149,6 +149,14 @@ class RecordSender:
 
     def _progress_text(self) -> str:
         return f"sent {self.sent_count:,} records"
+
+
+def print_sent(topic: str, count: int, *, quiet: bool, as_json: bool) -> None:
+    """How many records were acknowledged."""
+    if as_json:
+        print_json({"topic": topic, "records": count})
+    elif not quiet:
+        echo(f"sent {counted(count, 'record')} to {topic}", err=True)
 
 
 def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks: str) -> "Producer":

@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_json
 from millstream.cli.pipeline_file import file_argument, load_file
 from millstream.pipeline.reporting.periods import Kind, Period, period_of
 from millstream.pipeline.spec import Spec
@@ -29,31 +30,34 @@ def report() -> None:
 @report.command("daily")
 @file_argument
 @_date_option("Which day.  [default: yesterday]")
-def daily(file: Path, day: str | None) -> None:
+@json_option
+def daily(file: Path, day: str | None, as_json: bool) -> None:
     """Write the report of one day of the pipeline of FILE; replaces an older one.
 
     The day is one of the time zone in the file.
     """
-    _report(file, Kind.DAILY, day)
+    _report(file, Kind.DAILY, day, as_json)
 
 
 @report.command("weekly")
 @file_argument
 @_date_option("A day of the week.  [default: one of last week]")
-def weekly(file: Path, day: str | None) -> None:
+@json_option
+def weekly(file: Path, day: str | None, as_json: bool) -> None:
     """Write the report of a week, Monday to Sunday; replaces an older one."""
-    _report(file, Kind.WEEKLY, day)
+    _report(file, Kind.WEEKLY, day, as_json)
 
 
 @report.command("monthly")
 @file_argument
 @_date_option("A day of the month.  [default: one of last month]")
-def monthly(file: Path, day: str | None) -> None:
+@json_option
+def monthly(file: Path, day: str | None, as_json: bool) -> None:
     """Write the report of a month; replaces an older one."""
-    _report(file, Kind.MONTHLY, day)
+    _report(file, Kind.MONTHLY, day, as_json)
 
 
-def _report(file: Path, kind: Kind, day: str | None) -> None:
+def _report(file: Path, kind: Kind, day: str | None, as_json: bool) -> None:
     spec = load_file(file)
     try:
         from millstream.pipeline.reporting.reports import NoTable, make_report
@@ -66,8 +70,11 @@ def _report(file: Path, kind: Kind, day: str | None) -> None:
         made = make_report(spec, period)
     except NoTable as nothing:
         raise CommandFailed(str(nothing)) from None
-    echo(made / "report.md")
-    echo(made / "report.html")
+    markdown, html = str(made / "report.md"), str(made / "report.html")
+    if as_json:
+        print_json({"markdown": markdown, "html": html})
+    else:
+        echo(f"{markdown}\n{html}")
 
 
 def chosen_period(spec: Spec, kind: Kind, text: str | None, *, now: datetime) -> Period:

@@ -12,8 +12,9 @@ from typing import Final
 
 import click
 
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_json
 
 try:
     from millstream.security.certificate_authority import issue, new_authority
@@ -77,7 +78,10 @@ def check_hosts(
     show_default=True,
     help="The ZooKeeper of several nodes.",
 )
-def secure(directory: Path, hosts: tuple[str, ...], nodes: int, port: int, zookeeper: str) -> None:
+@json_option
+def secure(
+    directory: Path, hosts: tuple[str, ...], nodes: int, port: int, zookeeper: str, as_json: bool
+) -> None:
     """Create a CA, certificates, an administrator with a random password, and config files.
 
     DIR must not exist yet or be empty. Only its owner can read what is in it. Without --host the
@@ -97,7 +101,11 @@ def secure(directory: Path, hosts: tuple[str, ...], nodes: int, port: int, zooke
         write_private(folder / f"{_file_name(place, places)}.properties", text.encode())
     client = client_properties(folder, places, passwords[_ADMIN])
     write_private(folder / "client.properties", client.encode())
-    _print_commands(folder, places)
+    if as_json:
+        files = sorted(str(path) for path in folder.iterdir())
+        print_json({"directory": str(folder), "files": files})
+    else:
+        _print_commands(folder, places)
 
 
 def _places(hosts: Sequence[str], nodes: int, port: int) -> list[Place]:

@@ -16,9 +16,14 @@ from typing import IO, Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.bootstrap import (
+    bootstrap_option,
+    connect_admin,
+    describe_topic,
+    json_option,
+)
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted, echo
+from millstream.cli.output import JsonValue, counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
 from millstream.ingest.shipping_state import (
@@ -50,6 +55,7 @@ _DELIVERY_SECONDS_MAX: Final = 120.0
     help="The file that records the position.  [default: in ~/.local/state/millstream]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no counts.")
+@json_option
 @bootstrap_option
 def ship(
     files: tuple[Path, ...],
@@ -58,6 +64,7 @@ def ship(
     source: str | None,
     state_path: Path | None,
     quiet: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Send the lines of FILES to a topic, one record per line, and record the position.
@@ -80,7 +87,9 @@ def ship(
     with _State(state) as kept:
         shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet))
         shipper.run(follow=follow)
-    if not quiet:
+    if as_json:
+        print_json({"topic": topic, **shipper.counts()})
+    elif not quiet:
         echo(shipper.summary(topic), err=True)
 
 
@@ -240,15 +249,25 @@ class _Shipper:
             f"{count / seconds:,.0f} lines/s, {self._sender.waiting_count:,} waiting"
         )
 
+    def counts(self) -> dict[str, JsonValue]:
+        tails = [file.tail.counts for file in self._files]
+        return {
+            "records": self._sender.acknowledged_count,
+            "rotations": sum(each.rotations for each in tails),
+            "truncations": sum(each.truncations for each in tails),
+            "cut_lines": self._long_lines,
+            "files_not_found_again": sum(each.gaps for each in tails),
+        }
+
     def summary(self, topic: str) -> str:
-        counts = [file.tail.counts for file in self._files]
+        counts = self.counts()
         text = f"shipped {counted(self._sender.acknowledged_count, 'record')} to {topic}"
-        for number, noun in (
-            (sum(each.rotations for each in counts), "rotation"),
-            (sum(each.truncations for each in counts), "truncation"),
-            (self._long_lines, "cut in a long line"),
-            (sum(each.gaps for each in counts), "file not found again; lines may be missing"),
+        for name, noun in (
+            ("rotations", "rotation"),
+            ("truncations", "truncation"),
+            ("cut_lines", "cut in a long line"),
+            ("files_not_found_again", "file not found again; lines may be missing"),
         ):
-            if number:
-                text += f"; {number} {noun}"
+            if counts[name]:
+                text += f"; {counts[name]} {noun}"
         return text

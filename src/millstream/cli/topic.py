@@ -19,7 +19,13 @@ from millstream.cli.bootstrap import (
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.names import TOPIC
-from millstream.cli.output import JsonValue, echo, joined, print_json, print_table
+from millstream.cli.output import (
+    JsonValue,
+    echo,
+    joined,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartitionInfo
@@ -69,6 +75,7 @@ def topic() -> None:
 @click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's choice.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
+@json_option
 @bootstrap_option_beside_config
 def create(
     names: tuple[str, ...],
@@ -76,6 +83,7 @@ def create(
     replicas: int | None,
     settings: tuple[str, ...],
     if_not_exists: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Create topics.
@@ -92,6 +100,7 @@ def create(
         for name in names
     ]
     answers = admin.create_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+    created: dict[str, bool] = {}
     for name, future in answers.items():
         try:
             future.result(REQUEST_SECONDS_MAX + 5)
@@ -99,8 +108,13 @@ def create(
             error = failed.args[0]
             if not (if_not_exists and error.code() == KafkaError.TOPIC_ALREADY_EXISTS):
                 raise explain(error, f"topic {name}") from None
+            created[name] = False
         else:
-            echo(f"created {name}", err=True)
+            created[name] = True
+            if not as_json:
+                echo(f"created {name}", err=True)
+    if as_json:
+        print_json([{"name": name, "created": new} for name, new in created.items()])
     if _MIN_ISR in configs:
         replicas = replicas or len(describe_topic(admin, names[0]).partitions[0].replicas)
         warning = min_isr_warning(configs[_MIN_ISR], replicas)
@@ -154,8 +168,9 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 @topic.command()
 @click.argument("names", nargs=-1, required=True, type=TOPIC, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @bootstrap_option
-def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+def delete(names: tuple[str, ...], yes: bool, as_json: bool, bootstrap: str) -> None:
     """Delete topics with all their records."""
     if not yes:
         ask_before_deleting("topics", names, "all records")
@@ -163,7 +178,10 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     answers = admin.delete_topics(list(names), request_timeout=REQUEST_SECONDS_MAX)
     for name, future in answers.items():
         wait_for(future, f"topic {name}")
-        echo(f"deleted {name}", err=True)
+        if not as_json:
+            echo(f"deleted {name}", err=True)
+    if as_json:
+        print_json([{"name": name} for name in names])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,16 @@
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, bootstrap_option_beside_config
+from millstream.cli.bootstrap import (
+    bootstrap_option,
+    bootstrap_option_beside_config,
+    json_option,
+)
 from millstream.cli.cluster_view import TOPIC, change_options, parse_settings
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_json, print_outcome
 from millstream.errors import KafkaCode
 from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
@@ -20,8 +24,15 @@ _TIMEOUT_MS = 15_000
 @click.option(
     "-d", "--delete", "deleted", multiple=True, metavar="NAME", help="Return to the node's value."
 )
+@json_option
 @bootstrap_option_beside_config
-def alter(topic: str, settings: tuple[str, ...], deleted: tuple[str, ...], bootstrap: str) -> None:
+def alter(
+    topic: str,
+    settings: tuple[str, ...],
+    deleted: tuple[str, ...],
+    as_json: bool,
+    bootstrap: str,
+) -> None:
     """Change options of a topic. Options that are not named stay.
 
     Example: millstream topic alter orders -c retention.ms=86400000 -d segment.bytes
@@ -31,6 +42,9 @@ def alter(topic: str, settings: tuple[str, ...], deleted: tuple[str, ...], boots
         raise CommandFailed("name an option with -c or -d", exit_code=ExitCode.USAGE)
     with Cluster(bootstrap) as cluster:
         change_options(cluster, TOPIC, topic, wanted)
+    if as_json:
+        print_json({"name": topic, "configs": dict(wanted)})
+        return
     for name, value in wanted.items():
         echo(
             f"{topic}: {name}={value}" if value is not None else f"{topic}: {name} deleted",
@@ -42,8 +56,9 @@ def alter(topic: str, settings: tuple[str, ...], deleted: tuple[str, ...], boots
 @click.argument("topic")
 @click.argument("total", type=click.IntRange(1))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @bootstrap_option
-def add_partitions(topic: str, total: int, yes: bool, bootstrap: str) -> None:
+def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Give a topic more partitions: TOTAL of them.
 
     There is no way back. Keys are assigned to partitions by their number, so that records with
@@ -71,4 +86,8 @@ def add_partitions(topic: str, total: int, yes: bool, bootstrap: str) -> None:
         )
         [result] = cluster.ask(cluster.first, request).results
         check(result.error_code, f"topic {topic}", result.error_message)
-    echo(f"topic {topic} has {total} partitions", err=True)
+    print_outcome(
+        f"topic {topic} has {total} partitions",
+        {"name": topic, "partitions": total},
+        as_json=as_json,
+    )

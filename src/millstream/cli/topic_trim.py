@@ -72,8 +72,8 @@ def trim(topic: str, groups: str, dry_run: bool, yes: bool, as_json: bool, boots
     else:
         headings = ["PARTITION", "LOG-START-OFFSET", "TRIM-TO", "RECORDS", "BYTES"]
         print_table(headings, [_cells(each) for each in trims])
-    done = "would delete" if dry_run else "deleted"
-    echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
+        done = "would delete" if dry_run else "deleted"
+        echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
 
 
 def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:

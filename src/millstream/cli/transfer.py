@@ -1,24 +1,31 @@
 """`millstream export`, `import` and `mirror`: records to files, from files, to other clusters."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, connect_admin, describe_topic
+from millstream.cli.bootstrap import (
+    bootstrap_option,
+    connect_admin,
+    describe_topic,
+    json_option,
+)
+from millstream.cli.client_options import BOOTSTRAP, other_client_options, read_client_file
 from millstream.cli.connection import Cluster
 from millstream.cli.consume import Reading, connect, find_bounds, find_places
 from millstream.cli.delayed_acks import Delay
 from millstream.cli.example_topic import create_topics
 from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.names import TOPIC
-from millstream.cli.output import counted, echo
+from millstream.cli.output import counted, echo, print_json
+from millstream.cli.profiles import load_profiles, profile_options
 from millstream.cli.progress import Progress
 from millstream.cli.record_files import open_writer, read_record_file
-from millstream.cli.record_sender import RecordSender, connect_producer
+from millstream.cli.record_sender import RecordSender, connect_producer, print_sent
 from millstream.cli.record_text import JsonRecord, TextRecord
 from millstream.cli.topic_view import topic_partitions
 from millstream.client.start_position import Range, parse_range
@@ -68,8 +75,11 @@ def _open_reading(bootstrap: str, topic: str, span: Range, *, is_bounded: bool) 
 )
 @_range_option
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@json_option
 @bootstrap_option
-def export(topic: str, path: Path, range_text: str, quiet: bool, bootstrap: str) -> None:
+def export(
+    topic: str, path: Path, range_text: str, quiet: bool, as_json: bool, bootstrap: str
+) -> None:
     """Write the records of TOPIC to a file: JSON lines or Parquet, by its name.
 
     Ends at the end that the topic has when the command starts.
@@ -94,7 +104,9 @@ def export(topic: str, path: Path, range_text: str, quiet: bool, bootstrap: str)
                 progress.show(text)
         finally:
             progress.stop()
-    if not quiet:
+    if as_json:
+        print_json({"topic": topic, "records": count, "file": str(path)})
+    elif not quiet:
         echo(f"wrote {counted(count, 'record')} to {path}", err=True)
 
 
@@ -119,8 +131,11 @@ def _batches(reading: Reading) -> Iterator[list[TextRecord]]:
     help="Send to the partitions of the file, not to those of the keys.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@json_option
 @bootstrap_option
-def import_file(topic: str, path: Path, keep_partitions: bool, quiet: bool, bootstrap: str) -> None:
+def import_file(
+    topic: str, path: Path, keep_partitions: bool, quiet: bool, as_json: bool, bootstrap: str
+) -> None:
     """Send the records of a file to TOPIC, with their keys, headers and timestamps.
 
     Reads what `export` writes, and Parquet files of others that have a column value.
@@ -128,9 +143,9 @@ def import_file(topic: str, path: Path, keep_partitions: bool, quiet: bool, boot
     Example: millstream import orders --from orders.parquet
     """
     records = read_record_file(path)
-    sent = _send(bootstrap, topic, _placed(records, keep=keep_partitions), quiet=quiet)
-    if not quiet:
-        echo(f"sent {counted(sent, 'record')} to {topic}", err=True)
+    sender = _sender(bootstrap, topic, quiet=quiet)
+    sender.send_all(_placed(records, keep=keep_partitions))
+    print_sent(topic, sender.sent_count, quiet=quiet, as_json=as_json)
 
 
 def _placed(records: Iterator[JsonRecord], *, keep: bool) -> Iterator[JsonRecord]:
@@ -140,61 +155,104 @@ def _placed(records: Iterator[JsonRecord], *, keep: bool) -> Iterator[JsonRecord
         yield record
 
 
-def _send(bootstrap: str, topic: str, records: Iterator[JsonRecord | None], *, quiet: bool) -> int:
+def _sender(bootstrap: str, topic: str, *, quiet: bool) -> RecordSender:
     admin = connect_admin(bootstrap)
     describe_topic(admin, topic)
     watch = BrokerWatch(bootstrap)
-    sender = RecordSender(
+    return RecordSender(
         topic,
         connect_producer(bootstrap, watch, "lz4", "all"),
         watch,
         Progress(quiet=quiet),
         Delay(admin, topic, is_acks_all=True),
     )
-    sender.send_all(records)
-    return sender.sent_count
 
 
 @click.command("mirror")
 @click.argument("topic", type=TOPIC)
-@click.option("--to", "target", required=True, metavar="HOST:PORT", help="The other cluster.")
+@click.option("--to", "target", metavar="HOST:PORT", help="The other cluster.")
+@click.option(
+    "--to-config",
+    "target_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Client options for the other cluster alone, such as its address and login.",
+)
+@click.option("--to-profile", "target_profile", metavar="NAME", help="The same, from a profile.")
 @click.option("--as", "name", metavar="TOPIC", help="Its name there.  [default: the same]")
 @_range_option
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end of every partition.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
+@json_option
 @bootstrap_option
 def mirror(
     topic: str,
-    target: str,
+    target: str | None,
+    target_file: Path | None,
+    target_profile: str | None,
     name: str | None,
     range_text: str,
     exit_at_end: bool,
     quiet: bool,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Copy the records of TOPIC to a topic of another cluster, and keep copying.
 
     Keys, headers, timestamps and partitions stay the same; offsets do not. The topic is created
     with as many partitions if it does not exist. After a stop, continue with -o: records that were
-    sent but not acknowledged may be there twice. Client options apply to both clusters.
+    sent but not acknowledged may be there twice.
 
-    Example: millstream mirror orders -b old:9092 --to new:9092 -e
+    The options of -X, --config and the profile in use are for the source. They are also for the
+    target, unless --to-config or --to-profile has others.
+
+    Examples:
+
+      millstream mirror orders -b old:9092 --to new:9092 -e
+
+      millstream mirror orders --config old.properties --to-config new.properties
     """
     span, copied = _parse(range_text), name or topic
+    there = _target_options(target_file, target_profile)
+    target = target or (there or {}).get(BOOTSTRAP)
+    if target is None:
+        raise click.UsageError(f"name the other cluster: --to, or {BOOTSTRAP} in its options")
     with Cluster(bootstrap) as cluster:
-        partitions = topic_partitions(cluster, topic)
-    with Cluster(target) as cluster:
-        create_topics(cluster, {copied: len(partitions)})
-        present = len(topic_partitions(cluster, copied))
-        if present < len(partitions):
-            raise click.UsageError(
-                f"{copied} has {counted(present, 'partition')} at {target}, and {topic} has"
-                f" {len(partitions)}; add partitions there first"
-            )
+        partitions = len(topic_partitions(cluster, topic))
+    with _clients_of(there):
+        _create_copy(target, copied, partitions)
     with closing(_open_reading(bootstrap, topic, span, is_bounded=exit_at_end)) as reading:
-        sent = _send(target, copied, _copied(reading), quiet=quiet)
-    if not quiet:
-        echo(f"copied {counted(sent, 'record')} to {copied} at {target}", err=True)
+        with _clients_of(there):
+            sender = _sender(target, copied, quiet=quiet)
+        sender.send_all(_copied(reading))
+    if as_json:
+        print_json({"topic": copied, "records": sender.sent_count, "bootstrap": target})
+    elif not quiet:
+        echo(f"copied {counted(sender.sent_count, 'record')} to {copied} at {target}", err=True)
+
+
+def _target_options(file: Path | None, profile: str | None) -> dict[str, str] | None:
+    """None: those of the source."""
+    if file is not None and profile is not None:
+        raise click.UsageError("--to-config and --to-profile are mutually exclusive")
+    if file is not None:
+        return read_client_file(file)
+    return None if profile is None else dict(profile_options(load_profiles(), profile))
+
+
+def _clients_of(options: dict[str, str] | None) -> AbstractContextManager[None]:
+    return nullcontext() if options is None else other_client_options(options)
+
+
+def _create_copy(target: str, topic: str, partitions: int) -> None:
+    with Cluster(target) as cluster:
+        create_topics(cluster, {topic: partitions})
+        present = len(topic_partitions(cluster, topic))
+    if present < partitions:
+        raise click.UsageError(
+            f"{topic} has {counted(present, 'partition')} at {target}, and the source has"
+            f" {partitions}; add partitions there first"
+        )
 
 
 def _copied(reading: Reading) -> Iterator[JsonRecord | None]:

@@ -14,7 +14,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import JsonValue, echo, print_json, print_table
+from millstream.cli.output import JsonValue, print_json, print_outcome, print_table
 from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
 from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
@@ -130,12 +130,14 @@ def _described(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
 @click.option("--topic", help="With --partition and --producer-id: a hanging transaction.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--producer-id", type=click.IntRange(0))
+@json_option
 @bootstrap_option
 def abort(
     transactional_id: str | None,
     topic: str | None,
     partition: int | None,
     producer_id: int | None,
+    as_json: bool,
     bootstrap: str,
 ) -> None:
     """Abort the open transaction of an id; its producer is fenced.
@@ -146,12 +148,19 @@ def abort(
     with Cluster(bootstrap) as cluster:
         if transactional_id is not None and topic is None:
             _abort_id(cluster, transactional_id)
-            echo(f"aborted the open transaction of {transactional_id}", err=True)
+            done = f"aborted the open transaction of {transactional_id}"
         elif topic is not None and partition is not None and producer_id is not None:
             _abort_hanging(cluster, topic, partition, producer_id)
-            echo(f"ended the transaction of {producer_id} in {topic}-{partition}", err=True)
+            done = f"ended the transaction of {producer_id} in {topic}-{partition}"
         else:
             raise click.UsageError("name an ID, or --topic, --partition and --producer-id")
+    aborted: dict[str, JsonValue] = {
+        "transactional_id": transactional_id,
+        "topic": topic,
+        "partition": partition,
+        "producer_id": producer_id,
+    }
+    print_outcome(done, aborted, as_json=as_json)
 
 
 def _abort_id(cluster: Cluster, transactional_id: str) -> None:

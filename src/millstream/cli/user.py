@@ -15,7 +15,7 @@ from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo, print_json, print_table
+from millstream.cli.output import JsonValue, echo, print_json, print_outcome, print_table
 from millstream.errors import KafkaCode
 from millstream.security.sasl.plain import HASHED_WITH
 from millstream.security.sasl.scram import (
@@ -72,9 +72,15 @@ def user() -> None:
 @_mechanism_option
 @_iterations_option
 @_password_option
+@json_option
 @bootstrap_option
 def add(
-    name: str, mechanism: str, iterations: int, password_file: Path | None, bootstrap: str
+    name: str,
+    mechanism: str,
+    iterations: int,
+    password_file: Path | None,
+    as_json: bool,
+    bootstrap: str,
 ) -> None:
     """Add a user, or another mechanism to a user.
 
@@ -86,7 +92,8 @@ def add(
                 f"user {name} has {mechanism} already; `millstream user password` changes it"
             )
         _set_password(cluster, name, mechanism, iterations, _read_password(password_file))
-    echo(f"added user {name} ({mechanism})", err=True)
+    value: JsonValue = {"user": name, "mechanisms": [mechanism]}
+    print_outcome(f"added user {name} ({mechanism})", value, as_json=as_json)
 
 
 @user.command()
@@ -94,9 +101,15 @@ def add(
 @_mechanism_option
 @_iterations_option
 @_password_option
+@json_option
 @bootstrap_option
 def password(
-    name: str, mechanism: str, iterations: int, password_file: Path | None, bootstrap: str
+    name: str,
+    mechanism: str,
+    iterations: int,
+    password_file: Path | None,
+    as_json: bool,
+    bootstrap: str,
 ) -> None:
     """Change a password. Connections that used the old one are closed."""
     with Cluster(bootstrap) as cluster:
@@ -105,7 +118,8 @@ def password(
                 f"user {name} does not have {mechanism}; `millstream user add` adds it"
             )
         _set_password(cluster, name, mechanism, iterations, _read_password(password_file))
-    echo(f"changed the password of {name} ({mechanism})", err=True)
+    value: JsonValue = {"user": name, "mechanisms": [mechanism]}
+    print_outcome(f"changed the password of {name} ({mechanism})", value, as_json=as_json)
 
 
 @user.command("list")
@@ -137,8 +151,9 @@ def list_users(as_json: bool, bootstrap: str) -> None:
     help="Only this one. Default: all.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
-def delete(name: str, mechanism: str | None, yes: bool, bootstrap: str) -> None:
+def delete(name: str, mechanism: str | None, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Delete a user. Its connections are closed."""
     if not yes:
         ask_before_deleting("a user", [name], "its credentials")
@@ -151,17 +166,23 @@ def delete(name: str, mechanism: str | None, yes: bool, bootstrap: str) -> None:
             ScramCredentialDeletion(name=name, mechanism=MECHANISM_NUMBERS[each]) for each in wanted
         ]
         _alter(cluster, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
-    echo(f"deleted user {name} ({', '.join(wanted)})", err=True)
+    value: JsonValue = {"user": name, "mechanisms": wanted}
+    print_outcome(f"deleted user {name} ({', '.join(wanted)})", value, as_json=as_json)
 
 
 @user.command("hash")
 @_iterations_option
 @_password_option
-def hash_password(iterations: int, password_file: Path | None) -> None:
+@json_option
+def hash_password(iterations: int, password_file: Path | None, as_json: bool) -> None:
     """Print a password's hash, for the file of `sasl.plain.users.file`."""
     salt = os.urandom(SALT_BYTES)
     secret = _read_password(password_file)
-    echo(encode_credential(new_credential(HASHED_WITH, secret, salt=salt, iterations=iterations)))
+    text = encode_credential(new_credential(HASHED_WITH, secret, salt=salt, iterations=iterations))
+    if as_json:
+        print_json({"hash": text})
+    else:
+        echo(text)
 
 
 def _mechanisms_of(cluster: Cluster, name: str) -> list[str]:

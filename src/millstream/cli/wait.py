@@ -6,9 +6,10 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.output import print_json
 from millstream.cli.topic_view import find_topic
 
 _STEP_SECONDS: Final = 0.1
@@ -18,13 +19,17 @@ _STEP_SECONDS: Final = 0.1
 @click.option("--timeout", "seconds_max", type=click.FloatRange(0), default=30.0, show_default=True)
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Alive nodes.")
 @click.option("-t", "--topic", "topics", multiple=True, help="A topic that must exist.")
+@json_option
 @bootstrap_option
-def wait(seconds_max: float, nodes: int, topics: tuple[str, ...], bootstrap: str) -> None:
+def wait(
+    seconds_max: float, nodes: int, topics: tuple[str, ...], as_json: bool, bootstrap: str
+) -> None:
     """Wait until a broker answers, and exit with 3 if none does in time.
 
     Example: millstream wait --timeout 60 --topic orders
     """
-    deadline = time.monotonic() + seconds_max
+    started_at = time.monotonic()
+    deadline = started_at + seconds_max
     problem = attempt_until(
         lambda: _check(bootstrap, nodes, topics),
         is_over=lambda: time.monotonic() >= deadline,
@@ -34,6 +39,9 @@ def wait(seconds_max: float, nodes: int, topics: tuple[str, ...], bootstrap: str
         raise CommandFailed(
             f"not ready in {seconds_max:g} s: {problem}", exit_code=ExitCode.TIMEOUT
         )
+    if as_json:
+        seconds = round(time.monotonic() - started_at, 3)
+        print_json({"bootstrap": bootstrap, "seconds": seconds})
 
 
 def attempt_until(

@@ -23,8 +23,9 @@ from typing import Final
 import click
 
 from millstream.cli.address import parse_address
+from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import echo
+from millstream.cli.output import echo, print_line_json
 
 _DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
 # All that a single server needs of PySpark's four hundred.
@@ -64,7 +65,8 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
     show_default=True,
     help="Address to listen on; port 0 picks a free one.",
 )
-def zookeeper(data_dir: Path, listen: str) -> None:
+@json_option
+def zookeeper(data_dir: Path, listen: str, as_json: bool) -> None:
     """Run a ZooKeeper server for development, until SIGTERM or Ctrl-C.
 
     Prints `listening on HOST:PORT` when nodes can connect, and to stderr the options for them. The
@@ -82,12 +84,15 @@ def zookeeper(data_dir: Path, listen: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    echo(f"listening on {server.address}")
-    echo(
-        f"nodes: --set zookeeper.connect={server.address}"
-        f" --set 'millstream.zookeeper.digest=${{file:{digest}}}'",
-        err=True,
-    )
+    if as_json:
+        print_line_json({"address": server.address, "digest_file": str(digest)})
+    else:
+        echo(f"listening on {server.address}")
+        echo(
+            f"nodes: --set zookeeper.connect={server.address}"
+            f" --set 'millstream.zookeeper.digest=${{file:{digest}}}'",
+            err=True,
+        )
     code = server.process.wait()
     # Java exits with 143 when it is stopped.
     if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
