@@ -1,4 +1,4 @@
-"""Every code block of the README, the tutorials and the guides runs as written."""
+"""Every code block of the README, tutorials, guides and docs/security.md runs as written."""
 
 from pathlib import Path
 
@@ -12,13 +12,14 @@ PAGES = sorted(
         PROJECT / "README.md",
         PROJECT / "docs" / "index.md",
         PROJECT / "docs" / "how_the_log_works.md",
+        PROJECT / "docs" / "security.md",
         *PROJECT.glob("docs/tutorials/*.md"),
         *PROJECT.glob("docs/how_to/*.md"),
         *PROJECT.glob("docs/coming_from/*.md"),
     ]
 )
 # Spark, or a ZooKeeper.
-NEED_JAVA = {"analyse_your_logs", "three_nodes"}
+NEED_JAVA = {"analyse_your_logs", "security", "three_nodes"}
 # Only texts and tables.
 WITHOUT_CODE = {"kafka", "redpanda", "testcontainers", "continuous_integration"}
 

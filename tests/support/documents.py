@@ -8,8 +8,8 @@ that:
     <!-- test: bootstrap -->                 the reader copies an address that a server printed
     <!-- test: not run, REASON -->
 
-Lines with `pip install` are checked, not run: what they install must be an extra of ours, or
-already here.
+A line `export NAME=VALUE` also counts for the blocks after its own, as in a terminal. Lines with
+`pip install` are checked, not run: what they install must be an extra of ours, or already here.
 """
 
 import importlib.metadata
@@ -24,16 +24,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.ports import reserve_port
+from tests.support.ports import reserve_ports
 
 _PROJECT = Path(__file__).parent.parent.parent
 _BLOCK = re.compile(
     r"(?:<!-- test: (?P<mark>[^>]*?) -->\n)?^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_EXPORT = re.compile(r"^export (\w+)=(\S+)$", re.MULTILINE)
 _RUN = ("sh", "python")
 _SECONDS_MAX = 300
-_DEFAULT_PORTS = ("9092", "19092")
+# The ports that pages name. Three nodes have this one and the two after it.
+_DEFAULT_PORTS = ("9092", "19092", "2181")
+_NODES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Reader:
         self._folder = folder
         self._servers: list[subprocess.Popen[str]] = []
         # Of this page alone, for the ports that a page names.
-        self._ports = {port: str(reserve_port()) for port in _DEFAULT_PORTS}
+        self._ports = {port: str(reserve_ports(_NODES_MAX)) for port in _DEFAULT_PORTS}
         self._environment = {
             **{k: v for k, v in os.environ.items() if "BOOTSTRAP" not in k},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -122,6 +125,8 @@ class Reader:
 
     def _run(self, block: Block) -> None:
         code = self._prepared(block)
+        for name, value in _EXPORT.findall(code):
+            self._export(name, value)
         program = ["bash", "-euo", "pipefail", "-c", code]
         if block.language == "python":
             program = [sys.executable, "-c", code]
@@ -138,6 +143,12 @@ class Reader:
         )
         assert done.returncode == 0, f"{code}\nended with {done.returncode}:\n{done.stdout}"
 
+    def _export(self, name: str, value: str) -> None:
+        self._environment[name] = value
+        if name == "MILLSTREAM_CLIENT_CONFIG":
+            # The file has the address.
+            self._environment.pop("MILLSTREAM_BOOTSTRAP", None)
+
     def _prepared(self, block: Block) -> str:
         code = block.code
         for default, port in self._ports.items():
@@ -146,6 +157,11 @@ class Reader:
         code = re.sub(
             r"\bmillstream dev\b",
             f"millstream dev --port {self._ports['9092']} --no-console",
+            code,
+        )
+        code = re.sub(
+            r"\bmillstream secure (?![^\n]*--port)",
+            f"millstream secure --port {self._ports['9092']} ",
             code,
         )
         if block.language == "sh":
