@@ -62,20 +62,7 @@ class Cluster:
 
     async def kill(self, node_id: int) -> None:
         """As a dead process: nothing is said to anybody, and the session runs out."""
-        node = self.nodes.pop(node_id)
-        membership = node.membership
-        membership._has_left = True
-        await node._server.stop()
-        await node.node.cluster.stop()
-        for task in [node._housekeeping, node._confirming]:
-            assert task is not None
-            task.cancel()
-        await node.cleaner.stop()
-        await node.transactions.stop()
-        await node.coordinators.stop()
-        await node.durability.stop()
-        node.store.close(clean=False)
-        await membership._end_session()
+        await self.nodes.pop(node_id).abandon()
 
     def lose_session(self, node_id: int) -> None:
         self._sessions[node_id].expire()

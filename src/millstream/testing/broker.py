@@ -29,6 +29,7 @@ from millstream.testing.credentials import Credentials, secured_settings
 from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
+from millstream.testing.older_kafka import older_kafka
 from millstream.testing.traffic import SeenRequest, Traffic
 
 _START_SECONDS_MAX = 30.0
@@ -194,6 +195,11 @@ class Broker(Kafka):
     @property
     def faults(self) -> Faults:
         return self._traffic.faults
+
+    def limit_versions(self, release: str) -> None:
+        """Offer the versions of requests that an older Kafka did, such as `3.9`, from now on. A
+        connection that uses a newer one is closed, and its client asks for the versions again."""
+        self._traffic.older = older_kafka(release)
 
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """The last ten thousand requests, of one API or client or all, in order."""

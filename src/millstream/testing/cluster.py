@@ -32,6 +32,7 @@ from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
 from millstream.testing.loop_thread import LoopThread
+from millstream.testing.older_kafka import older_kafka
 from millstream.testing.traffic import SeenRequest, Traffic
 
 _START_SECONDS_MAX: Final = 60.0
@@ -234,6 +235,10 @@ class Cluster(Kafka):
     @property
     def faults(self) -> Faults:
         return self._traffic.faults
+
+    def limit_versions(self, release: str) -> None:
+        """Every broker offers clients what an older Kafka did, such as `3.9`, from now on."""
+        self._traffic.older = older_kafka(release)
 
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """The last ten thousand requests of clients to any broker, in order."""

@@ -6,7 +6,7 @@ Requests that repeat are answered without this by a node that is alone; in a tes
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -14,10 +14,11 @@ from uuid import UUID
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import listed_versions, served
 from millstream.errors import ProtocolError
 from millstream.testing.error_answers import error_answer
 from millstream.testing.faults import Fault, Faults, RequestFacts, normalised
+from millstream.testing.older_kafka import OlderKafka
 from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor
 from millstream.wire.headers import (
@@ -29,6 +30,7 @@ from millstream.wire.headers import (
 from millstream.wire.message import Api, Message
 
 _KEPT_MAX: Final = 10_000
+_API_VERSIONS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Traffic:
         self.faults = Faults()
         # Newer requests name topics by their ids.
         self.name_of: Callable[[UUID], str | None] = lambda topic_id: None
+        # Set to answer like an older release.
+        self.older: OlderKafka | None = None
         self._now = now
         self._seen: deque[SeenRequest] = deque(maxlen=_KEPT_MAX)
 
@@ -90,11 +94,22 @@ class Traffic:
                 self._now(),
             )
         )
+        if fault is None and self.older is not None:
+            if api.key == _API_VERSIONS:
+                return self._versions(self.older, api, header)
+            if not self.older.knows(header):
+                raise ProtocolError(f"{_name(api)} version {header.version} is too new here")
         if fault is None:
             answer = dispatch(connection, frame)
             connection.shortcut = None
             return answer
         return self._apply(fault, dispatch, connection, frame, api, header, cursor.position)
+
+    def _versions(self, older: OlderKafka, api: Api, header: RequestHeader) -> Pieces:
+        answer = older.versions(header, listed_versions())
+        # A version that is too new is answered in the first one, which everyone can read.
+        version = header.version if older.knows(header) else 0
+        return _encoded(api, replace(header, version=version), answer)
 
     def _apply(
         self,

@@ -28,15 +28,24 @@ def handle(request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
         if names[0] == CLIENT_SOFTWARE_NAME:
             # Other clients never see keys that Kafka does not have.
             api_keys = listed_versions(with_ours=True)
+    supported, finalized = features()
     return ApiVersionsResponse(
         error_code=code,
         api_keys=api_keys,
-        supported_features=[
+        supported_features=supported,
+        finalized_features_epoch=0,
+        finalized_features=finalized,
+    )
+
+
+def features() -> tuple[list[SupportedFeature], list[FinalizedFeature]]:
+    """What is supported; the highest level of each is finalized."""
+    return (
+        [
             SupportedFeature(name=name, min_version=lowest, max_version=highest)
             for name, lowest, highest in FEATURES
         ],
-        finalized_features_epoch=0,
-        finalized_features=[
+        [
             FinalizedFeature(name=name, max_version_level=highest, min_version_level=highest)
             for name, _, highest in FEATURES
         ],
