@@ -44,7 +44,7 @@ def allow(broker: Broker, user: str, resource_type: int, name: str, operation: i
         assert result.error_code == 0
 
 
-def revoke(broker: Broker, user: str, resource_type: int) -> None:
+def revoke(broker: Broker, user: str, resource_type: int, *, matching: int = 1) -> None:
     with RawClient(broker.bootstrap, client_id="root") as root:
         wanted = DeleteAclsFilter(
             resource_type_filter=resource_type,
@@ -56,7 +56,7 @@ def revoke(broker: Broker, user: str, resource_type: int) -> None:
             permission_type=1,
         )
         [result] = root.ask(DeleteAclsRequest(filters=[wanted]), 3).filter_results
-        assert (result.error_code, len(result.matching_acls)) == (0, 1)
+        assert (result.error_code, len(result.matching_acls)) == (0, matching)
 
 
 def new_topic(broker: Broker, name: str) -> str:
@@ -131,6 +131,40 @@ def test_a_group_member(broker: Broker) -> None:
     finally:
         consumer.close()
     revoke(broker, "member", TOPIC)
+
+
+def test_a_subscription_by_pattern_has_the_topics_that_its_member_may_describe(
+    broker: Broker,
+) -> None:
+    first, second = new_topic(broker, "seen-first"), new_topic(broker, "seen-second")
+    allow(broker, "watcher", GROUP, "watching", READ)
+    allow(broker, "watcher", TOPIC, first, READ)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "client.id": "watcher",
+            "group.id": "watching",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+    )
+
+    def wait_assigned(*topics: str) -> None:
+        deadline = time.monotonic() + 60
+        while {each.topic for each in consumer.assignment()} != set(topics):
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline, consumer.assignment()
+
+    try:
+        consumer.subscribe(["^seen-.*"])
+        wait_assigned(first)
+        allow(broker, "watcher", TOPIC, second, READ)
+        wait_assigned(first, second)
+        revoke(broker, "watcher", TOPIC, matching=2)
+        wait_assigned()
+    finally:
+        consumer.close()
+    revoke(broker, "watcher", GROUP)
 
 
 def test_a_transaction(broker: Broker) -> None:

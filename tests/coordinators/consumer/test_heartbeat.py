@@ -6,7 +6,7 @@ import pytest
 
 from millstream.cluster.state import ClusterImage, TopicState
 from millstream.coordinators.codecs.changes import MemberState
-from millstream.coordinators.consumer.epochs import matching_topics
+from millstream.coordinators.consumer.epochs import ALL_TOPICS, VisibleTopics, matching_topics
 from millstream.coordinators.consumer.group import STATIC_LEAVING_EPOCH
 from millstream.errors import KafkaCode
 from tests.coordinators.world import GROUP, REBALANCE_MS, World, refused, topic_id
@@ -195,11 +195,40 @@ def test_a_pattern_follows_topics_as_they_come() -> None:
     assert world.consumers().patterns == {}
 
 
+def test_a_pattern_matches_what_its_member_may_describe() -> None:
+    world = World()
+    world.set_topics(orders=1, payments=2)
+    few = VisibleTopics(1, lambda name: name == "orders")
+    pattern = "(orders|pay.*)"
+    assert world.beat("m1", 0, topics=(), pattern=pattern, visible=few).assignment == all_of(1)
+    assert world.beat("m1", 1, visible=few).assignment is None
+    # Permissions have changed: it may see more, and then nothing.
+    more = VisibleTopics(2, lambda name: True)
+    both = {ORDERS: (0,), PAYMENTS: (0, 1)}
+    assert world.beat("m1", 1, visible=more).assignment == both
+    nothing = VisibleTopics(3, lambda name: False)
+    assert world.beat("m1", 2, visible=nothing, owned=both).assignment == {}
+
+
+def test_a_new_topic_is_matched_only_for_a_member_that_may_describe_it() -> None:
+    world = World()
+    world.set_topics(orders=1)
+    few = VisibleTopics(1, lambda name: name == "orders")
+    world.beat("m1", 0, topics=(), pattern=".*", visible=few)
+    world.beat("m2", 0, topics=("orders",))
+    world.set_topics(orders=1, payments=2)
+    # Neither its end nor another member's heartbeat shows it more.
+    world.beat("m2", 2)
+    world.beat("m2", -1)
+    world.beat("m1", 1, visible=few, owned=all_of(1))
+    assert world.consumers().patterns[".*"].topics == ("orders",)
+
+
 def test_a_pattern_matches_internal_topics_as_in_kafka() -> None:
     image = ClusterImage()
     for number, name in enumerate(("__consumer_offsets", "orders", "other")):
         image.add_topic(TopicState(name, topic_id(number), []))
-    assert matching_topics(".*o.*s", image) == ("__consumer_offsets", "orders")
+    assert matching_topics(".*o.*s", image, ALL_TOPICS) == ("__consumer_offsets", "orders")
 
 
 def test_a_pattern_that_cannot_be_understood_is_refused() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.coordinators.consumer.epochs import VisibleTopics
 from millstream.coordinators.consumer.group import JOINING_EPOCH, sorted_assignment
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
+from millstream.security.operations import find_rule
 from millstream.wire.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -43,6 +45,7 @@ def handle(
             if owned is None
             else sorted_assignment({row.topic_id: row.partitions for row in owned})
         ),
+        visible=_visible_topics(permissions, request),
         must_bring_its_id=request.version >= 1,
     )
     try:
@@ -60,6 +63,15 @@ def handle(
         show=_answer,
         refuse=_refuse,
     )
+
+
+def _visible_topics(permissions: Permissions, request: Request) -> VisibleTopics:
+    rule = find_rule(request.header.api_key, request.version, ResourceType.TOPIC)
+
+    def includes(name: str) -> bool:
+        return permissions.decide(request.connection, rule, name) is None
+
+    return VisibleTopics(permissions.version, includes)
 
 
 def _answer(reply: HeartbeatReply) -> ConsumerGroupHeartbeatResponse:

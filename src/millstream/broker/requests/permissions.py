@@ -32,6 +32,8 @@ class Permissions:
         self._generation = generation
         self.audit = audit
         self.authorizer: Authorizer | None = None
+        # Grows whenever an answer may be another one than before.
+        self.version = 0
         # Called when permissions have changed, after the generation is bumped.
         self.on_changed: Callable[[], None] = lambda: None
 
@@ -41,6 +43,7 @@ class Permissions:
 
     def changed(self) -> None:
         """Make every decision again, also for requests in progress."""
+        self.version += 1
         self._generation.bump()
         self.on_changed()
 

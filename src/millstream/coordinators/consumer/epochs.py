@@ -7,9 +7,9 @@ All records of a step are one batch: a crash leaves all of them or none.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.changes import (
@@ -39,6 +39,17 @@ from millstream.coordinators.consumer.reconcile import reconcile
 from millstream.coordinators.decision import Decision, Env
 
 
+@dataclass(frozen=True, slots=True)
+class VisibleTopics:
+    """The topics that a member may describe; `version` changes when that may have changed."""
+
+    version: int
+    includes: Callable[[str], bool]
+
+
+ALL_TOPICS: Final = VisibleTopics(0, lambda name: True)
+
+
 @dataclass(slots=True)
 class News:
     """A member after its update; `replaced_id` is its previous id, if it was another."""
@@ -50,6 +61,7 @@ class News:
     replaced_id: str | None = None
     # What the member reports to own; None: as it last reported.
     reported: Assignment | None = None
+    visible: VisibleTopics = ALL_TOPICS
 
 
 @dataclass(slots=True)
@@ -101,7 +113,13 @@ def _is_settled(group: ConsumerGroup, known: ConsumerMember, news: News, env: En
         group.epoch == group.target_epoch
         and group.topics_version_seen == env.topics_version
         and known.stored == news.stored
+        and (news.stored.pattern is None or _is_matched(group, news, env))
     )
+
+
+def _is_matched(group: ConsumerGroup, news: News, env: Env) -> bool:
+    seen = group.patterns_seen.get(news.stored.pattern or "")
+    return seen == (env.topics_version, news.visible.version)
 
 
 def _new_epoch(
@@ -123,7 +141,8 @@ def _new_epoch(
         or before.stored.topics != news.stored.topics
         or before.stored.pattern != news.stored.pattern
     )
-    epoch = _next_epoch(group, draft, env, is_changed=is_changed)
+    is_matched_anew = _match_pattern(group, draft, news, env)
+    epoch = _next_epoch(group, draft, env, is_changed=is_changed, is_matched_anew=is_matched_anew)
     target = group.target
     if epoch > group.target_epoch:
         target = _new_target(group, draft, news, env, epoch)
@@ -139,7 +158,7 @@ def without_member(group: ConsumerGroup, member_id: str, env: Env) -> list[Chang
     """The records of a member's end: the group moves to another epoch without it."""
     draft = _draft(group, without=member_id)
     draft.records += member_tombstones(group.group_id, member_id)
-    _next_epoch(group, draft, env, is_changed=True)
+    _next_epoch(group, draft, env, is_changed=True, is_matched_anew=False)
     return draft.records
 
 
@@ -159,11 +178,14 @@ def _draft(group: ConsumerGroup, *, without: str | None) -> _Draft:
 # -- the group's epoch ----------------------------------------------------------------
 
 
-def _next_epoch(group: ConsumerGroup, draft: _Draft, env: Env, *, is_changed: bool) -> int:
+def _next_epoch(
+    group: ConsumerGroup, draft: _Draft, env: Env, *, is_changed: bool, is_matched_anew: bool
+) -> int:
     """The group's epoch after this step; it grows with changes of subscriptions or topics."""
-    if not is_changed and group.topics_version_seen == env.topics_version:
+    is_current = group.topics_version_seen == env.topics_version
+    if is_current and not is_changed and not is_matched_anew:
         return group.epoch
-    _match_patterns(group, draft, env)
+    _drop_unused_patterns(group, draft)
     metadata_hash = topics_hash(draft.all_topics(), env.image)
     group.topics_version_seen = env.topics_version
     if not is_changed and metadata_hash == group.metadata_hash:
@@ -173,27 +195,38 @@ def _next_epoch(group: ConsumerGroup, draft: _Draft, env: Env, *, is_changed: bo
     return stored.epoch
 
 
-def _match_patterns(group: ConsumerGroup, draft: _Draft, env: Env) -> None:
-    used = {stored.pattern for stored in draft.members.values() if stored.pattern}
+def _drop_unused_patterns(group: ConsumerGroup, draft: _Draft) -> None:
+    used = {stored.pattern for stored in draft.members.values()}
     for pattern in sorted(draft.patterns.keys() - used):
         del draft.patterns[pattern]
+        group.patterns_seen.pop(pattern, None)
         draft.records.append(PatternChange(group.group_id, pattern, None))
-    is_current = group.topics_version_seen == env.topics_version
-    for pattern in sorted(used):
-        known = draft.patterns.get(pattern)
-        if known is not None and is_current:
-            continue
-        topics = matching_topics(pattern, env.image)
-        if known is None or known.topics != topics:
-            matched = MatchedTopics(topics, env.topics_version, env.now_ms)
-            draft.patterns[pattern] = matched
-            draft.records.append(PatternChange(group.group_id, pattern, matched))
 
 
-def matching_topics(pattern: str, image: ClusterImage) -> tuple[str, ...]:
+def _match_pattern(group: ConsumerGroup, draft: _Draft, news: News, env: Env) -> bool:
+    """Match the member's own pattern again if it is new, or topics or permissions have changed.
+
+    As in Kafka, members with the same pattern share the result: it has the topics that the
+    member who asked first may describe.
+    """
+    pattern = news.stored.pattern
+    if pattern is None or _is_matched(group, news, env):
+        return False
+    group.patterns_seen[pattern] = (env.topics_version, news.visible.version)
+    topics = matching_topics(pattern, env.image, news.visible)
+    known = draft.patterns.get(pattern)
+    if known is not None and known.topics == topics:
+        return False
+    matched = MatchedTopics(topics, env.topics_version, env.now_ms)
+    draft.patterns[pattern] = matched
+    draft.records.append(PatternChange(group.group_id, pattern, matched))
+    return True
+
+
+def matching_topics(pattern: str, image: ClusterImage, visible: VisibleTopics) -> tuple[str, ...]:
     """Internal topics too, as in Kafka. Raises KafkaError if the pattern is invalid."""
     compiled = compile_pattern(pattern)
-    return tuple(sorted(filter(compiled.matches, image.topics)))
+    return tuple(sorted(filter(visible.includes, filter(compiled.matches, image.topics))))
 
 
 def topics_hash(names: Iterable[str], image: ClusterImage) -> int:

@@ -55,9 +55,11 @@ class ConsumerGroup:
     patterns: dict[str, MatchedTopics] = field(default_factory=dict)
     # The epoch in which a partition is owned, by topic id; a partition has at most one owner.
     owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
-    # Not in records: the version of the topics that this group was last checked against, and
-    # the members that have not confirmed their last assignment yet.
+    # Not in records: the version of the topics that this group was last checked against, the
+    # versions of topics and permissions that each pattern was last matched by, and the members
+    # that have not confirmed their last assignment yet.
     topics_version_seen: int = -1
+    patterns_seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     unacknowledged: set[str] = field(default_factory=set)
 
     @property

@@ -16,7 +16,9 @@ from millstream.coordinators.codecs.changes import (
 )
 from millstream.coordinators.consumer.assignors import ASSIGNORS
 from millstream.coordinators.consumer.epochs import (
+    ALL_TOPICS,
     News,
+    VisibleTopics,
     advance,
     member_tombstones,
     without_member,
@@ -54,6 +56,8 @@ class HeartbeatRequest:
     pattern: str | None = None
     assignor: str | None = None
     owned: Assignment | None = None
+    # The topics that its pattern may match.
+    visible: VisibleTopics = ALL_TOPICS
     # From version 1 on, members choose their own ids.
     must_bring_its_id: bool = True
 
@@ -150,7 +154,8 @@ def _news(
     known = _known_member(group, request, member_id)
     if known is None:
         stored = _stored(request, None)
-        return News(member_id, stored, no_assignment(), True, None, request.owned)
+        fresh = no_assignment()
+        return News(member_id, stored, fresh, True, None, request.owned, request.visible)
     stored = _stored(request, known.stored)
     if request.epoch == JOINING_EPOCH:
         # It starts over and owns nothing: it may get its own partitions back.
@@ -160,8 +165,9 @@ def _news(
         if replaced_id is not None:
             decision.records += member_tombstones(group.group_id, replaced_id)
             decision.deadlines += _no_deadlines(group, replaced_id)
-        return News(member_id, stored, fresh, False, replaced_id, request.owned)
-    return News(member_id, stored, known.current, False, None, request.owned)
+        owned, visible = request.owned, request.visible
+        return News(member_id, stored, fresh, False, replaced_id, owned, visible)
+    return News(member_id, stored, known.current, False, None, request.owned, request.visible)
 
 
 def _known_member(
