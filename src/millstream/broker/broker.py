@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
+from millstream.broker.network.accept_rate import AcceptRate, AcceptRates
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch, Endpoint, Limits, Server
@@ -83,7 +84,11 @@ class Broker:
             partitions=self._partitions,
             new_durability=_durability(dev=dev, is_member=self._open_session is not None),
         )
-        self._server = Server(self.dispatch, _limits(config))
+        self._accept_rate = AcceptRate(
+            window_count=config.int("quota.window.num"),
+            window_seconds=config.int("quota.window.size.seconds"),
+        )
+        self._server = Server(self.dispatch, _limits(config), self._accept_rate)
         # Undone in this order if the start fails.
         self._undo: list[Callable[[], Awaitable[None]]] = [self._server.stop]
         self._housekeeping: asyncio.Task[None] | None = None
@@ -294,6 +299,18 @@ class Broker:
 
         quotas.on_changed = quotas_changed
         quotas_changed()
+        self.node.on_config_changed = self._limit_connections
+        self._limit_connections()
+
+    def _limit_connections(self) -> None:
+        """As the options say, which may change at run time."""
+        self._server.limits = _limits(self.node.config)
+        is_member = self._open_session is not None
+        self._accept_rate.rates = _accept_rates(
+            self.node.config,
+            [listener.name for listener in self._listeners],
+            listener_of_nodes=self.addresses.between_nodes.name if is_member else None,
+        )
 
     async def time_requests(self, times: RequestTimes, seconds: float) -> None:
         """Measure all requests that arrive in this time, and none after it."""
@@ -403,6 +420,18 @@ def session_opener(config: BrokerConfig) -> "OpenSession | None":
         ) from error
     directory = Path(config.list("log.dirs")[0])
     return lambda: open_for_directory(ensemble, directory)
+
+
+def _accept_rates(
+    config: BrokerConfig, listeners: Sequence[str], *, listener_of_nodes: str | None
+) -> AcceptRates:
+    option = "max.connection.creation.rate"
+    own = {name: config.for_listener(name) for name in listeners}
+    return AcceptRates(
+        node=config.int(option) if config.is_set(option) else None,
+        by_listener={name: each.int(option) for name, each in own.items() if each.is_own(option)},
+        listener_of_nodes=listener_of_nodes,
+    )
 
 
 def _limits(config: BrokerConfig) -> Limits:

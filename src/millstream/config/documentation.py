@@ -32,9 +32,9 @@ The node knows every broker option of Kafka 3.x and 4.x. Each has one of three s
 
 A name that Kafka does not have is an error, except for the few that are Millstream's own.
 `listener.name.<listener>.<option>`, with the listener's name in lower case, sets an `ssl.` or
-`sasl.` option for one listener, and `listener.name.<listener>.<mechanism>.<option>` for one SASL
-mechanism of it. The same prefix before other options, and the options of Kafka's plug-ins, are
-accepted without effect.
+`sasl.` option, `connections.max.reauth.ms` or `max.connection.creation.rate` for one listener, and
+`listener.name.<listener>.<mechanism>.<option>` for one SASL mechanism of it. The same prefix before
+other options, and the options of Kafka's plug-ins, are accepted without effect.
 
 Intended differences from Kafka:
 

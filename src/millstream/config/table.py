@@ -26,6 +26,7 @@ PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "k
 LISTENER_PREFIX: Final = "listener.name."
 # Options with these names have an effect per listener.
 _PER_LISTENER: Final = ("ssl.", "sasl.")
+_ALSO_PER_LISTENER: Final = ("connections.max.reauth.ms", "max.connection.creation.rate")
 
 _KINDS: Final = {kind.name.lower(): kind for kind in Kind}
 _STATUSES: Final = {
@@ -210,7 +211,7 @@ def find_broker_option(name: str) -> Option | None:
 
 def is_per_listener(name: str) -> bool:
     """Can a listener have its own value for the option `name`?"""
-    return name.startswith(_PER_LISTENER) or name == "connections.max.reauth.ms"
+    return name.startswith(_PER_LISTENER) or name in _ALSO_PER_LISTENER
 
 
 def unknown_name(name: str, table: Mapping[str, Option]) -> str:

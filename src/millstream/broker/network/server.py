@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from millstream.broker.network.accept_rate import AcceptRate
 from millstream.broker.network.address_turns import AddressTurns
 from millstream.broker.network.connection import SHARED_BUFFER_BYTES, Connection
 from millstream.broker.network.deadlines import overdue
@@ -69,9 +70,13 @@ Dispatch = Callable[[Connection, memoryview], Pieces | Pending]
 
 
 class Server:
-    def __init__(self, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(
+        self, dispatch: Dispatch, limits: Limits, accept_rate: AcceptRate | None = None
+    ) -> None:
         self.dispatch = dispatch
+        # May be replaced at any time.
         self.limits = limits
+        self._accept_rate = accept_rate
         self.frame_bytes_max = limits.frame_bytes_max
         self.buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self._spare_buffers: list[memoryview] = []
@@ -149,9 +154,15 @@ class Server:
             # The kernel hands out the lowest free number, so a high one means that few are left.
             if sock.fileno() >= descriptors_max:
                 sock.close()
-                self._pause(listening, name)
+                self._pause_without_descriptors(listening, name)
                 return
             self._admit(sock, name, address)
+            if self._accept_rate is not None:
+                wait = self._accept_rate.count(name, asyncio.get_running_loop().time())
+                if wait > 0:
+                    log.debug("%s accepts nothing for %.1f s: the rate is reached", name, wait)
+                    self._pause(listening, name, wait)
+                    return
 
     def _turn_one_away(self, listening: socket.socket, name: str) -> None:
         if self._spare_fd >= 0:
@@ -166,13 +177,16 @@ class Server:
             self._spare_fd = os.open(os.devnull, os.O_RDONLY)
         except OSError as error:
             log.debug("no spare descriptor: %s", error)
-        self._pause(listening, name)
+        self._pause_without_descriptors(listening, name)
 
-    def _pause(self, listening: socket.socket, name: str) -> None:
+    def _pause_without_descriptors(self, listening: socket.socket, name: str) -> None:
         log.warning("out of file descriptors: refusing connections on %s for a moment", name)
+        self._pause(listening, name, ACCEPT_PAUSE_SECONDS)
+
+    def _pause(self, listening: socket.socket, name: str, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
-        loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again, listening, name)
+        loop.call_later(seconds, self._accept_again, listening, name)
 
     def _accept_again(self, listening: socket.socket, name: str) -> None:
         if listening.fileno() >= 0:

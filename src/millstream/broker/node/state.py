@@ -1,5 +1,7 @@
 """What every room of the broker may read about its node."""
 
+from collections.abc import Callable
+
 from millstream.broker.node.cluster import Cluster
 from millstream.broker.node.data_directory import DataDirectory
 from millstream.clock import Clock
@@ -20,6 +22,7 @@ class NodeState:
         "fetch_bytes_max",
         "metadata",
         "node_id",
+        "on_config_changed",
         "partitions",
     )
 
@@ -43,6 +46,8 @@ class NodeState:
         self.config: BrokerConfig = metadata.effective_config
         # From `config`; read by every fetch.
         self.fetch_bytes_max = self.config.int("fetch.max.bytes")
+        # Called when options were changed at run time.
+        self.on_config_changed: Callable[[], None] = lambda: None
 
     @property
     def image(self) -> ClusterImage:
@@ -53,6 +58,7 @@ class NodeState:
         self.config = self.metadata.effective_config
         self.fetch_bytes_max = self.config.int("fetch.max.bytes")
         self.partitions.generation.bump()
+        self.on_config_changed()
 
     def now_ms(self) -> int:
         """Milliseconds of the monotonic clock, the clock of all deadlines."""
