@@ -1,5 +1,6 @@
 """Users that log in by SCRAM are created, changed, described and deleted by a real client."""
 
+import logging
 import time
 
 import pytest
@@ -65,6 +66,16 @@ def test_a_user_lives_from_its_creation_to_its_deletion() -> None:
         assert code_of(node.bootstrap, "new", "two") == failed
         # Others have not noticed.
         assert set(admin.describe_user_scram_credentials().result(20)) == {SCRAM_USER}
+
+
+def test_changes_are_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    with sasl_node() as node, caplog.at_level(logging.INFO, "millstream.audit"):
+        admin = AdminClient(librdkafka(node.bootstrap, MECHANISM, SCRAM_USER, PASSWORD))
+        alter(admin, upsertion("new", "secret one"))
+        alter(admin, deletion("new"))
+    audited = [each.getMessage() for each in caplog.records if each.name == "millstream.audit"]
+    who = f"User:{SCRAM_USER} from 127.0.0.1: SCRAM credentials of user 'new'"
+    assert audited == [f"{who}: {MECHANISM} set", f"{who}: {MECHANISM} deleted"]
 
 
 def test_what_cannot_be_is_refused_with_kafkas_errors() -> None:

@@ -122,6 +122,26 @@ def test_a_consumer_is_told_to_wait(broker: Broker, root: RawClient, version: in
     alter(root, {"client-id": user}, consumer_byte_rate=None)
 
 
+def test_one_fetch_gets_what_the_quota_allows_in_a_window(broker: Broker, root: RawClient) -> None:
+    create(root, "portions")
+    for _ in range(20):
+        produce(root, "portions", bytes(1_000))
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    wanted = FetchTopic(topic="portions", partitions=[partition])
+    # More than it may get at once: it must not wait for that either.
+    request = FetchRequest(max_wait_ms=30_000, min_bytes=15_000, topics=[wanted])
+    alter(root, {"client-id": "nibbler"}, consumer_byte_rate=5_000)
+    began = time.monotonic()
+    with RawClient(broker.bootstrap, client_id="nibbler") as client:
+        answer = client.ask(request, 11)
+        assert 4_000 < len(answer.responses[0].partitions[0].records or b"") <= 5_000
+    assert time.monotonic() - began < 20
+    alter(root, {"client-id": "nibbler"}, consumer_byte_rate=None)
+    with RawClient(broker.bootstrap, client_id="nibbler") as client:
+        answer = client.ask(request, 11)
+        assert len(answer.responses[0].partitions[0].records or b"") > 20_000
+
+
 def test_request_time_is_bounded_too(broker: Broker, root: RawClient) -> None:
     alter(root, {"user": "busy"}, request_percentage=0.0001)
     with RawClient(broker.bootstrap, client_id="busy") as client:

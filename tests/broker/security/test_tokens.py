@@ -1,6 +1,7 @@
 """A delegation token from its creation to its end, over the protocol."""
 
 import base64
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +61,22 @@ def log_in_by_token(client: RawClient, token_id: str, hmac: bytes) -> int:
     first = bytes(step(client, b"n,," + bare).auth_bytes)
     password = base64.b64encode(hmac).decode()
     return step(client, scram_final(bare, first, password, MECHANISM)).error_code
+
+
+def test_what_becomes_of_a_token_is_in_the_audit_log(
+    owner: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "millstream.audit"):
+        made = create(owner)
+        renew = RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=1000)
+        assert owner.ask(renew, 2).error_code == KafkaCode.NONE
+        expire = ExpireDelegationTokenRequest(hmac=bytes(made.hmac), expiry_time_period_ms=-1)
+        assert owner.ask(expire, 2).error_code == KafkaCode.NONE
+        # What fails changes nothing.
+        assert owner.ask(expire, 2).error_code == KafkaCode.DELEGATION_TOKEN_NOT_FOUND
+    audited = [each.getMessage() for each in caplog.records if each.name == "millstream.audit"]
+    who = f"User:{SCRAM_USER} from 127.0.0.1: delegation token {made.token_id}"
+    assert audited == [f"{who}: created", f"{who}: renewed", f"{who}: expired"]
 
 
 def test_a_token_logs_in_as_its_owner_until_it_is_ended(node: Broker, owner: RawClient) -> None:

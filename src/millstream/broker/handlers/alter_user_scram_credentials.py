@@ -34,8 +34,11 @@ async def handle(
             if isinstance(change, KafkaError):
                 raise change
             await node.metadata.alter_client_entity(ClientEntity(user=user), change)
-            names = ", ".join(change)
-            permissions.report_change(request, f"SCRAM credentials of user {user!r}: {names}")
+            text = ", ".join(
+                f"{mechanism} {'deleted' if value is None else 'set'}"
+                for mechanism, value in change.items()
+            )
+            permissions.report_change(request, f"SCRAM credentials of user {user!r}: {text}")
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         results.append(answer)

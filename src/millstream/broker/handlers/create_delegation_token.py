@@ -1,5 +1,6 @@
 """CreateDelegationToken (38), versions 1-3: only for the user who asks."""
 
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.principals import principal_text, type_and_name
 from millstream.broker.requests.request import Request
 from millstream.broker.security.authentication import Authentication
@@ -16,6 +17,7 @@ HOLDS_NEXT_REQUEST = True
 async def handle(
     tokens: Tokens,
     authentication: Authentication,
+    permissions: Permissions,
     request: Request,
     body: CreateDelegationTokenRequest,
 ) -> CreateDelegationTokenResponse:
@@ -38,6 +40,7 @@ async def handle(
             )
         renewers = [principal_text(each) for each in body.renewers]
         token = await tokens.create(request.principal, renewers, body.max_lifetime_ms)
+        permissions.report_change(request, f"delegation token {token.token_id}: created")
         answer.issue_timestamp_ms = token.issued_at_ms
         answer.expiry_timestamp_ms = token.expires_at_ms
         answer.max_timestamp_ms = token.max_at_ms

@@ -25,10 +25,12 @@ from millstream.broker.requests.fetch_sessions import (
 from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, stop_if_abandoned
+from millstream.broker.security.quotas import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition
 from millstream.replication.waiting import FetchWait
+from millstream.security.quotas import FETCH
 from millstream.storage.log import FileRange
 from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import (
@@ -64,6 +66,8 @@ class Parts(Protocol):
     def fetch_sessions(self) -> FetchSessions: ...
     @property
     def turns(self) -> Turns: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
@@ -86,6 +90,8 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Piece
 
 
 def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:
+    if parts.quotas.are_set:
+        _limit_to_quota(parts.quotas, request, body)
     uses_topic_ids = request.version >= TOPIC_IDS_FROM
     now_ms = parts.node.clock.now_ms()
     session: FetchSession | None = None
@@ -132,6 +138,16 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
             is_incremental=is_incremental,
         )
     )
+
+
+def _limit_to_quota(quotas: ClientQuotas, request: Request, body: FetchRequest) -> None:
+    """One response has at most what the quota allows in its whole window, as in Kafka: a larger
+    one would mute the client for longer than that."""
+    limits = quotas.of(request.principal, request.header.client_id)
+    if limits is None or request.connection.proved_node_id >= 0:
+        return
+    body.max_bytes = min(body.max_bytes, limits.largest_use(FETCH))
+    body.min_bytes = min(body.min_bytes, body.max_bytes)
 
 
 async def _answer_many(

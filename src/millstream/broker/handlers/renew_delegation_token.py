@@ -1,5 +1,6 @@
 """RenewDelegationToken (39), versions 1-2."""
 
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.tokens import Tokens
@@ -15,16 +16,14 @@ HOLDS_NEXT_REQUEST = True
 async def handle(
     tokens: Tokens,
     authentication: Authentication,
+    permissions: Permissions,
     request: Request,
     body: RenewDelegationTokenRequest,
 ) -> RenewDelegationTokenResponse:
     try:
         authentication.check_own_login(request.connection)
-        expires_at_ms = await tokens.renew(
-            bytes(body.hmac), request.principal, body.renew_period_ms
-        )
+        expiry = await tokens.renew(bytes(body.hmac), request.principal, body.renew_period_ms)
     except KafkaError as error:
         return RenewDelegationTokenResponse(error_code=error.code)
-    return RenewDelegationTokenResponse(
-        error_code=KafkaCode.NONE, expiry_timestamp_ms=expires_at_ms
-    )
+    permissions.report_change(request, f"delegation token {expiry.token_id}: renewed")
+    return RenewDelegationTokenResponse(error_code=KafkaCode.NONE, expiry_timestamp_ms=expiry.at_ms)

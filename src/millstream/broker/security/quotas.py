@@ -4,6 +4,7 @@ They come from the options of users, client ids and addresses in the coordinatio
 follow their changes. Each node measures its own clients, as in Kafka.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -64,6 +65,14 @@ class ClientLimits:
         if name == REQUEST_TIME:
             wait = min(wait, self._quotas.windows.size_seconds)
         return min(wait, WAIT_SECONDS_MAX)
+
+    def largest_use(self, name: str) -> int:
+        """What may be used at once: all that the window allows."""
+        limit = self._limits.get(name)
+        if limit is None:
+            return sys.maxsize
+        windows = self._quotas.windows
+        return int(limit.rate * max(windows.count - 1, 1) * windows.size_seconds)
 
     def has(self, name: str) -> bool:
         return name in self._limits

@@ -10,6 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,14 @@ from millstream.security.sasl.scram import (
 log = logging.getLogger(__name__)
 
 _USER: Final = "User:"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a token ends, or has ended."""
+
+    token_id: str
+    at_ms: int
 
 
 class Tokens:
@@ -74,11 +83,9 @@ class Tokens:
             now_ms=self._node.clock.now_ms(),
         )
         await self._node.metadata.change_token(token.token_id, lambda _: token)
-        log.info("created delegation token %s of %s", token.token_id, owner)
         return token
 
-    async def renew(self, proof: bytes, principal: str, period_ms: int) -> int:
-        """The time at which it expires, in milliseconds."""
+    async def renew(self, proof: bytes, principal: str, period_ms: int) -> Expiry:
         token_id, now_ms = self._find(proof).token_id, self._node.clock.now_ms()
         changed = await self._node.metadata.change_token(
             token_id,
@@ -86,16 +93,15 @@ class Tokens:
                 _present(token), principal, self._lifetimes, period_ms=period_ms, now_ms=now_ms
             ),
         )
-        return _present(changed).expires_at_ms
+        return Expiry(token_id, _present(changed).expires_at_ms)
 
-    async def expire(self, proof: bytes, principal: str, period_ms: int) -> int:
-        """The time at which it expires, in milliseconds."""
+    async def expire(self, proof: bytes, principal: str, period_ms: int) -> Expiry:
         token_id, now_ms = self._find(proof).token_id, self._node.clock.now_ms()
         changed = await self._node.metadata.change_token(
             token_id,
             lambda token: expired(_present(token), principal, period_ms=period_ms, now_ms=now_ms),
         )
-        return now_ms if changed is None else changed.expires_at_ms
+        return Expiry(token_id, now_ms if changed is None else changed.expires_at_ms)
 
     def described(self, principal: str, owners: Collection[str] | None) -> list[DelegationToken]:
         """Those of `owners` that the principal has or may renew."""
