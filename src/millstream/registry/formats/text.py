@@ -1,0 +1,57 @@
+"""What the formats share: the schemas that a schema refers to, JSON with limits, the refusal."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Deeper than any schema that people write, and far from Python's limit for functions that walk it.
+DEPTH_MAX: Final = 200
+
+
+class InvalidSchema(Exception):
+    """The text says what is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A schema that another one uses under `name`."""
+
+    name: str
+    text: str
+
+
+def load_json(text: str) -> Any:
+    """Raises InvalidSchema."""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as wrong:
+        raise InvalidSchema(
+            f"not JSON at line {wrong.lineno}, column {wrong.colno}: {wrong.msg}"
+        ) from None
+    except ValueError as wrong:
+        # Numbers of thousands of digits, too.
+        raise InvalidSchema(f"not JSON: {wrong}") from None
+    except RecursionError:
+        raise InvalidSchema(f"nested deeper than {DEPTH_MAX} levels") from None
+    if is_too_deep(value):
+        raise InvalidSchema(f"nested deeper than {DEPTH_MAX} levels")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return False
+        level = inner
+    return True
