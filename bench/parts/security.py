@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from timeit import timeit
 from typing import TypeVar
 
 from confluent_kafka.admin import (
@@ -25,12 +26,27 @@ from bench import clients
 from bench.bench import Bench, Compared
 from bench.brokers import Broker, Kafka, Millstream, free_port, running
 from bench.rows import Row, at_least, at_most
+from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.permissions import Permissions
+from millstream.broker.security.audit import AuditLog
+from millstream.broker.security.authorizer import AclAuthorizer
 from millstream.client.blocking import Address, Connection
 from millstream.client.security import Security, read_security
+from millstream.cluster.acls import StoredAcls
+from millstream.model import Principal
+from millstream.replication.admission import Generation
+from millstream.security.acl import Entry, Operation, Permission, ResourcePattern, ResourceType
+from millstream.security.authorization import Rules
+from millstream.security.operations import find_rule
+from millstream.wire.apis.metadata import MetadataRequest
+from tests.replication.test_partition import open_partition
+from tests.replication.writing import Asker
 from tests.support.certificates import Certificates
 
 PART = "security"
 _USER = "bench"
+_ACLS_OF_OTHERS = 1_000
+_CHECK_MICROSECONDS_MAX = 0.3
 T = TypeVar("T")
 
 
@@ -97,6 +113,7 @@ def run(bench: Bench) -> list[Row]:
             *throughput(bench, pair, certificates),
             *rates(bench, pair, "new TLS connections", lambda one: connect(one, certificates)),
             *rates(bench, pair, "SCRAM-SHA-512 logins", lambda one: log_in(one, security)),
+            *acl_checks(bench),
         ]
 
 
@@ -204,6 +221,69 @@ def rates(
         return done / passed
 
     return [Row(PART, f"{name}, one after the other", "/s", *rounds(bench, pair, name, measure))]
+
+
+# -- the ACL check, in this process ------------------------------------------------------------
+
+
+def acl_checks(bench: Bench) -> list[Row]:
+    """What a request of a user with one ACL pays, among many ACLs of others. A produce, a fetch
+    and a commit ask for an admission; what it costs without an authorizer is not the check's."""
+    asker = Asker(Principal(f"User:{_USER}"))
+    partition = open_partition()
+    free, checked = admissions(None), admissions(authorizer())
+    name = partition.topic_partition.topic
+    permissions = checked[1]
+    metadata = find_rule(MetadataRequest.api.key, 12, ResourceType.TOPIC)
+    admitting, deciding = [], []
+    for number in range(bench.rounds):
+        bench.say(f"ACL checks: round {number + 1} of {bench.rounds}")
+        without = microseconds(lambda: free[0].of(asker, partition))
+        admitting.append(microseconds(lambda: checked[0].of(asker, partition)) - without)
+        deciding.append(microseconds(lambda: permissions.decide(asker, metadata, name)))
+    limit = [_CHECK_MICROSECONDS_MAX] * len(admitting)
+    others = f"{_ACLS_OF_OTHERS:,} ACLs of others"
+    return [
+        Row(
+            PART,
+            f"ACL check of a produce, fetch or commit, {others}",
+            "us",
+            admitting,
+            limit,
+            at_most(1),
+            against="limit",
+        ),
+        Row(PART, f"ACL decision on one topic of another request, {others}", "us", deciding),
+    ]
+
+
+def admissions(authorizer: AclAuthorizer | None) -> tuple[Admissions, Permissions]:
+    generation = Generation()
+    permissions = Permissions(generation, AuditLog(time.monotonic))
+    permissions.use(authorizer)
+    return Admissions(generation, permissions), permissions
+
+
+def authorizer() -> AclAuthorizer:
+    acls = StoredAcls()
+    own = {ResourcePattern(ResourceType.TOPIC, "t"): {_allowed(_USER, Operation.ALL)}}
+    others = {
+        ResourcePattern(ResourceType.TOPIC, f"other-{number}"): {
+            _allowed(f"other-{number}", Operation.READ)
+        }
+        for number in range(_ACLS_OF_OTHERS)
+    }
+    acls.apply({pattern: frozenset(them) for pattern, them in {**own, **others}.items()})
+    return AclAuthorizer(acls, Rules())
+
+
+def _allowed(user: str, operation: Operation) -> Entry:
+    return Entry(f"User:{user}", "*", operation, Permission.ALLOW)
+
+
+def microseconds(work: Callable[[], object]) -> float:
+    count = 200_000
+    return 1e6 * timeit(work, number=count) / count
 
 
 def rounds(

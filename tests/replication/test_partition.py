@@ -165,7 +165,8 @@ def test_batches_that_are_written_together_wake_a_fetch() -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_batches_that_cannot_be_written_together_are_not_written(error: int) -> None:
-    disk, failures = MemoryFileSystem(), []
+    disk = MemoryFileSystem()
+    failures: list[str] = []
     partition = open_partition(disk=disk)
     partition._on_disk_failure = failures.append
     produce(partition, batch(1))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.model import Principal
 from millstream.security.acl import (
     Entry,
     Operation,
@@ -14,6 +15,7 @@ from millstream.security.acl import (
 )
 from millstream.security.authorization import (
     AclIndex,
+    Client,
     Rules,
     all_operations,
     authorized_operations,
@@ -43,14 +45,7 @@ def ask(
     host: str = "10.0.0.1",
     rules: Rules = NO_RULES,
 ) -> bool:
-    return index.is_allowed(
-        rules,
-        principal=principal,
-        host=host,
-        operation=operation,
-        resource_type=TOPIC,
-        name=name,
-    )
+    return index.is_allowed(rules, Client(Principal(principal), host), operation, TOPIC, name)
 
 
 def allow(name: str, operation: Operation, pattern: PatternType = PatternType.LITERAL) -> Acl:
@@ -144,13 +139,8 @@ def test_a_replaced_pattern_leaves_nothing_behind() -> None:
     ],
 )
 def test_write_on_any_topic(acls: list[Acl], is_allowed: bool) -> None:
-    found = index_of(acls).is_allowed_on_any(
-        NO_RULES,
-        principal="User:ann",
-        host="10.0.0.1",
-        operation=Operation.WRITE,
-        resource_type=TOPIC,
-    )
+    client = Client(Principal("User:ann"), "10.0.0.1")
+    found = index_of(acls).is_allowed_on_any(NO_RULES, client, Operation.WRITE, TOPIC)
     assert found is is_allowed
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.errors import KafkaCode, KafkaError
 
@@ -113,9 +113,11 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ResourcePattern:
-    """What an ACL is about; `*` as a literal name means every resource of the type."""
+class ResourcePattern(NamedTuple):
+    """What an ACL is about; `*` as a literal name means every resource of the type.
+
+    A tuple, because every decision makes some and looks them up.
+    """
 
     resource_type: ResourceType
     name: str

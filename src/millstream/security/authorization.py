@@ -16,8 +16,9 @@ the entries of the principal and of `User:*`. Other ACLs cost nothing, however m
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from millstream.model import Principal
 from millstream.security.acl import (
     ANY_HOST,
     ANYONE,
@@ -41,6 +42,14 @@ _IMPLIED_BY: Final = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
 _NONE: Final[frozenset[Operation]] = frozenset()
+
+
+class Client(NamedTuple):
+    """Who asks. The host is empty while no ACL names one, so that more clients are equal."""
+
+    principal: Principal
+    host: str = ""
+    is_node: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +130,10 @@ class AclIndex:
         self, resource_type: ResourceType, name: str
     ) -> Iterator[dict[str, list[Entry]]]:
         """The entries of every pattern that matches the resource, by principal."""
-        literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
-        patterns = [
-            ResourcePattern(resource_type, name, literal),
-            ResourcePattern(resource_type, WILDCARD, literal),
-        ]
-        if name == WILDCARD:
-            del patterns[1]
+        prefixed = PatternType.PREFIXED
+        patterns = [ResourcePattern(resource_type, name)]
+        if name != WILDCARD:
+            patterns.append(ResourcePattern(resource_type, WILDCARD))
         for length in self._prefix_lengths.get(resource_type, ()):
             if length <= len(name):
                 patterns.append(ResourcePattern(resource_type, name[:length], prefixed))
@@ -139,22 +145,18 @@ class AclIndex:
     def is_allowed(
         self,
         rules: Rules,
-        *,
-        principal: str,
-        host: str,
+        client: Client,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        if principal in rules.super_users:
+        if client.principal in rules.super_users:
             return True
         has_acls = is_allowed = False
         implied_by = _IMPLIED_BY.get(operation, _NONE)
         for by_principal in self.applying_to(resource_type, name):
             has_acls = True
-            for entry in _entries_of(by_principal, principal):
-                if not entry.is_for_host(host):
-                    continue
+            for entry in _entries_of(by_principal, client):
                 is_direct = entry.operation in (operation, Operation.ALL)
                 if entry.permission is Permission.DENY:
                     if is_direct:
@@ -166,14 +168,12 @@ class AclIndex:
     def is_allowed_on_any(
         self,
         rules: Rules,
-        *,
-        principal: str,
-        host: str,
+        client: Client,
         operation: Operation,
         resource_type: ResourceType,
     ) -> bool:
         """Is there a resource of this type on which the operation could be allowed? (KIP-679)"""
-        if principal in rules.super_users:
+        if client.principal in rules.super_users:
             return True
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
@@ -182,8 +182,8 @@ class AclIndex:
             if pattern.resource_type is not resource_type:
                 continue
             has_acls = True
-            for entry in _entries_of(by_principal, principal):
-                if entry.operation in (operation, Operation.ALL) and entry.is_for_host(host):
+            for entry in _entries_of(by_principal, client):
+                if entry.operation in (operation, Operation.ALL):
                     if entry.permission is Permission.DENY:
                         denied.add(pattern)
                     else:
@@ -207,10 +207,12 @@ def all_operations(resource_type: ResourceType) -> int:
     return authorized_operations(OPERATIONS[resource_type])
 
 
-def _entries_of(by_principal: dict[str, list[Entry]], principal: str) -> Iterator[Entry]:
-    yield from by_principal.get(principal, ())
-    if principal != ANYONE:
-        yield from by_principal.get(ANYONE, ())
+def _entries_of(by_principal: dict[str, list[Entry]], client: Client) -> list[Entry]:
+    """Those that are about this client, from where it connects."""
+    found = by_principal.get(client.principal, [])
+    if ANYONE in by_principal and client.principal != ANYONE:
+        found = found + by_principal[ANYONE]
+    return [entry for entry in found if entry.host == ANY_HOST or entry.is_for_host(client.host)]
 
 
 def _is_covered(pattern: ResourcePattern, denied: Collection[ResourcePattern]) -> bool:

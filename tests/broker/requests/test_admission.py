@@ -12,13 +12,14 @@ import pytest
 
 from millstream.broker.network.receiving import COMPILED
 from millstream.broker.network.replies import Shortcut
-from millstream.broker.security.authorizer import Client, ClientConnection
+from millstream.broker.security.authorizer import ClientConnection
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC, Principal
 from millstream.records.batch import BatchView
 from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
 from millstream.security.acl import Operation, ResourceType
+from millstream.security.authorization import Client
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,

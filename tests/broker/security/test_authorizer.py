@@ -4,7 +4,6 @@ import pytest
 
 from millstream.broker.security.authorizer import (
     AclAuthorizer,
-    Client,
     configured_authorizer,
     host_of,
     operations_of,
@@ -14,7 +13,7 @@ from millstream.config import load_config
 from millstream.errors import StartError
 from millstream.model import ANONYMOUS, Principal
 from millstream.security.acl import Entry, Operation, Permission, ResourcePattern, ResourceType
-from millstream.security.authorization import Rules
+from millstream.security.authorization import Client, Rules
 
 TOPIC = ResourceType.TOPIC
 

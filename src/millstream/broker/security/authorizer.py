@@ -2,7 +2,7 @@
 
 import ipaddress
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from millstream.cluster.acls import StoredAcls
 from millstream.config import BrokerConfig
@@ -10,6 +10,7 @@ from millstream.errors import StartError
 from millstream.model import Principal
 from millstream.security.acl import OPERATIONS, Operation, ResourceType
 from millstream.security.authorization import (
+    Client,
     Rules,
     authorized_operations,
     parse_super_users,
@@ -33,14 +34,6 @@ class ClientConnection(Protocol):
     def address(self) -> str: ...
     @property
     def proved_node_id(self) -> int: ...
-
-
-class Client(NamedTuple):
-    """Who asks. The host is empty while no ACL names one, so that more clients are equal."""
-
-    principal: Principal
-    host: str = ""
-    is_node: bool = False
 
 
 class Authorizer(Protocol):
@@ -82,25 +75,12 @@ class AclAuthorizer:
     ) -> bool:
         if client.is_node and operation is Operation.CLUSTER_ACTION:
             return True
-        return self._acls.index.is_allowed(
-            self._rules,
-            principal=client.principal,
-            host=client.host,
-            operation=operation,
-            resource_type=resource_type,
-            name=name,
-        )
+        return self._acls.index.is_allowed(self._rules, client, operation, resource_type, name)
 
     def is_allowed_on_any(
         self, client: Client, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        return self._acls.index.is_allowed_on_any(
-            self._rules,
-            principal=client.principal,
-            host=client.host,
-            operation=operation,
-            resource_type=resource_type,
-        )
+        return self._acls.index.is_allowed_on_any(self._rules, client, operation, resource_type)
 
 
 def operations_of(
