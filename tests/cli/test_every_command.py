@@ -3,6 +3,7 @@
 Covers cli.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -10,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,10 +25,15 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.command_line import Ran, all_commands
 from tests.support.node import MillstreamNode
 from tests.support.ports import reserve_port
+from tests.support.waiting import wait_until
 
 # What a person waits for a failure, and what a busy machine takes to start Python.
 SECONDS_MAX = 5.0 + 15.0
 SIDE_BY_SIDE = 3
+# Of commands that only wait.
+WAITING_SIDE_BY_SIDE = 12
+
+Broker = MillstreamNode | ApacheKafka
 
 # How each command that talks to a broker is called. FILE is a file that exists.
 CALLS: dict[str, list[str]] = {
@@ -131,9 +138,11 @@ def finish(process: "subprocess.Popen[str]") -> Ran:
     return Ran(process.returncode, output or "", errors)
 
 
-def problems_of(names: list[str], judge: Callable[[str], str | None]) -> dict[str, str]:
+def problems_of(
+    names: list[str], judge: Callable[[str], str | None], side_by_side: int = SIDE_BY_SIDE
+) -> dict[str, str]:
     """What is wrong with each command, as `judge` sees it."""
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with ThreadPoolExecutor(side_by_side) as pool:
         return {n: text for n, text in zip(names, pool.map(judge, names), strict=True) if text}
 
 
@@ -212,7 +221,7 @@ def test_a_port_that_is_not_kafka(start: Callable[..., "subprocess.Popen[str]"],
             late = time.monotonic() - began > SECONDS_MAX
             return "too late" if late else unclear(ran, EXIT_CODES.get(name, 4))
 
-        found = problems_of(list(CALLS), judge)
+        found = problems_of(list(CALLS), judge, WAITING_SIDE_BY_SIDE)
         for each in held:
             each.close()
     assert found == {}
@@ -245,11 +254,21 @@ def test_ctrl_c_while_nothing_answers(start: Callable[..., "subprocess.Popen[str
     assert problems_of(list(CALLS), judge) == {}
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with MillstreamNode(tmp_path_factory.mktemp("node") / "data", "--dev") as running:
+@pytest.fixture(
+    scope="module", params=["millstream", pytest.param("kafka", marks=pytest.mark.java)]
+)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """One of each for all tests; the last one kills it."""
+    folder = tmp_path_factory.mktemp("broker")
+    with (
+        ApacheKafka(folder / "kafka")
+        if request.param == "kafka"
+        else MillstreamNode(folder / "node", "--dev")
+    ) as running:
         prepare(running.bootstrap)
-        yield running.bootstrap
+        yield running
 
 
 def prepare(bootstrap: str) -> None:
@@ -271,15 +290,18 @@ def prepare(bootstrap: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_topic_that_does_not_exist(
-    node: str, start: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
+    broker: Broker, start: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in NEED_TOPIC:
         missing = ["missing" if each == "t" else each for each in CALLS[name]]
         monkeypatch.setitem(CALLS, name, missing)
 
     def judge(name: str) -> str | None:
-        ran = finish(start(name, node))
-        return unclear(ran, 1) or (None if "missing does not exist" in ran.errors else ran.errors)
+        ran = finish(start(name, broker.bootstrap))
+        # Kafka has no request for it.
+        is_foreign = name == "storage compact" and isinstance(broker, ApacheKafka)
+        expected = "is no Millstream node" if is_foreign else "missing does not exist"
+        return unclear(ran, 1) or (None if expected in ran.errors else ran.errors)
 
     assert problems_of(NEED_TOPIC, judge) == {}
 
@@ -287,18 +309,18 @@ def test_a_topic_that_does_not_exist(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_output_that_is_full_or_closed(
-    node: str, start: Callable[..., "subprocess.Popen[str]"]
+    broker: Broker, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     def judge_full(name: str) -> str | None:
         with open("/dev/full", "w") as full:
-            ran = finish(start(name, node, full))
+            ran = finish(start(name, broker.bootstrap, full))
         expected = "millstream: cannot write the output: No space left on device\n"
         return None if (ran.exit_code, ran.errors) == (1, expected) else str(ran)
 
     def judge_closed(name: str) -> str | None:
         reading, writing = os.pipe()
         os.close(reading)
-        process = start(name, node, writing)
+        process = start(name, broker.bootstrap, writing)
         os.close(writing)
         ran = finish(process)
         return None if (ran.exit_code, ran.errors) == (141, "") else str(ran)
@@ -307,22 +329,101 @@ def test_an_output_that_is_full_or_closed(
     assert problems_of(PRINT_SOMETHING, judge_closed) == {}
 
 
+# Commands that run until somebody ends them. FILE and STATE are files, BOOTSTRAP is an address.
+LASTING: dict[str, list[str]] = {
+    "consume": ["t"],
+    "consume in a group": ["t", "--group", "lasting"],
+    "produce": ["t"],
+    "mirror": ["t", "--to", "BOOTSTRAP", "--as", "lasting"],
+    "loadgen": ["--topic", "t", "--rate", "50"],
+    "bench produce": ["-n", "100000000"],
+    "bench consume": ["-n", "100000000"],
+    "topic list": ["--watch", "0.2"],
+    "group lag": ["--watch", "0.2"],
+    "ship": ["FILE", "--topic", "t", "--follow", "--state", "STATE"],
+    "console": ["--listen", "127.0.0.1:0"],
+}
+# They wait until the broker is back.
+OUTLIVE_BROKERS = {"ship", "console"}
+
+
+def begin_lasting(name: str, bootstrap: str, folder: Path) -> "subprocess.Popen[str]":
+    places = {"BOOTSTRAP": bootstrap, "FILE": __file__, "STATE": str(folder / "state.json")}
+    words = [places.get(each, each) for each in LASTING[name]]
+    command = name.removesuffix(" in a group").split()
+    return subprocess.Popen(
+        [sys.executable, "-m", "millstream", *command, *words, "-b", bootstrap],
+        env={**os.environ, "MILLSTREAM_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1"},
+        # Open and empty: `produce` waits for lines.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def all_working(
+    names: Iterable[str], bootstrap: str, folder: Path
+) -> "Iterator[dict[str, subprocess.Popen[str]]]":
+    started = {name: begin_lasting(name, bootstrap, folder) for name in names}
+    port = int(bootstrap.rpartition(":")[2])
+    try:
+        for name, process in started.items():
+            wait_until(partial(connects, process, port), f"{name} is connected")
+        # Some have only said hello until now. Whatever each of them is doing then, it has to end.
+        time.sleep(3)
+        yield started
+    finally:
+        for process in started.values():
+            process.kill()
+            process.communicate()
+
+
+def connects(process: "subprocess.Popen[str]", port: int) -> bool:
+    """Has the process an established connection to the port?"""
+    assert process.poll() is None, finish_open(process)
+    own = set()
+    for each in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            own.add(os.readlink(each))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(
+        row[2].endswith(f":{port:04X}") and row[3] == "01" and f"socket:[{row[9]}]" in own
+        for row in rows
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.java
 @pytest.mark.timeout(600)
-def test_a_sample_on_apache_kafka(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    with ApacheKafka(tmp_path / "kafka") as kafka:
-        prepare(kafka.bootstrap)
-        sample = [
-            "wait", "topic list", "topic describe", "topic offsets", "consume", "group list",
-            "group describe", "group lag", "txn list", "cluster describe", "export", "bench e2e",
-            "mirror", "loadgen",
-        ]  # fmt: skip
-        failed = {}
-        for name in sample:
-            ran = finish(start(name, kafka.bootstrap))
-            if ran.exit_code != 0 or "Traceback" in ran.errors:
-                failed[name] = str(ran)
-        assert failed == {}
+def test_ctrl_c_while_it_works(broker: Broker, tmp_path: Path) -> None:
+    with all_working(LASTING, broker.bootstrap, tmp_path) as started:
+        began = time.monotonic()
+        for process in started.values():
+            process.send_signal(signal.SIGINT)
+        ended = {name: finish_open(process) for name, process in started.items()}
+        assert time.monotonic() - began < SECONDS_MAX
+    # A server that is asked to stop has done what it should.
+    expected = {name: 0 if name == "console" else 130 for name in LASTING}
+    assert {name: ran.exit_code for name, ran in ended.items()} == expected
+    assert [ran.errors for ran in ended.values() if "Traceback" in ran.errors] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_broker_that_dies_while_it_works(broker: Broker, tmp_path: Path) -> None:
+    names = LASTING.keys() - OUTLIVE_BROKERS
+    with all_working(names, broker.bootstrap, tmp_path) as started:
+        broker.kill()
+        began = time.monotonic()
+        ended = {name: finish_open(process) for name, process in started.items()}
+        assert time.monotonic() - began < SECONDS_MAX
+    problems = {name: unclear(ran, 4) for name, ran in ended.items()}
+    assert {name: text for name, text in problems.items() if text} == {}
+
+
+def finish_open(process: "subprocess.Popen[str]") -> Ran:
+    """What a process said that ends although its stdin is open."""
+    assert process.stderr is not None
+    process.wait(120)
+    return Ran(process.returncode, "", process.stderr.read())

@@ -134,7 +134,7 @@ def test_a_group_is_moved_and_its_consumers_read_from_there(
     moved = run(broker, "reset", group, "--to", start, "--json", "-y")
     # The rehearsal has changed nothing.
     assert (moved.exit_code, json.loads(moved.output)) == (0, [row])
-    assert moved.errors == f"moved {group} on 1 partition\n"
+    assert moved.errors == ""
     consumer = consumer_of(broker, group)
     consumer.subscribe([topic])
     # A record of its own tells the end, also where there is nothing else to read.

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
+from tests.support.sasl_node import PASSWORD, PLAIN_USER, sasl_node
 
 LINES = (
     '{"key": "k", "value": "v", "timestamp": 1769860800000, "partition": 1,'
@@ -103,3 +104,21 @@ def test_a_topic_is_copied_to_another_cluster() -> None:
             bootstrap=broker.bootstrap,
         )
         assert (ran.exit_code, "add partitions" in ran.errors) == (2, True)
+
+
+def test_the_other_cluster_may_need_another_login(tmp_path: Path) -> None:
+    with Broker(topics={"source": 2}) as broker, sasl_node("PLAIN") as other:
+        run_millstream("produce", "source", "-J", stdin=LINES, bootstrap=broker.bootstrap)
+        there = tmp_path / "there.properties"
+        there.write_text(
+            f"bootstrap.servers={other.bootstrap}\nsecurity.protocol=SASL_PLAINTEXT\n"
+            f"sasl.mechanism=PLAIN\nsasl.username={PLAIN_USER}\nsasl.password={PASSWORD}\n"
+        )
+        ran = run_millstream(
+            "mirror", "source", "--to-config", str(there), "-e", bootstrap=broker.bootstrap
+        )
+        assert ran == Ran(0, "", f"copied 3 records to source at {other.bootstrap}\n")
+        copied = run_millstream("consume", "source", "-e", "-J", "--config", str(there))
+        assert copied.output.count("\n") == 3
+    ran = run_millstream("mirror", "source", "-e", bootstrap=broker.bootstrap)
+    assert (ran.exit_code, "name the other cluster: --to" in ran.errors) == (2, True)

@@ -10,6 +10,8 @@ from millstream.client.start_position import (
     FromOffset,
     FromTime,
     Range,
+    Start,
+    offset_of,
     parse_range,
     parse_start,
 )
@@ -80,3 +82,21 @@ def test_a_range_is_two_starts_with_a_colon_between(text: str, span: Range) -> N
 def test_what_is_no_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not"):
         parse_range(text, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("start", "at", "offset"),
+    [
+        (FromBeginning(), -1, 5),
+        (FromEnd(0), -1, 10),
+        (FromEnd(3), -1, 7),
+        (FromEnd(100), -1, 5),
+        (FromOffset(2), -1, 5),
+        (FromOffset(7), -1, 7),
+        (FromOffset(99), -1, 10),
+        (FromTime(1), 6, 6),
+        (FromTime(1), -1, 10),
+    ],
+)
+def test_a_start_is_an_offset_inside_the_partition(start: Start, at: int, offset: int) -> None:
+    assert offset_of(start, first=5, end=10, at=at) == offset

@@ -112,6 +112,13 @@ class ApacheKafka:
             self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """kill -9: no clean-up at all."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
     def _cluster_id(self) -> str:
         with contextlib.suppress(FileNotFoundError):
             text = (self.data_dir / "meta.properties").read_text()

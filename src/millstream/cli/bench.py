@@ -16,11 +16,12 @@ from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.lazy import AliasGroup
 from millstream.cli.output import JsonValue, print_json, print_table
+from millstream.cli.record_sender import serve
 from millstream.client.start_position import FromBeginning, FromEnd, Range
 from millstream.wire.apis.delete_topics import DeleteTopicsRequest
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -136,17 +137,17 @@ def e2e(records: int, size: int, acks: str, as_json: bool, bootstrap: str) -> No
             for _ in range(records):
                 sent = time.monotonic()
                 producer.produce(name, bytes(size))
-                _await_record(consumer.poll, producer.poll, watch)
+                _await_record(consumer, producer, watch)
                 latencies_ms.append((time.monotonic() - sent) * 1000)
             seconds = time.monotonic() - began
     _report(as_json, records, size, seconds, latencies_ms)
 
 
-def _await_record(poll: object, serve: object, watch: BrokerWatch) -> None:
+def _await_record(consumer: "Consumer", producer: "Producer", watch: BrokerWatch) -> None:
     deadline = time.monotonic() + _SECONDS_MAX
     while time.monotonic() < deadline:
-        serve(0)  # type: ignore[operator]
-        message = poll(0.2)  # type: ignore[operator]
+        serve(producer, 0)
+        message = consumer.poll(0.2)
         if message is not None and message.error() is None:
             return
         watch.check()
@@ -180,10 +181,10 @@ def _send(
                 producer.produce(topic, value, on_delivery=delivered)
                 break
             except BufferError:
-                producer.poll(0.05)
+                serve(producer, 0.05)
                 watch.check()
         if number % 100 == 0:
-            producer.poll(0)
+            serve(producer, 0)
     while len(producer) and time.monotonic() - began < _SECONDS_MAX:
         producer.flush(0.25)
         watch.check()

@@ -21,12 +21,12 @@ from millstream.cli.output import check_output_open, echo
 from millstream.cli.record_filter import Filter, compile_filter
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
 from millstream.client.start_position import (
-    FromBeginning,
     FromEnd,
     FromOffset,
     FromTime,
     Range,
     Start,
+    offset_of,
     parse_range,
 )
 from millstream.model import TopicPartition as Place
@@ -159,6 +159,7 @@ class Reading:
         self._assigned: set[Place] | None = None
         self._consumer = consumer
         self._watch = watch
+        self._is_broker_gone = False
         self._matches = matches
 
     def assign(self, bounds: dict[Place, Bounds], *, is_bounded: bool) -> None:
@@ -179,7 +180,9 @@ class Reading:
         self._consumer.subscribe(list(topics), on_assign=assigned)
 
     def close(self) -> None:
-        self._consumer.close()
+        # Leaving a group without a broker would take the session timeout.
+        if not self._is_broker_gone:
+            self._consumer.close()
 
     def print_records(self, printer: Printer, output: BinaryIO, *, count: int | None) -> None:
         left = sys.maxsize if count is None else count
@@ -206,7 +209,7 @@ class Reading:
         """Records that arrived and match; often none."""
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
-            self._watch.check()
+            self._check_broker()
             return []
         records = []
         for message in [first, *self._consumer.consume(limit - 1, timeout=0)]:
@@ -218,6 +221,13 @@ class Reading:
             if self._is_inside(record) and (self._matches is None or self._matches(record)):
                 records.append(record)
         return records
+
+    def _check_broker(self) -> None:
+        try:
+            self._watch.check()
+        except CommandFailed:
+            self._is_broker_gone = True
+            raise
 
     def _is_inside(self, record: TextRecord) -> bool:
         if self.ends is None:
@@ -281,7 +291,7 @@ def find_places(cluster: "Cluster", topics: Sequence[str], wanted: Sequence[int]
 
 def find_bounds(cluster: "Cluster", places: list[Place], span: Range) -> dict[Place, Bounds]:
     """Offsets for a range. An end that is not given is the end at this moment."""
-    from millstream.cli.group_view import EARLIEST, LATEST, offsets_at
+    from millstream.cli.topic_view import EARLIEST, LATEST, offsets_at
 
     first, end = offsets_at(cluster, places, EARLIEST), offsets_at(cluster, places, LATEST)
     leaderless = [where for where in places if where not in end]
@@ -289,17 +299,13 @@ def find_bounds(cluster: "Cluster", places: list[Place], span: Range) -> dict[Pl
         raise CommandFailed(f"{leaderless[0]} has no leader; `millstream topic describe` says more")
 
     def resolve(point: Start) -> dict[Place, int]:
-        match point:
-            case FromBeginning():
-                return first
-            case FromEnd(back=back):
-                return {where: max(first[where], end[where] - back) for where in places}
-            case FromOffset(offset=offset):
-                # Outside the log a client would jump to the other end; stay at the near one.
-                return {where: min(max(offset, first[where]), end[where]) for where in places}
-            case FromTime(timestamp_ms=timestamp_ms):
-                at = offsets_at(cluster, places, timestamp_ms)
-                return {where: at[where] if at[where] >= 0 else end[where] for where in places}
+        at: dict[Place, int] = {}
+        if isinstance(point, FromTime):
+            at = offsets_at(cluster, places, point.timestamp_ms)
+        return {
+            where: offset_of(point, first=first[where], end=end[where], at=at.get(where, -1))
+            for where in places
+        }
 
     starts = resolve(span.start)
     ends = end if span.end is None else resolve(span.end)

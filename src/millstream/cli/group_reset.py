@@ -1,7 +1,6 @@
 """`millstream group reset`: makes a group read from other offsets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import click
@@ -11,25 +10,17 @@ from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group_view import (
-    EARLIEST,
-    LATEST,
     GroupMissing,
     committed_offsets,
     describe_group,
     is_alive,
-    offsets_at,
     when_ready,
 )
 from millstream.cli.names import GROUP
 from millstream.cli.output import counted, echo, print_json, print_table
-from millstream.client.start_position import (
-    FromBeginning,
-    FromEnd,
-    FromOffset,
-    FromTime,
-    Start,
-    parse_start,
-)
+from millstream.cli.topic_view import EARLIEST, LATEST, offsets_at
+from millstream.client.group_reset import Move, plan_moves
+from millstream.client.start_position import FromTime, Start, parse_start
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.offset_commit import (
@@ -37,16 +28,6 @@ from millstream.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The change of one partition's committed offset."""
-
-    where: TopicPartition
-    before: int | None
-    after: int
-    end: int
 
 
 @click.command()
@@ -159,33 +140,10 @@ def _plan(
     start: Start,
 ) -> list[Move]:
     first, end = offsets_at(cluster, places, EARLIEST), offsets_at(cluster, places, LATEST)
-    at = first
+    at: Mapping[TopicPartition, int] = {}
     if isinstance(start, FromTime):
         at = offsets_at(cluster, places, start.timestamp_ms)
-    return [
-        Move(
-            where,
-            committed.get(where),
-            _target(start, first[where], end[where], at[where]),
-            end[where],
-        )
-        # Commits for a deleted topic stay unchanged.
-        for where in places
-        if where in end
-    ]
-
-
-def _target(start: Start, first: int, end: int, at: int) -> int:
-    """`at` is the offset of the first record not older than the time, if a time was given."""
-    match start:
-        case FromBeginning():
-            return first
-        case FromEnd(back=back):
-            return max(first, end - back)
-        case FromOffset(offset=offset):
-            return min(max(offset, first), end)
-        case FromTime():
-            return at if at >= 0 else end
+    return plan_moves(places, committed, start, first=first, end=end, at=at)
 
 
 def _commit(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> None:

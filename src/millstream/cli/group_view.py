@@ -4,13 +4,14 @@ Sends its own requests: client libraries do not list members of the consumer pro
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
+from millstream.cli.topic_view import LATEST, offsets_at
 from millstream.client.blocking import Address
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
 from millstream.errors import KafkaCode
@@ -21,18 +22,11 @@ from millstream.wire.apis.consumer_group_describe import (
 )
 from millstream.wire.apis.describe_groups import DescribeGroupsGroup, DescribeGroupsRequest
 from millstream.wire.apis.list_groups import ListGroupsRequest
-from millstream.wire.apis.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest
 from millstream.wire.message import Message
 
 M = TypeVar("M", bound=Message)
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 _RETRY_SECONDS: Final = 0.05
 _RETRIES_MAX: Final = 200
 _NOT_YET: Final = {
@@ -218,40 +212,6 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, i
         for one in topic.partitions
         if one.committed_offset >= 0
     }
-
-
-def offsets_at(
-    cluster: Cluster, places: Iterable[TopicPartition], timestamp_ms: int
-) -> dict[TopicPartition, int]:
-    """Offsets by time, EARLIEST or LATEST; -1 if an existing partition has no such record."""
-    wanted = set(places)
-    if not wanted:
-        return {}
-    metadata = cluster.metadata(*sorted({where.topic for where in wanted}))
-    nodes = {one.node_id: Address(one.host, one.port) for one in metadata.brokers}
-    by_node: dict[Address, dict[str, list[int]]] = {}
-    for topic in metadata.topics:
-        for part in topic.partitions:
-            where = TopicPartition(topic.name or "", part.partition_index)
-            if where in wanted and part.leader_id in nodes:
-                asked = by_node.setdefault(nodes[part.leader_id], {})
-                asked.setdefault(where.topic, []).append(where.partition)
-    found: dict[TopicPartition, int] = {}
-    for node, topics in by_node.items():
-        times = [_times(name, indexes, timestamp_ms) for name, indexes in topics.items()]
-        answer = cluster.ask(node, ListOffsetsRequest(replica_id=-1, topics=times), 7)
-        for topic_row in answer.topics:
-            for one in topic_row.partitions:
-                check(one.error_code, f"{topic_row.name}-{one.partition_index}")
-                found[TopicPartition(topic_row.name, one.partition_index)] = one.offset
-    return found
-
-
-def _times(topic: str, indexes: list[int], timestamp_ms: int) -> ListOffsetsTopic:
-    rows = [
-        ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms) for index in indexes
-    ]
-    return ListOffsetsTopic(name=topic, partitions=rows)
 
 
 def positions(cluster: Cluster, group: Group) -> list[Position]:

@@ -154,10 +154,11 @@ def main(arguments: list[str] | None = None) -> None:
         # Broken invariants stop the node before it damages data; -O would remove the checks.
         sys.exit("millstream: refusing to run under `python -O`, which removes its safety checks")
     exit_code = _run(arguments)
-    if exit_code == ExitCode.INTERRUPTED and arguments is None:
+    if exit_code in (ExitCode.INTERRUPTED, ExitCode.UNREACHABLE) and arguments is None:
         # Client libraries wait for their connections when Python ends them; a person does not.
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(exit_code)
     sys.exit(exit_code)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.cli.bootstrap import PARTITIONER, client_settings, explain
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch
+from millstream.cli.record_sender import serve
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -80,11 +81,11 @@ class Sender:
                 return
             except BufferError:
                 # The queue is full: acknowledgements make room.
-                self._producer.poll(0.1)
+                serve(self._producer, 0.1)
 
     def poll(self, seconds: float) -> None:
         """Let acknowledgements arrive."""
-        self._producer.poll(seconds)
+        serve(self._producer, seconds)
         self._raise_refused()
 
     def finish(self, seconds_max: float) -> None:

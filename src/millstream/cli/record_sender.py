@@ -64,7 +64,7 @@ class RecordSender:
             for number, record in enumerate(records):
                 if record is not None:
                     self._send(record)
-                self._producer.poll(0)
+                serve(self._producer, 0)
                 if record is None or number % _CHECK_EVERY_RECORDS == 0:
                     self._check_broker()
                 if self._refused is not None:
@@ -105,7 +105,7 @@ class RecordSender:
 
     def acknowledged(self) -> Acknowledged:
         """For the watching thread: acknowledgements arrive while stdin is waited for."""
-        self._producer.poll(0)
+        serve(self._producer, 0)
         return Acknowledged(self.sent_count, len(self._producer))
 
     def _send(self, record: JsonRecord) -> None:
@@ -125,7 +125,7 @@ class RecordSender:
                 return
             except BufferError:
                 # The client's queue is full: deliveries make room.
-                self._producer.poll(0.1)
+                serve(self._producer, 0.1)
                 self._check_broker()
             except KafkaException as failed:
                 raise explain(failed.args[0], f"topic {self._topic}") from None
@@ -149,6 +149,15 @@ class RecordSender:
 
     def _progress_text(self) -> str:
         return f"sent {self.sent_count:,} records"
+
+
+def serve(producer: "Producer", seconds: float) -> None:
+    """Let acknowledgements arrive."""
+    try:
+        producer.poll(seconds)
+    except SystemError:
+        # confluent-kafka loses the KeyboardInterrupt that ended its wait.
+        raise KeyboardInterrupt from None
 
 
 def print_sent(topic: str, count: int, *, quiet: bool, as_json: bool) -> None:

@@ -9,10 +9,9 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster
-from millstream.cli.group_view import EARLIEST, LATEST, offsets_at
 from millstream.cli.names import TOPIC
 from millstream.cli.output import JsonValue, print_json, print_table
-from millstream.cli.topic_view import topic_partitions
+from millstream.cli.topic_view import EARLIEST, LATEST, offsets_at, topic_partitions
 from millstream.cli.watching import print_again, watch_option
 from millstream.client.start_position import FromTime, parse_start
 from millstream.model import TopicPartition

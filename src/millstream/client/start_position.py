@@ -83,6 +83,22 @@ def parse_start(text: str, *, now: datetime) -> Start:
     )
 
 
+def offset_of(start: Start, *, first: int, end: int, at: int) -> int:
+    """The offset in a partition that holds `first` up to `end`.
+
+    `at` is that of the first record not older than the time of a `FromTime`, or -1 without one.
+    Outside the partition a client would jump to its other end; this stays at the near one."""
+    match start:
+        case FromBeginning():
+            return first
+        case FromEnd(back=back):
+            return max(first, end - back)
+        case FromOffset(offset=offset):
+            return min(max(offset, first), end)
+        case FromTime():
+            return at if at >= 0 else end
+
+
 def _parse_time(text: str, now: datetime) -> int:
     if text == "now":
         return _to_ms(now)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.client.start_position import FromBeginning, FromEnd, FromOffset, FromTime, Start
+from millstream.client.group_reset import Move, plan_moves
+from millstream.client.start_position import FromTime, Start
 from millstream.console.asking import AskFailed, ClusterClient, check
 from millstream.console.facts import ClusterFacts
 from millstream.console.reading import EARLIEST, LATEST, committed_on, offsets_at
@@ -50,16 +51,6 @@ class Position:
     lag: int | None
     lag_ms: int | None
     owner: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The change of one partition's committed offset."""
-
-    where: TopicPartition
-    before: int | None
-    after: int
-    end: int
 
 
 async def describe_group(client: ClusterClient, group_id: str) -> Group:
@@ -180,32 +171,10 @@ async def plan_reset(
     commits: Mapping[TopicPartition, int],
     start: Start,
 ) -> list[Move]:
-    """What a reset would do. Commits for a deleted topic stay unchanged."""
+    """What a reset would do. Raises AskFailed."""
     first = await offsets_at(client, facts, places, EARLIEST)
     end = await offsets_at(client, facts, places, LATEST)
-    at = first
+    at: Mapping[TopicPartition, int] = {}
     if isinstance(start, FromTime):
         at = await offsets_at(client, facts, places, start.timestamp_ms)
-    return [
-        Move(
-            where,
-            commits.get(where),
-            target(start, first[where], end[where], at[where]),
-            end[where],
-        )
-        for where in places
-        if where in first and where in end and where in at
-    ]
-
-
-def target(start: Start, first: int, end: int, at: int) -> int:
-    """`at` is the offset of the first record not older than the time, if a time was given."""
-    match start:
-        case FromBeginning():
-            return first
-        case FromEnd(back=back):
-            return max(first, end - back)
-        case FromOffset(offset=offset):
-            return min(max(offset, first), end)
-        case FromTime():
-            return at if at >= 0 else end
+    return plan_moves(places, commits, start, first=first, end=end, at=at)

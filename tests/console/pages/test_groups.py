@@ -4,8 +4,6 @@ from urllib.parse import quote
 
 from confluent_kafka import Consumer, TopicPartition
 
-from millstream.client.start_position import FromBeginning, FromEnd, FromOffset, FromTime
-from millstream.console.groups import target
 from tests.support.console_node import Browser, ConsoleNode
 
 
@@ -82,13 +80,3 @@ def test_a_group_with_any_name_is_shown_and_deleted(
     assert "<b>a" not in text
     assert web.submit(f"{path}/delete", confirm=group).status == 303
     assert web.get(path).status == 404
-
-
-def test_where_a_reset_goes() -> None:
-    assert target(FromBeginning(), 5, 10, -1) == 5
-    assert target(FromEnd(0), 5, 10, -1) == 10
-    assert target(FromEnd(100), 5, 10, -1) == 5
-    assert target(FromOffset(7), 5, 10, -1) == 7
-    assert target(FromOffset(99), 5, 10, -1) == 10
-    assert target(FromTime(1), 5, 10, 6) == 6
-    assert target(FromTime(1), 5, 10, -1) == 10

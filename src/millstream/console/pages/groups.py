@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
+from millstream.client.group_reset import Move
 from millstream.client.start_position import parse_start
 from millstream.console import changes
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
 from millstream.console.groups import (
     Group,
-    Move,
     Position,
     committed,
     describe_group,
