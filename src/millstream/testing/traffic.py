@@ -126,7 +126,8 @@ class Traffic:
         if fault.error is not None:
             body = request_reader(api.request, header.version)(Cursor(frame, position))
             return _encoded(api, header, error_answer(api, body, header.version, fault.error))
-        late = self._later(fault.delay_ms / 1000, dispatch, connection, bytes(frame))
+        # The frame's memory is reused by then; batches are stamped in place, so it is writable.
+        late = self._later(fault.delay_ms / 1000, dispatch, connection, bytearray(frame))
         return Pending(late, gate=True)
 
     def _topics(
@@ -139,7 +140,7 @@ class Traffic:
         return {name for name in names if name}
 
     async def _later(
-        self, seconds: float, dispatch: Dispatch, connection: Connection, frame: bytes
+        self, seconds: float, dispatch: Dispatch, connection: Connection, frame: bytearray
     ) -> Pieces:
         await asyncio.sleep(seconds)
         answer = dispatch(connection, memoryview(frame))
