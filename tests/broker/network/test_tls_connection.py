@@ -130,10 +130,12 @@ class Served:
         self.certificates = certificates
         self._writers: list[asyncio.StreamWriter] = []
 
+    def client_context(self, keystore: str) -> ssl.SSLContext:
+        trust = Store("ssl.truststore", str(self.certificates.ca))
+        return client_context(Store("ssl.keystore", keystore), trust)
+
     async def client(self, keystore: str = "", **limits: int) -> Client:
-        context = client_context(
-            Store("ssl.keystore", keystore), Store("ssl.truststore", str(self.certificates.ca))
-        )
+        context = self.client_context(keystore)
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.node.tls_port, ssl=context, server_hostname="localhost", **limits
         )
@@ -313,6 +315,20 @@ def test_an_unknown_certificate_is_refused_with_the_reason(
     with caplog.at_level(logging.WARNING):
         run(test)
     assert "the TLS handshake failed: certificate verify failed" in caplog.text
+
+
+def test_tls_1_2_names_a_certificate_that_is_not_trusted_as_javas_servers_do(
+    run: Run, tmp_path: Path
+) -> None:
+    stranger = Certificates(tmp_path / "stranger").issue("mallory")
+
+    async def test(served: Served) -> None:
+        context = served.client_context(str(stranger))
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(ssl.SSLError, match="(?i)alert bad certificate"):
+            await asyncio.open_connection("127.0.0.1", served.node.tls_port, ssl=context)
+
+    run(test)
 
 
 def test_handshakes_that_never_end_are_closed_and_disturb_nobody(
