@@ -325,7 +325,7 @@ def test_tls_1_2_names_a_certificate_that_is_not_trusted_as_javas_servers_do(
     async def test(served: Served) -> None:
         context = served.client_context(str(stranger))
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-        with pytest.raises(ssl.SSLError, match="(?i)alert bad certificate"):
+        with pytest.raises(ssl.SSLError, match=r"(?i)alert bad certificate"):
             await asyncio.open_connection("127.0.0.1", served.node.tls_port, ssl=context)
 
     run(test)
