@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 TOPICS = 1_000
 
@@ -70,7 +71,7 @@ def steps_of_the_mock() -> dict[str, float]:
 class Many:
     """A thousand topics, created in one request."""
 
-    def __init__(self, config: dict[str, str]) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         self._admin = AdminClient(config)
@@ -82,7 +83,7 @@ class Many:
             answer.result(60)
 
 
-def first_record(config: dict[str, str], topic: str) -> None:
+def first_record(config: dict[str, Any], topic: str) -> None:
     """From subscribing to the first record."""
     from confluent_kafka import Consumer
 
