@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from millstream.client.security import SecurityError, read_security
 from millstream.wire.apis.metadata import MetadataRequest
 from tests.support.broker import Broker
 from tests.support.jars import classpath
+from tests.support.java_client import JavaClient, JavaClientError
 from tests.support.sasl_node import PASSWORD, PLAIN_USER, SCRAM_USER, librdkafka, sasl_node
 from tests.support.tokens import jwk, key_set
 from tests.support.tools import require
@@ -186,14 +188,21 @@ def with_kcat(bootstrap: str, mechanism: str, secret: str) -> bytes:
     return run([*command, "-C", "-q", "-e", "-o", "beginning"]).strip()
 
 
+def java_config(folder: Path, mechanism: str, secret: str) -> Path:
+    """A file with the options of a Java client; a token is in the file `token` beside it."""
+    file, config = folder / "token", folder / "java.properties"
+    file.write_text(secret)
+    login = JAVA_LOGINS[mechanism.partition("-")[0]].format(
+        user=USERS.get(mechanism), password=secret, url=file.as_uri()
+    )
+    config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n{login}")
+    return config
+
+
 def with_java(bootstrap: str, mechanism: str, secret: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        file, config = Path(folder) / "token", Path(folder) / "java.properties"
-        file.write_text(secret)
-        login = JAVA_LOGINS[mechanism.partition("-")[0]].format(
-            user=USERS.get(mechanism), password=secret, url=file.as_uri()
-        )
-        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n{login}")
+        config = java_config(Path(folder), mechanism, secret)
+        file = config.with_name("token")
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
         files = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}"
         tools = [require("java"), "-Xmx256m", allowed, files, "-cp", classpath()]
@@ -226,7 +235,7 @@ JAVA_LOGINS = {
 # Debian builds kcat without the library that fetches tokens.
 WITH_TOKENS = [with_librdkafka, with_kafka_python, with_aiokafka, with_java]
 CLIENTS = [*WITH_TOKENS, with_kcat]
-# kafka-python tries again for half a minute, whatever the error is. aiokafka does not say why.
+# kafka-python, below, tries again whatever the error is. aiokafka does not say why.
 STRICT = [(with_librdkafka, KafkaException), (with_aiokafka, KafkaConnectionError)]
 STRICT_WITH_PASSWORDS = [*STRICT, (with_kcat, RuntimeError)]
 
@@ -246,6 +255,36 @@ def test_a_password_that_is_wrong_by_one_bit_is_refused(
 ) -> None:
     with pytest.raises(error):
         send_and_read(node.bootstrap, mechanism, WRONG)
+
+
+@pytest.mark.parametrize("mechanism", USERS)
+def test_the_java_client_says_that_a_password_is_wrong(
+    node: Broker, tmp_path: Path, mechanism: str
+) -> None:
+    with JavaClient(node.bootstrap, java_config(tmp_path, mechanism, WRONG)) as java:
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(JavaClientError, match="invalid credentials") as caught:
+                java.call("topic_names")
+            assert caught.value.name == "SaslAuthenticationException"
+        # The first call also starts the JVM.
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("mechanism", USERS)
+def test_kafka_python_gives_up_with_a_wrong_password(node: Broker, mechanism: str) -> None:
+    settings = {
+        "bootstrap_servers": node.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USERS[mechanism],
+        "sasl_plain_password": WRONG,
+        "bootstrap_timeout_ms": 2_000,
+    }
+    # In a process of its own: a producer that cannot be made leaves its sockets open.
+    program = f"import kafka; kafka.KafkaProducer(**{settings!r})"
+    with pytest.raises(RuntimeError, match="KafkaTimeoutError: Unable to bootstrap"):
+        run([sys.executable, "-c", program])
 
 
 @pytest.mark.parametrize("send_and_read", WITH_TOKENS, ids=lambda one: one.__name__)

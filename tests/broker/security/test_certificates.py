@@ -7,6 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (
 from millstream.broker.security.certificates import ListenerIdentity
 from millstream.config import load_config, parse_listeners
 from millstream.model import ANONYMOUS
-from millstream.security.certificate_authority import read_certificates
+from millstream.security.certificate_authority import issue, read_certificates
 from millstream.security.tls import Store, client_context
 from tests.support.certificates import LOCAL, Certificates
 from tests.support.node import MillstreamNode
@@ -181,6 +182,45 @@ def test_clients_without_a_certificate_are_refused_where_one_is_required(
         options = confluent_options(node, certificates, certificates.issue("alice"))
         assert AdminClient(options).list_topics(timeout=SECONDS_MAX).brokers
         assert "peer did not return a certificate" in node.log_text
+
+
+def is_served(node: MillstreamNode, certificates: Certificates, keystore: Path) -> bool:
+    trust = Store("ssl.truststore", str(certificates.ca))
+    context = client_context(Store("ssl.keystore", str(keystore)), trust)
+    plain = socket.create_connection(("127.0.0.1", port_of(node)), timeout=SECONDS_MAX)
+    try:
+        with context.wrap_socket(plain, server_hostname="localhost") as sock:
+            # In TLS 1.3 a client hears of a refusal when it reads.
+            sock.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            return sock.recv(1) != b""
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def write_keystore(path: Path, key: bytes, certificate: bytes) -> Path:
+    path.write_bytes(key + certificate)
+    return path
+
+
+def test_a_certificate_that_is_expired_or_wrong_by_one_bit_is_refused(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    good = certificates.make("alice")
+    two_days_ago = datetime.now(UTC) - timedelta(days=2)
+    old = issue(certificates.authority, "alice", hosts=(), now=two_days_ago, days=1)
+    der = bytearray(ssl.PEM_cert_to_DER_cert(good.certificate.decode()))
+    # The end of the signature.
+    der[-1] ^= 1
+    flipped = ssl.DER_cert_to_PEM_cert(bytes(der)).encode()
+    right = write_keystore(tmp_path / "right.pem", good.key, good.certificate)
+    wrong = write_keystore(tmp_path / "wrong.pem", good.key, flipped)
+    expired = write_keystore(tmp_path / "expired.pem", old.key, old.certificate)
+    with node_with_tls(tmp_path, certificates, "ssl.client.auth=required") as node:
+        assert is_served(node, certificates, right)
+        assert not is_served(node, certificates, expired)
+        until(lambda: "certificate verify failed" in node.log_text, "the reason is not logged")
+        assert not is_served(node, certificates, wrong)
+        assert is_served(node, certificates, right)
 
 
 @pytest.mark.parametrize(
