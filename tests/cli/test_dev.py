@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import run_millstream
+from tests.support.rest_client import RestClient
 
 pytestmark = pytest.mark.slow
+# Each can be read by the next.
+KINDS = ("int", "long")
 
 
 @contextmanager
@@ -49,6 +52,23 @@ def test_it_serves_the_console() -> None:
             assert b"example" in page.read()
     with dev("--json", "--no-console") as (_, line):
         assert json.loads(line)["console"] is None
+
+
+def test_it_serves_a_schema_registry_that_keeps_its_schemas(tmp_path: Path) -> None:
+    for number in range(2):
+        with dev("--json", "--registry-port", "0", "--data-dir", str(tmp_path)) as (_, line):
+            rest = RestClient(json.loads(line)["registry"])
+            assert rest.register("s", '"string"').body == {"id": 1}
+            assert rest.register("t", f'{{"type":"array","items":"{KINDS[number]}"}}').body == {
+                "id": number + 2
+            }
+    with dev("--json", "--no-registry") as (_, line):
+        assert json.loads(line)["registry"] is None
+
+
+def test_a_registry_that_is_not_ready_does_not_keep_it_from_stopping() -> None:
+    with dev("--json", "--registry-port", "0", "--no-console") as (_, line):
+        assert json.loads(line)["registry"]
 
 
 def test_a_directory_that_is_given_is_kept(tmp_path: Path) -> None:

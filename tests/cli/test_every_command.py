@@ -84,6 +84,7 @@ CALLS: dict[str, list[str]] = {
     "quota list": [],
     "quota set": ["producer_byte_rate=1000", "--user", "a"],
     "console": ["--listen", "127.0.0.1:0"],
+    "registry": ["--listen", "127.0.0.1:0"],
     "ship": ["FILE", "--topic", "t", "--state", "state.json"],
     "loadgen": ["--topic", "t", "-n", "10", "--fast"],
     "demo": [],

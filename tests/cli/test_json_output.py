@@ -109,7 +109,7 @@ ON_A_NODE: list[tuple[str, list[str]]] = [
 ]
 # Of Millstream alone; `restart` and the like need several nodes.
 NOT_ON_KAFKA = {"storage compact"}
-SERVERS = {"broker", "dev", "console", "zookeeper", "cluster start"}
+SERVERS = {"broker", "dev", "console", "registry", "zookeeper", "cluster start"}
 IN_A_CLUSTER = {"cluster decommission", "cluster restart", "cluster adopt"}
 WITH_SPARK = {
     "pipeline run", "pipeline status", "pipeline backfill", "pipeline rebuild",
@@ -253,7 +253,8 @@ def test_servers_print_a_line_when_they_are_ready(folder: Path) -> None:
     dev = first_line("dev", "--port", "0", "--console-port", "0")
     with MillstreamNode(folder / "node", "--dev") as node:
         console = first_line("console", *listen, "-b", node.bootstrap)
-    lines = {"broker": broker, "dev": dev, "console": console}
+        registry = first_line("registry", *listen, "-b", node.bootstrap)
+    lines = {"broker": broker, "dev": dev, "console": console, "registry": registry}
     assert {name: problem_of(name, line) for name, line in lines.items()} == dict.fromkeys(lines)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_CONSOLE_PORT: Final = 8080
+DEFAULT_REGISTRY_PORT: Final = 8081
 
 
 @click.command("dev")
@@ -44,6 +45,12 @@ DEFAULT_CONSOLE_PORT: Final = 8080
     help=f"Of the web console, if it is installed.  [default: {DEFAULT_CONSOLE_PORT} if free]",
 )
 @click.option("--no-console", is_flag=True, help="Do not serve the web console.")
+@click.option(
+    "--registry-port",
+    type=click.IntRange(0, 65535),
+    help=f"Of the schema registry, if it is installed.  [default: {DEFAULT_REGISTRY_PORT} if free]",
+)
+@click.option("--no-registry", is_flag=True, help="Do not serve the schema registry.")
 @click.option("--no-example", is_flag=True, help="Do not create the example topic.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it is ready.")
@@ -52,6 +59,8 @@ def dev(
     port: int,
     console_port: int | None,
     no_console: bool,
+    registry_port: int | None,
+    no_registry: bool,
     no_example: bool,
     sets: tuple[str, ...],
     as_json: bool,
@@ -81,11 +90,16 @@ def dev(
                 print(f"listening on {bootstrap}", flush=True)
             async with contextlib.AsyncExitStack() as beside:
                 url = None if no_console else await _serve_console(beside, node, console_port)
+                registry = None
+                if not no_registry:
+                    registry = _begin_registry(beside, bootstrap, registry_port, stop)
                 if as_json:
-                    ready = {"bootstrap": bootstrap, "console": url, "data_dir": str(folder)}
-                    print_line_json({**ready})
+                    urls = {"console": url, "registry": registry}
+                    print_line_json({"bootstrap": bootstrap, **urls, "data_dir": str(folder)})
                 else:
                     console = "" if no_console else _console_text(url)
+                    if registry is not None:
+                        console = f"{console} Schema registry: {registry}".strip()
                     _tell_next_steps(bootstrap, console, folder, is_kept=data_dir is not None)
                 await stop.wait()
             return 0
@@ -119,6 +133,42 @@ async def _serve_console(
             if choice == choices[-1]:
                 raise
     raise AssertionError("one of the choices was taken or failed")
+
+
+def _begin_registry(
+    beside: contextlib.AsyncExitStack, bootstrap: str, port: int | None, stop: asyncio.Event
+) -> str | None:
+    """Its URL, at once: it gets ready behind its socket. None if its libraries are not installed.
+
+    Raises StartError for a port in use."""
+    from millstream.cli.registry import is_installed, serve_beside
+    from millstream.registry.sockets import listen_on, local_url
+
+    if not is_installed():
+        return None
+    try:
+        bound = listen_on("127.0.0.1", DEFAULT_REGISTRY_PORT if port is None else port)
+    except StartError:
+        if port is not None:
+            raise
+        bound = listen_on("127.0.0.1", 0)
+    # The address first: a socket that is closed has none.
+    url = local_url(bound)
+
+    async def serve() -> None:
+        try:
+            await serve_beside(bound, bootstrap, stop)
+        except StartError as failed:
+            echo(f"millstream: the schema registry did not start: {failed}", err=True)
+
+    serving = asyncio.get_running_loop().create_task(serve())
+
+    async def end() -> None:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+    beside.push_async_callback(end)
+    return url
 
 
 def _console_text(url: str | None) -> str:

@@ -49,6 +49,9 @@ _COMMANDS = {
     "console": LazyCommand(
         "millstream.cli.console", "console", "Serve the web console of a cluster."
     ),
+    "registry": LazyCommand(
+        "millstream.cli.registry", "registry", "Serve a schema registry on a cluster."
+    ),
     "secure": LazyCommand(
         "millstream.cli.secure", "secure", "Create certificates, an admin and config files."
     ),

@@ -34,6 +34,15 @@ _REQUEST_SECONDS_MAX: Final = 20.0
 _WRITE_SECONDS_MAX: Final = 15.0
 _POLL_SECONDS: Final = 0.25
 _BATCH_RECORDS_MAX: Final = 500
+_PAUSE_SECONDS: Final = 0.1
+# What a broker answers that has not heard of a new topic or its leader.
+_NOT_YET: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
 _REPLICAS_WANTED: Final = 3
 # A transaction is one request long; a leader that dies in it should not stop the next one.
 _TRANSACTION_MS_MAX: Final = 10_000
@@ -204,14 +213,25 @@ class SchemaLog:
             await waiter
 
     async def _wait_read_to_end(self) -> None:
-        end = await self._call(self._find_end)
-        await self.wait_position(end, _REQUEST_SECONDS_MAX)
+        """Raises KafkaException and TimeoutError."""
+        async with asyncio.timeout(_REQUEST_SECONDS_MAX):
+            end: int | None = await self._call(self._find_end)
+            while end is None:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                end = await self._call(self._find_end)
+            await self.wait_position(end, _REQUEST_SECONDS_MAX)
 
-    def _find_end(self) -> int:
-        place = TopicPartition(self._topic, 0)
+    def _find_end(self) -> int | None:
+        """None while not all brokers know the topic yet, as just after it was created."""
         assert self._admin is not None
+        place = TopicPartition(self._topic, 0)
         [answer] = self._admin.list_offsets({place: OffsetSpec.latest()}).values()
-        end: int = answer.result(_REQUEST_SECONDS_MAX).offset
+        try:
+            end: int = answer.result(_REQUEST_SECONDS_MAX).offset
+        except KafkaException as failed:
+            if failed.args[0].code() in _NOT_YET:
+                return None
+            raise
         return end
 
     # -- writing ----------------------------------------------------------------------

@@ -11,10 +11,10 @@ from typing import Final
 
 import uvicorn
 
-from millstream.errors import StartError
 from millstream.registry.election import Identity, identity_of
 from millstream.registry.registry import SchemaRegistry
 from millstream.registry.rest import make_app
+from millstream.registry.sockets import local_url
 from millstream.registry.users import Users
 
 log = logging.getLogger(__name__)
@@ -22,49 +22,55 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS_MAX: Final = 3
 # Clients keep connections open, one or a few each.
 _CONNECTIONS_MAX: Final = 2_000
-_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+_ANY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """Where to serve, to whom, and how others reach it: by default at that address."""
+class Guard:
+    """To whom an instance answers, and how it speaks to others."""
 
-    host: str
-    port: int
-    advertised_url: str | None = None
+    # Everybody without it.
     users: Users | None = None
     tls: ssl.SSLContext | None = None
-    # For connections to a leader that speaks TLS.
+    # For connections to a leader that speaks TLS; the system's certificates without it.
     trust: ssl.SSLContext | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
+
+OPEN: Final = Guard()
 
 
 class RegistryServer:
-    """`await start()` serves until `await stop()`."""
+    """`await start()` serves on a socket that listens, until `await stop()`."""
 
-    def __init__(self, registry: SchemaRegistry, listening: Listening) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        bound: socket.socket,
+        *,
+        guard: Guard = OPEN,
+        advertised_url: str | None = None,
+    ) -> None:
+        """Other instances reach this one at `advertised_url`, by default where it listens."""
         self._registry = registry
-        self._listening = listening
-        self._socket: socket.socket | None = None
+        self._socket = bound
+        self._guard = guard
+        self._own = _identity(bound, guard.scheme, advertised_url)
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
         """For clients on this machine."""
-        assert self._socket is not None, "not started"
-        host, port = self._socket.getsockname()[:2]
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        return Identity(host, port, self._scheme).url
-
-    @property
-    def _scheme(self) -> str:
-        return "http" if self._listening.tls is None else "https"
+        return local_url(self._socket, self._guard.scheme)
 
     async def start(self) -> None:
-        """Serves when this returns. Raises StartError."""
-        self._socket = _bind(self._listening.host, self._listening.port)
+        """Raises StartError."""
         try:
-            await self._registry.start(self._identity())
+            await self._registry.start(self._own)
         except BaseException:
             self._socket.close()
             await self._registry.stop()
@@ -80,9 +86,8 @@ class RegistryServer:
         await self._registry.stop()
 
     def _config(self) -> uvicorn.Config:
-        listening = self._listening
         config = uvicorn.Config(
-            make_app(self._registry, users=listening.users, trust=listening.trust),
+            make_app(self._registry, users=self._guard.users, trust=self._guard.trust),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -91,18 +96,19 @@ class RegistryServer:
             limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=_STOP_SECONDS_MAX,
         )
+        # What it says about itself is said already.
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         config.load()
-        config.ssl = listening.tls
+        config.ssl = self._guard.tls
         return config
 
-    def _identity(self) -> Identity:
-        assert self._socket is not None
-        host, port = self._socket.getsockname()[:2]
-        if self._listening.advertised_url is not None:
-            return identity_of(self._listening.advertised_url)
-        if self._listening.host in _ANY_ADDRESS:
-            host = socket.getfqdn()
-        return Identity(host, port, self._scheme)
+
+def _identity(bound: socket.socket, scheme: str, advertised_url: str | None) -> Identity:
+    """Raises ValueError for a URL that is none."""
+    if advertised_url is not None:
+        return identity_of(advertised_url)
+    host, port = bound.getsockname()[:2]
+    return Identity(socket.getfqdn() if host in _ANY_ADDRESS else host, port, scheme)
 
 
 class _SilentServer(uvicorn.Server):
@@ -111,18 +117,3 @@ class _SilentServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        # From here on connections wait until they are accepted.
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise StartError(f"the registry cannot listen on {host}:{port}: {error.strerror}") from None
-    bound.setblocking(False)
-    return bound

@@ -30,6 +30,7 @@ from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
 from millstream.testing.older_kafka import older_kafka
+from millstream.testing.registry import RegistryThread
 from millstream.testing.traffic import SeenRequest, Traffic
 
 _START_SECONDS_MAX = 30.0
@@ -57,14 +58,16 @@ class Broker(Kafka):
         port: int = 0,
         storage: str = "memory",
         security: str | None = None,
+        registry: bool = False,
         watches_requests: bool = True,
     ) -> None:
         """`topics` are names with partition counts, `settings` broker options by Kafka's names.
 
         A `data_dir` that is given is kept afterwards; without one the data is temporary, in
         memory or on the disk, as `storage` says. `security` is `ssl`, `sasl_ssl` or
-        `sasl_plaintext`: credentials are made up, and `client_config` has them. An option that
-        the node cannot honour is an error. Without `watches_requests`, requests that repeat take
+        `sasl_plaintext`: credentials are made up, and `client_config` has them. With
+        `registry`, a schema registry runs beside it, at `registry_url`. An option that the node
+        cannot honour is an error. Without `watches_requests`, requests that repeat take
         the same short way as on a node outside of tests, and there are no `requests` and `faults`.
         """
         super().__init__()
@@ -78,6 +81,7 @@ class Broker(Kafka):
         self._data_dir = data_dir
         self._storage = storage
         self._security = security
+        self._registry = RegistryThread(self) if registry else None
         self._watches_requests = watches_requests
         self._listeners = self._settings.pop("listeners", "")
         self._wanted_port = port
@@ -139,6 +143,8 @@ class Broker(Kafka):
         self._wanted_port = int(self.bootstrap.rpartition(":")[2])
         try:
             self._create_missing_topics(self._topics)
+            if self._registry is not None:
+                self._registry.start()
         except BaseException:
             # A block that was not entered is never left.
             self.close()
@@ -159,6 +165,8 @@ class Broker(Kafka):
         """Stop cleanly and wait for it. `start` goes on with the same port and data."""
         if self._thread is None:
             return
+        if self._registry is not None:
+            self._registry.stop()
         self._admin = None
         assert self._loop is not None
         assert self._stop is not None
@@ -189,6 +197,13 @@ class Broker(Kafka):
         shutil.rmtree(self._data())
         shutil.copytree(snapshot.folder, self._data())
         self.start()
+
+    @property
+    def registry_url(self) -> str:
+        """Of the schema registry, for its clients."""
+        if self._registry is None:
+            raise ValueError("there is no schema registry: use Broker(registry=True)")
+        return self._registry.url
 
     # -- for tests --------------------------------------------------------------------
 

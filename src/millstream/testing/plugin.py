@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from millstream.testing.topic import Topic
 
 _BOOTSTRAP = "KAFKA_BOOTSTRAP_SERVERS"
-_MARKER_OPTIONS = ("settings", "config", "security", "storage", "topics", "brokers", "isolated")
+_MARKER_OPTIONS = (
+    "settings", "config", "security", "storage", "topics", "registry", "brokers", "isolated",
+)  # fmt: skip
 _CURRENT = pytest.StashKey["CurrentKafka"]()
 
 
@@ -129,7 +131,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "millstream(config={...}, security='sasl_ssl', storage='disk', topics={...}, brokers=3): "
+        "millstream(config={...}, security='sasl_ssl', storage='disk', topics={...}, "
+        "registry=True, brokers=3): "
         "the test's `kafka` is another broker or cluster, with these options",
     )
     config.stash[_CURRENT] = CurrentKafka(config)
@@ -165,6 +168,20 @@ def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def schema_registry(kafka: Any) -> Iterator[str]:
+    """The URL of a schema registry that keeps its schemas in the shared broker."""
+    from millstream.testing.registry import RegistryThread
+
+    # A real Kafka may have a registry already.
+    topic = f"_schemas-{uuid.uuid4().hex[:12]}"
+    registry = RegistryThread(kafka.broker, topic=topic)
+    registry.start()
+    yield registry.url
+    registry.stop()
+    kafka.delete_topic(topic)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("millstream")
@@ -173,6 +190,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     if "kafka_bootstrap" in fixtures:
         pytest.fail("kafka_bootstrap is the shared broker's; use kafka.bootstrap with this marker")
+    if "schema_registry" in fixtures:
+        pytest.fail("schema_registry is the shared broker's; use kafka.registry_url here")
     if item.config.getoption("--millstream-external"):
         pytest.skip("--millstream-external: the test wants a broker of its own")
     item.config.stash[_CURRENT].begin_own(_options(marker, item.config))

@@ -1,0 +1,193 @@
+"""`millstream registry`: a schema registry on any Kafka cluster."""
+
+import asyncio
+import importlib.util
+import logging
+import ssl
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from millstream.cli.address import parse_address
+from millstream.cli.bootstrap import bootstrap_option, client_settings, json_option
+from millstream.cli.client_options import security_of_command
+from millstream.cli.failure import CommandFailed
+from millstream.cli.output import print_line_json
+from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
+
+if TYPE_CHECKING:
+    import socket
+
+    from millstream.registry.serving import Guard, RegistryServer
+
+DEFAULT_PORT: Final = 8081
+_LIBRARIES: Final = ("fastavro", "google.protobuf", "jsonschema", "starlette", "uvicorn")
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=f"127.0.0.1:{DEFAULT_PORT}",
+    show_default=True,
+    help="Address to serve on; port 0 picks a free one.",
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="Where other instances reach this one.  [default: the address it listens on]",
+)
+@click.option("--topic", default="_schemas", show_default=True, help="Where schemas are kept.")
+@click.option(
+    "--group",
+    "group_id",
+    default="schema-registry",
+    show_default=True,
+    help="Instances of one registry have the same.",
+)
+@click.option(
+    "--users",
+    "users_file",
+    type=click.Path(path_type=Path),
+    help="Ask for a login (basic): a file of lines name=password.",
+)
+@click.option(
+    "--tls-keystore",
+    "keystore",
+    type=click.Path(path_type=Path),
+    help="Serve https: a PEM file with key and certificate, as `millstream secure` writes it.",
+)
+@click.option(
+    "--tls-truststore",
+    "truststore",
+    type=click.Path(path_type=Path),
+    help="The certificates that instances of this registry are signed with, PEM.",
+)
+@json_option
+@bootstrap_option
+def registry(
+    listen: str,
+    advertise: str | None,
+    topic: str,
+    group_id: str,
+    users_file: Path | None,
+    keystore: Path | None,
+    truststore: Path | None,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    """Serve a schema registry with Confluent's REST API until Ctrl-C.
+
+    Several instances with the same --topic and --group are one registry: they elect a leader, and
+    each of them answers all requests.
+    """
+    address = _listen_address(listen)
+    # First: its libraries take longer to load than a broker to say that it is not there.
+    settings = client_settings(bootstrap)
+    if not is_installed():
+        raise CommandFailed("the registry needs: pip install 'millstream[registry]'")
+    from millstream.registry.registry import ClusterAccess, SchemaRegistry
+    from millstream.registry.serving import RegistryServer
+    from millstream.registry.sockets import listen_on
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    nodes = [parse_address(each.strip()) for each in bootstrap.split(",")]
+    access = ClusterAccess(nodes, settings, security_of_command())
+    guard = _guard(users_file, keystore, truststore)
+
+    async def serve() -> None:
+        schemas = SchemaRegistry(access, topic=topic, group_id=group_id)
+        server = RegistryServer(schemas, listen_on(*address), guard=guard, advertised_url=advertise)
+        await _serve(server, as_json=as_json)
+
+    try:
+        run_loop(serve())
+    except ValueError as wrong:
+        raise click.UsageError(f"--advertise: {wrong}") from None
+
+
+async def _serve(server: "RegistryServer", *, as_json: bool) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await server.start()
+    if as_json:
+        print_line_json({"registry": server.url})
+    else:
+        print(f"registry on {server.url}", flush=True)
+    await stop.wait()
+    await server.stop()
+    ignore_signals()
+
+
+def _listen_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--listen takes HOST:PORT, not {text!r}")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def is_installed() -> bool:
+    """Are the libraries of the extra `registry` there? They are not loaded."""
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in _LIBRARIES)
+    except ModuleNotFoundError:
+        return False
+
+
+def _guard(users_file: Path | None, keystore: Path | None, truststore: Path | None) -> "Guard":
+    """Raises StartError and CommandFailed."""
+    from millstream.registry.serving import Guard
+    from millstream.registry.users import load_users
+
+    return Guard(
+        users=None if users_file is None else load_users(users_file),
+        tls=None if keystore is None else _server_context(keystore),
+        trust=None if truststore is None else _client_context(truststore),
+    )
+
+
+def _server_context(keystore: Path) -> ssl.SSLContext:
+    from millstream.config import ConfigError
+    from millstream.security.tls import NO_TRUSTSTORE, Store, TlsOptions, server_context
+
+    store = Store("--tls-keystore", str(keystore), kind="PEM")
+    options = TlsOptions(store, NO_TRUSTSTORE, "none", ("TLSv1.2", "TLSv1.3"), ())
+    try:
+        return server_context(options)
+    except ConfigError as problem:
+        raise CommandFailed(str(problem)) from None
+
+
+def _client_context(truststore: Path) -> ssl.SSLContext:
+    from millstream.config import ConfigError
+    from millstream.security.tls import NO_KEYSTORE, Store, client_context
+
+    try:
+        return client_context(NO_KEYSTORE, Store("--tls-truststore", str(truststore), kind="PEM"))
+    except ConfigError as problem:
+        raise CommandFailed(str(problem)) from None
+
+
+async def serve_beside(bound: "socket.socket", bootstrap: str, stop: asyncio.Event) -> None:
+    """The registry of `millstream dev`, in the process of the node, until `stop`.
+
+    Its libraries load in a thread: the node serves meanwhile, and so do clients wait that connect
+    to the socket early."""
+    server = await asyncio.to_thread(_make_beside, bound, bootstrap)
+    await server.start()
+    try:
+        await stop.wait()
+    finally:
+        await server.stop()
+
+
+def _make_beside(bound: "socket.socket", bootstrap: str) -> "RegistryServer":
+    from millstream.registry.registry import ClusterAccess, SchemaRegistry
+    from millstream.registry.serving import RegistryServer
+
+    access = ClusterAccess([parse_address(bootstrap)], {"bootstrap.servers": bootstrap})
+    return RegistryServer(SchemaRegistry(access), bound)
