@@ -52,7 +52,7 @@ def test_a_broker_serves_its_console_and_another_runs_alone(tmp_path: Path) -> N
     assert stop(node) == 0
 
 
-def test_another_address_is_refused_because_there_is_no_login(tmp_path: Path) -> None:
+def test_another_address_is_refused_without_a_login(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "millstream", "broker", "--data-dir", str(tmp_path)),
@@ -63,7 +63,21 @@ def test_another_address_is_refused_because_there_is_no_login(tmp_path: Path) ->
         timeout=_SECONDS_MAX,
     )
     assert done.returncode == 1
-    assert "has no login" in done.stderr
+    assert "without a login the console listens on this machine only" in done.stderr
+
+
+def test_a_login_needs_a_listener_with_sasl(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "millstream", "broker", "--data-dir", str(tmp_path)),
+            *("--listen", "127.0.0.1:0", "--console", "127.0.0.1:0", "--console-login"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS_MAX,
+    )
+    assert done.returncode == 2
+    assert "a login needs a listener with SASL" in done.stderr
 
 
 def test_an_address_that_is_none_is_wrong_usage() -> None:

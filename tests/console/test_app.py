@@ -3,8 +3,13 @@ console/serving.py, console/console.py, console/live.py, console/asking.py, cons
 console/sampling.py.
 """
 
+import asyncio
 import http.client
 import json
+import ssl
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +18,7 @@ from millstream.console.page import Values, plain
 from millstream.console.pages import PAGES
 from millstream.console.serving import console_of_cluster
 from millstream.errors import StartError
+from millstream.security.certificate_authority import issue, new_authority
 from tests.support.console_node import Browser, ConsoleNode
 
 PLAIN_PAGES = [page.path for page in PAGES if "{" not in page.path]
@@ -127,14 +133,14 @@ def test_the_stream_of_a_topic_reads_each_partition_from_where_it_was(
     connection.close()
 
 
-def test_other_addresses_need_a_login_that_does_not_exist_yet() -> None:
-    async def start() -> None:
-        await console_of_cluster([Address("127.0.0.1", 1)], Address("0.0.0.0", 0)).start()
-
-    import asyncio
-
-    with pytest.raises(StartError, match="has no login"):
-        asyncio.run(start())
+@pytest.mark.parametrize(
+    ("login", "problem"),
+    [(False, "without a login the console listens on this machine only"), (True, "in the clear")],
+)
+def test_other_addresses_need_a_login_and_tls(login: bool, problem: str) -> None:
+    server = console_of_cluster([Address("127.0.0.1", 1)], Address("0.0.0.0", 0), login=login)
+    with pytest.raises(StartError, match=problem):
+        asyncio.run(server.start())
 
 
 def test_addresses() -> None:
@@ -187,3 +193,26 @@ def test_what_was_done_is_shown_once(web: Browser, topic: str) -> None:
     location = answer.headers["location"]
     assert "was created" in web.get(location).text
     assert "was created" not in web.get(location).text
+
+
+def test_a_console_speaks_https(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    authority = new_authority("test authority", now=now, days=2)
+    server = issue(authority, "localhost", hosts=("localhost", "127.0.0.1"), now=now, days=2)
+    pem, ca = tmp_path / "server.pem", tmp_path / "ca.pem"
+    pem.write_bytes(server.key + server.certificate)
+    ca.write_bytes(authority.certificate)
+
+    async def scenario() -> None:
+        console = console_of_cluster(
+            [Address("127.0.0.1", 1)], Address("127.0.0.1", 0), login=True, certificate=pem
+        )
+        await console.start()
+        context = ssl.create_default_context(cafile=str(ca))
+        url = f"{console.url}/login"
+        assert url.startswith("https://")
+        answer = await asyncio.to_thread(urllib.request.urlopen, url, None, 30, context=context)
+        assert b"Log in" in answer.read()
+        await console.stop()
+
+    asyncio.run(scenario())

@@ -62,6 +62,12 @@ def test_a_node_that_is_down_is_a_problem_and_the_rest_is_shown(tmp_path: Path) 
             assert answer.status == 200, answer.text
 
 
+def retention_ms(web: Browser, topic: str) -> str:
+    rows = {row["name"]: row for row in web.api(f"/topics/{topic}/config")["rows"]}
+    found: str = rows["retention.ms"]["value"]
+    return found
+
+
 @pytest.mark.java
 def test_every_page_and_the_common_changes_on_apache_kafka(tmp_path: Path) -> None:
     with ApacheKafka(tmp_path / "kafka") as kafka, ConsoleNode(bootstrap=kafka.bootstrap) as alone:
@@ -73,8 +79,8 @@ def test_every_page_and_the_common_changes_on_apache_kafka(tmp_path: Path) -> No
         found = web.api("/topics/on-kafka?q=needle")
         assert (found["search"]["hits"], found["rows"][0]["key"]["text"]) == (1, "k")
         assert web.call("/topics/on-kafka/config", name="retention.ms", value="99").status == 200
-        rows = {row["name"]: row for row in web.api("/topics/on-kafka/config")["rows"]}
-        assert rows["retention.ms"]["value"] == "99"
+        # Kafka's controller has it at once, its broker a moment later.
+        wait_until(lambda: retention_ms(web, "on-kafka") == "99", "retention.ms is 99")
         moved = web.call("/groups/new-group/reset", to="beginning", only="on-kafka")
         assert moved.status == 200, moved.text
         assert web.api("/groups/new-group")["lag"] == 1

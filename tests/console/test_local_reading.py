@@ -9,7 +9,7 @@ def test_the_node_in_place_says_what_the_protocol_says(
     console_node: ConsoleNode, topic: str
 ) -> None:
     assert console_node.node is not None
-    client = console_node.console.console.client
+    client = console_node.site.console.client
     local = LocalReader(console_node.node)
     assert local.may_read
 

@@ -14,9 +14,15 @@ from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 from millstream.broker.broker import Broker as Node
+from millstream.client.security import PLAINTEXT, Security
 from millstream.config import load_config
 from millstream.console.asking import Address, parse_address
-from millstream.console.serving import ConsoleServer, console_of_cluster, console_of_node
+from millstream.console.serving import (
+    ConsoleServer,
+    OpenSite,
+    console_of_cluster,
+    console_of_node,
+)
 
 _SECONDS_MAX = 60.0
 
@@ -98,7 +104,14 @@ class ConsoleNode:
         bootstrap: str = "",
         is_read_only: bool = False,
         settings: Mapping[str, str] = {},
+        protocol: str = "PLAINTEXT",
+        security: Security = PLAINTEXT,
+        login: bool = False,
     ) -> None:
+        """With `login`, `security` says how users' names and passwords reach the node."""
+        self._protocol = protocol
+        self._security = security
+        self._login = login
         self._data_dir = data_dir
         self._is_read_only = is_read_only
         self._settings = settings
@@ -149,15 +162,27 @@ class ConsoleNode:
                 [parse_address(self.bootstrap)], listen, is_read_only=self._is_read_only
             )
         else:
-            flags = {"log.dirs": str(self._data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
+            listeners = f"{self._protocol}://127.0.0.1:0"
+            flags = {"log.dirs": str(self._data_dir), "listeners": listeners}
             sets = [f"{name}={value}" for name, value in self._settings.items()]
             self.node = Node(load_config(flags=flags, sets=sets), dev=True)
             await self.node.start()
             self.bootstrap = f"127.0.0.1:{self.node.port}"
-            self.console = console_of_node(self.node, listen, is_read_only=self._is_read_only)
+            self.console = console_of_node(
+                self.node,
+                listen,
+                is_read_only=self._is_read_only,
+                security=self._security,
+                login=self._login,
+            )
         await self.console.start()
+
+    @property
+    def site(self) -> OpenSite:
+        assert isinstance(self.console.site, OpenSite), "everyone has their own console"
+        return self.console.site
 
     def sample(self) -> None:
         """Have the console read the cluster now."""
-        reading = self.console.console.sampler.sample()
+        reading = self.site.console.sampler.sample()
         asyncio.run_coroutine_threadsafe(reading, self.loop).result(_SECONDS_MAX)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.bootstrap import json_option
-from millstream.cli.console import console_beside, pipeline_option
+from millstream.cli.console import (
+    certificate_option,
+    console_beside,
+    login_option,
+    pipeline_option,
+)
 from millstream.cli.node_main import addresses, run_node
 from millstream.cli.output import print_line_json
 from millstream.config import load_config
@@ -36,7 +41,8 @@ if TYPE_CHECKING:
 @click.option(
     "--console",
     metavar="HOST:PORT",
-    help="Serve the web console there, on this machine only; port 0 picks a free one.",
+    help="Serve the web console there; port 0 picks a free one. An address that other machines"
+    " reach needs --console-login and --console-certificate.",
 )
 @click.option("--console-read-only", is_flag=True, help="The console changes nothing.")
 @click.option(
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Client options with which the console logs in to this node's first listener.",
 )
+@login_option("--console-login")
+@certificate_option("--console-certificate")
 @pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 @json_option
@@ -56,6 +64,8 @@ def broker(
     console: str | None,
     console_read_only: bool,
     console_config: Path | None,
+    console_login: bool,
+    console_certificate: Path | None,
     pipeline_home: Path | None,
     adopt: bool,
     as_json: bool,
@@ -87,6 +97,8 @@ def broker(
         is_read_only=console_read_only,
         pipeline_home=pipeline_home,
         client_file=console_config,
+        login=console_login,
+        certificate=console_certificate,
     )
 
     async def while_serving(node: "Broker", stop: asyncio.Event) -> int:

@@ -91,18 +91,33 @@ def read_client_file(file: Path) -> dict[str, str]:
     return {name: value for name, value in found.items() if name.startswith(_OF_FILES)}
 
 
-def security_of_file(file: Path | None) -> "Security":
-    """Of a client file alone; plain without one. Raises CommandFailed."""
-    from millstream.client.security import PLAINTEXT, SecurityError, read_security
+def options_of_file(file: Path | None) -> dict[str, str]:
+    """Those of a client file alone; none without one. Raises CommandFailed."""
+    if file is None:
+        return {}
     from millstream.config import ConfigError
     from millstream.config.secrets import resolved
 
-    if file is None:
+    try:
+        return {name: resolved(name, value) for name, value in read_client_file(file).items()}
+    except ConfigError as problem:
+        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
+
+
+def security_of_file(file: Path | None) -> "Security":
+    """Raises CommandFailed."""
+    return security_of_options(options_of_file(file))
+
+
+def security_of_options(options: Mapping[str, str]) -> "Security":
+    """For our own connections; plain without options. Raises CommandFailed."""
+    from millstream.client.security import PLAINTEXT, SecurityError, read_security
+
+    if not options:
         return PLAINTEXT
     try:
-        options = {name: resolved(name, value) for name, value in read_client_file(file).items()}
         return read_security(kafka_names(options))
-    except (ConfigError, SecurityError) as problem:
+    except SecurityError as problem:
         raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
 
 
@@ -153,15 +168,7 @@ def client_options() -> dict[str, str]:
 
 def security_of_command() -> "Security":
     """For our own connections. Raises CommandFailed."""
-    from millstream.client.security import PLAINTEXT, SecurityError, read_security
-
-    options = kafka_names(client_options())
-    if not options:
-        return PLAINTEXT
-    try:
-        return read_security(options)
-    except SecurityError as problem:
-        raise CommandFailed(str(problem), exit_code=ExitCode.USAGE) from None
+    return security_of_options(client_options())
 
 
 def kafka_names(options: Mapping[str, str]) -> dict[str, str]:

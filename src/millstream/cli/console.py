@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, check_reachable, json_option
-from millstream.cli.client_options import security_of_command, security_of_file
-from millstream.cli.failure import CommandFailed
+from millstream.cli.client_options import client_options, options_of_file, security_of_options
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import print_line_json
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+    from millstream.client.security import Security
     from millstream.console.asking import Address
     from millstream.console.serving import ConsoleServer
 
@@ -33,20 +34,46 @@ def pipeline_option(command: F) -> F:
     )(command)
 
 
+def login_option(flag: str) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        is_flag=True,
+        help="People log in with a user of the cluster, and may do here what that user may.",
+    )
+
+
+def certificate_option(flag: str) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="A PEM file with certificate and key: the console serves HTTPS.",
+    )
+
+
 @click.command()
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:8080",
     show_default=True,
-    help="Address to serve on, of this machine only; port 0 picks a free one.",
+    help="Address to serve on; port 0 picks a free one. An address that other machines reach needs"
+    " --login and --certificate.",
 )
-@click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
+@click.option("--read-only", is_flag=True, help="Serve no page that changes anything.")
+@login_option("--login")
+@certificate_option("--certificate")
 @pipeline_option
 @json_option
 @bootstrap_option
 def console(
-    listen: str, read_only: bool, pipeline_home: Path | None, as_json: bool, bootstrap: str
+    listen: str,
+    read_only: bool,
+    login: bool,
+    certificate: Path | None,
+    pipeline_home: Path | None,
+    as_json: bool,
+    bootstrap: str,
 ) -> None:
     """Serve the web console of a cluster until Ctrl-C.
 
@@ -62,9 +89,11 @@ def console(
     server = serving.console_of_cluster(
         nodes,
         address,
-        security=security_of_command(),
+        security=_security(client_options(), login=login),
         is_read_only=read_only,
         pipeline_home=pipeline_home,
+        login=login,
+        certificate=certificate,
     )
     run_loop(_serve(server, as_json=as_json))
 
@@ -92,6 +121,8 @@ def console_beside(
     is_read_only: bool = False,
     pipeline_home: Path | None = None,
     client_file: Path | None = None,
+    login: bool = False,
+    certificate: Path | None = None,
 ) -> Beside:
     """Serves a node's console while a block runs, and gives its URL; nothing without `listen`.
 
@@ -101,7 +132,7 @@ def console_beside(
         return lambda node: nullcontext()
     address = listen_address(option, listen)
     serving = import_serving()
-    security = security_of_file(client_file)
+    security = _security(options_of_file(client_file), login=login)
 
     @asynccontextmanager
     async def beside(node: "Broker") -> AsyncIterator[str]:
@@ -111,6 +142,8 @@ def console_beside(
             security=security,
             is_read_only=is_read_only,
             pipeline_home=pipeline_home,
+            login=login,
+            certificate=certificate,
         )
         await server.start()
         try:
@@ -119,6 +152,22 @@ def console_beside(
             await server.stop()
 
     return beside
+
+
+def _security(options: dict[str, str], *, login: bool) -> "Security":
+    """How the console connects. With a login, the options only say how to reach the brokers and
+    which mechanism to use: the name and password are entered. Raises CommandFailed."""
+    if not login:
+        return security_of_options(options)
+    if not options.get("security.protocol", "").upper().startswith("SASL"):
+        raise CommandFailed(
+            "a login needs a listener with SASL: give the console client options with "
+            "security.protocol=SASL_SSL, such as the client.properties of `millstream secure`",
+            exit_code=ExitCode.USAGE,
+        )
+    entered = {"sasl.username": "entered", "sasl.password": "entered"}
+    without = {name: value for name, value in options.items() if name != "sasl.jaas.config"}
+    return security_of_options({"sasl.mechanism": "SCRAM-SHA-512", **without, **entered})
 
 
 def listen_address(option: str, text: str) -> "Address":

@@ -78,8 +78,7 @@ class CachedFiles(StaticFiles):
 
 def make_app(console: Console, names: list[str]) -> Guard:
     """The whole console; `names` are those it may be called by, beside the local ones."""
-    routes: list[BaseRoute] = [Route("/live", live.endpoint(console))]
-    routes += [Mount("/static", CachedFiles(directory=_STATIC), name="static")]
+    routes: list[BaseRoute] = [Route("/live", live.endpoint(console)), _files()]
     api_description = describe(PAGES, ACTIONS)
 
     async def openapi(request: Request) -> Response:
@@ -87,7 +86,7 @@ def make_app(console: Console, names: list[str]) -> Guard:
 
     routes.append(Route(f"{API_PREFIX}/openapi.json", openapi))
     routes.append(Route("/metrics", _metrics(console)))
-    routes.append(Route("/healthz", _health(console)))
+    routes.append(Route("/healthz", _health))
     routes.append(Route("/readyz", _readiness(console)))
     for page in PAGES:
         routes.append(Route(page.path, _html(console, page)))
@@ -97,7 +96,16 @@ def make_app(console: Console, names: list[str]) -> Guard:
         api_path = _api_path(action.path)
         routes.append(Route(api_path, _call(console, action), methods=["POST"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error(console)})
-    return Guard(app, token=console.token, names=names, is_read_only=console.is_read_only)
+    return Guard(app, names=names, is_read_only=console.is_read_only)
+
+
+def open_app() -> Starlette:
+    """What a stranger may see of a console that wants a login."""
+    return Starlette(routes=[_files(), Route("/healthz", _health)])
+
+
+def _files() -> Mount:
+    return Mount("/static", CachedFiles(directory=_STATIC), name="static")
 
 
 def _api_path(path: str) -> str:
@@ -219,12 +227,9 @@ def _metrics(console: Console) -> Handler:
     return answer
 
 
-def _health(console: Console) -> Handler:
-    async def answer(request: Request) -> Response:
-        """The process runs its loop; nothing else is asked."""
-        return JSONResponse({"status": "alive"})
-
-    return answer
+async def _health(request: Request) -> Response:
+    """The process runs its loop; nothing else is asked."""
+    return JSONResponse({"status": "alive"})
 
 
 def _readiness(console: Console) -> Handler:
@@ -293,6 +298,7 @@ def _surroundings(console: Console, scope: Scope, values: Values) -> Mapping[str
         "token": console.token,
         "note": console.notes.take(values.text("note")),
         "is_read_only": console.is_read_only,
+        "user": console.user,
         "has_node": console.node is not None,
         "is_live": values.text("live") != "0",
         "failure": console.sampler.failure,

@@ -58,6 +58,7 @@ class Console:
         node: LocalNode | None = None,
         is_read_only: bool = False,
         pipeline_home: Path | None = None,
+        user: str | None = None,
     ) -> None:
         self.client = client
         self.sampler = sampler
@@ -67,10 +68,20 @@ class Console:
         self.is_read_only = is_read_only
         # Where a pipeline keeps its status, tables and reports; it need not exist yet.
         self.pipeline_home = pipeline_home
+        # Who has logged in; None where nobody needs to.
+        self.user = user
         self.token = secrets.token_urlsafe(32)
         self.notes = Notes()
         # Set when the server stops, so that open streams end.
         self.stopping = asyncio.Event()
+
+    def start(self) -> None:
+        self.sampler.start()
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        await self.sampler.stop()
+        self.client.close()
 
     async def facts(self) -> ClusterFacts:
         return await self.sampler.facts()

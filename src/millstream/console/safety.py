@@ -71,10 +71,9 @@ class Guard:
     """An ASGI middleware around the whole console."""
 
     def __init__(
-        self, app: ASGIApp, *, token: str, names: Iterable[str] = (), is_read_only: bool = False
+        self, app: ASGIApp, *, names: Iterable[str] = (), is_read_only: bool = False
     ) -> None:
         self._app = app
-        self._token = token
         self._names = _LOCAL_NAMES | {name.lower() for name in names}
         self._is_read_only = is_read_only
 
