@@ -159,6 +159,10 @@ class StartError(Exception):
     """The node cannot start. The text is one line for a person: what, where, what to do."""
 
 
+class ConfigError(StartError):
+    """A setting that cannot be used. The message is one line for the user."""
+
+
 class LogDirFailed(Exception):
     """The disk under a data directory failed; nothing on it may be acknowledged any more."""
 

@@ -34,6 +34,7 @@ SIDE_BY_SIDE = 3
 WAITING_SIDE_BY_SIDE = 12
 
 Broker = MillstreamNode | ApacheKafka
+PROJECT = Path(__file__).parent.parent.parent
 
 # How each command that talks to a broker is called. FILE is a file that exists.
 CALLS: dict[str, list[str]] = {
@@ -187,6 +188,41 @@ def test_every_command_has_help_with_an_explained_purpose(
         assert shown.exit_code == 0, name
         assert "Usage:" in shown.output, name
         assert command.help, name
+
+
+# Each of these takes longer to import than a command may take to answer, or nearly.
+LARGE = [
+    "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas", "rich", "starlette", "uvicorn",
+    "jinja2", "kazoo", "deltalake",
+]  # fmt: skip
+# What a command needs that asks a broker: neither an event loop nor the options of nodes.
+QUICK = [
+    "topic list", "topic describe", "topic offsets", "group list", "group describe", "group lag",
+    "group reset", "cluster describe", "cluster health", "node config", "txn list", "wait",
+]  # fmt: skip
+
+
+def loaded_by(names: list[str], modules: list[str]) -> list[str]:
+    """Which of the modules the definitions of these commands import."""
+    program = (
+        "import sys\nfrom tests.support.command_line import find_command\n"
+        f"for name in {names!r}:\n    find_command(name)\n"
+        f"print(*[each for each in {modules!r} if each in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    return found.stdout.split()
+
+
+def test_no_command_imports_a_large_library_before_it_runs(
+    commands: dict[str, click.Command],
+) -> None:
+    assert loaded_by(list(commands), LARGE) == []
+
+
+def test_commands_that_only_ask_a_broker_import_little() -> None:
+    assert loaded_by(QUICK, [*LARGE, "asyncio", "millstream.config"]) == []
 
 
 @pytest.mark.slow

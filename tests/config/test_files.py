@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from millstream.config.files import parse_properties, parse_toml, read_option_file
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 
 
 def test_toml_tables_dotted_keys_and_quoted_keys_mean_the_same():

@@ -1,6 +1,7 @@
 import pytest
 
-from millstream.config.option import ConfigError, Kind, Option, Status, format_value, parse_value
+from millstream.config.option import Kind, Option, Status, format_value, parse_value
+from millstream.errors import ConfigError
 
 
 def option(kind, **traits):

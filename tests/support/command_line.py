@@ -48,6 +48,18 @@ def all_commands() -> dict[str, click.Command]:
     return dict(_leaves(root, click.Context(root), ""))
 
 
+def find_command(name: str) -> click.Command:
+    """Imports what defines it, as calling it would, and no other command."""
+    found: click.Command = root
+    context = click.Context(root)
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        command = found.get_command(context, word)
+        assert command is not None, name
+        found, context = command, click.Context(command, parent=context)
+    return found
+
+
 def _leaves(
     command: click.Command, context: click.Context, path: str
 ) -> Iterator[tuple[str, click.Command]]:

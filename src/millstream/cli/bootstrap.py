@@ -5,7 +5,6 @@ confluent-kafka is imported inside the functions, because it costs more time tha
 """
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -20,6 +19,8 @@ from millstream.cli.client_options import (
 from millstream.cli.failure import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient, TopicDescription
 
@@ -60,8 +61,8 @@ def json_option(command: F) -> F:
 
 
 def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
-    """Settings for all clients of a command, after a check that a broker listens."""
-    check_reachable(bootstrap)
+    """Settings for the library's clients. They retry silently: the caller has made sure that a
+    broker answers, by `Cluster`, `connect_admin` or `check_reachable`."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": f"millstream/{__version__}",
@@ -81,6 +82,7 @@ def check_reachable(bootstrap: str) -> tuple[str, int]:
 
 
 def connect_admin(bootstrap: str) -> "AdminClient":
+    check_reachable(bootstrap)
     from confluent_kafka.admin import AdminClient
 
     return AdminClient(client_settings(bootstrap))

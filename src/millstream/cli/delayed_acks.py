@@ -5,13 +5,19 @@ partition without a leader, or with fewer in-sync replicas than acks=all needs.
 """
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.cli.bootstrap import REQUEST_SECONDS_MAX, describe_topic, wait_for
+from millstream.cli.bootstrap import (
+    REQUEST_SECONDS_MAX,
+    connect_admin,
+    describe_topic,
+    wait_for,
+)
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import counted, echo
 
@@ -63,8 +69,8 @@ class Patience:
 
 
 class Delay:
-    def __init__(self, admin: "AdminClient", topic: str, *, is_acks_all: bool) -> None:
-        self._admin = admin
+    def __init__(self, bootstrap: str, topic: str, *, is_acks_all: bool) -> None:
+        self._bootstrap = bootstrap
         self._topic = topic
         self._is_acks_all = is_acks_all
 
@@ -81,7 +87,10 @@ class Delay:
             thread.join(_LOOK_SECONDS)
 
     def failure(self, what: str) -> CommandFailed:
-        reason = self._reason() or "the cluster shows no reason; check the logs of its nodes"
+        try:
+            reason = self._reason() or "the cluster shows no reason; check the logs of its nodes"
+        except CommandFailed as failed:
+            reason = str(failed)
         if not self._is_acks_all:
             reason += ". Nodes that cannot reach ZooKeeper accept records with acks=all only"
         return CommandFailed(f"topic {self._topic}: {what}: {reason}", exit_code=ExitCode.TIMEOUT)
@@ -92,18 +101,22 @@ class Delay:
             seen = acknowledged()
             if not patience.is_over(seen, now=time.monotonic()):
                 continue
-            reason = self._reason()
+            try:
+                reason = self._reason()
+            except CommandFailed as failed:
+                if failed.exit_code == ExitCode.UNREACHABLE:
+                    # The command itself ends with that, unless the broker comes back.
+                    continue
+                reason = str(failed)
             text = "not acknowledged yet" + ("" if reason is None else f": {reason}")
             if not done.is_set() and patience.is_due(text, now=time.monotonic()):
                 echo(f"millstream: {counted(seen.waiting_count, 'record')} {text}", err=True)
 
     def _reason(self) -> str | None:
-        """None if the cluster does not answer, or shows no problem."""
-        try:
-            description = describe_topic(self._admin, self._topic)
-            needed = self._needed_in_sync() if self._is_acks_all else 1
-        except CommandFailed as failed:
-            return str(failed)
+        """None if the cluster shows no problem. Raises CommandFailed if it does not answer."""
+        admin = self._admin
+        description = describe_topic(admin, self._topic)
+        needed = self._needed_in_sync(admin) if self._is_acks_all else 1
         partitions = [
             Hindered(
                 one.id,
@@ -115,11 +128,16 @@ class Delay:
         ]
         return reason(partitions, needed)
 
-    def _needed_in_sync(self) -> int:
+    @functools.cached_property
+    def _admin(self) -> "AdminClient":
+        """Made when first needed: few commands wait. Raises CommandFailed."""
+        return connect_admin(self._bootstrap)
+
+    def _needed_in_sync(self, admin: "AdminClient") -> int:
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        answers = self._admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+        answers = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
         configs = wait_for(answers[resource], f"topic {self._topic}")
         return int(configs[_MIN_ISR].value or 1)
 

@@ -8,15 +8,11 @@ from typing import Final
 
 import click
 
-from millstream.cli.bootstrap import (
-    bootstrap_option,
-    connect_admin,
-    describe_topic,
-    json_option,
-)
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.output import counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
+from millstream.cli.topic_view import require_topic
 from millstream.ingest.bad_lines import with_bad_lines
 from millstream.ingest.traffic import Site, TrafficLine
 
@@ -92,7 +88,7 @@ def loadgen(
     if topic is None:
         _print_lines(lines)
         return
-    describe_topic(connect_admin(bootstrap), topic)
+    require_topic(bootstrap, topic)
     sender = Sender(bootstrap, topic, delivery_seconds_max=_DELIVERY_SECONDS_MAX)
     progress = Progress(quiet=quiet)
     try:

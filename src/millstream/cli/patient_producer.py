@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.cli.bootstrap import PARTITIONER, client_settings, explain
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.first_contact import BrokerWatch
-from millstream.cli.record_sender import serve
+from millstream.cli.record_sender import serve, start_producer
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -26,15 +26,13 @@ class Sender:
     """Sends records with acks=all, in order for each key, without duplicates from retries."""
 
     def __init__(self, bootstrap: str, topic: str, *, delivery_seconds_max: float | None) -> None:
-        from confluent_kafka import Producer
-
         self.acknowledged_count = 0
         self._topic = topic
         self._refused: KafkaError | None = None
         self._is_endless = delivery_seconds_max is None
         self._watch = BrokerWatch(bootstrap)
         timeout_ms = 0 if delivery_seconds_max is None else round(delivery_seconds_max * 1000)
-        self._producer = Producer(
+        self._producer = start_producer(
             {
                 **client_settings(bootstrap),
                 "partitioner": PARTITIONER,

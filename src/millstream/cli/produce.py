@@ -6,16 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.bootstrap import (
-    bootstrap_option,
-    connect_admin,
-    describe_topic,
-    json_option,
-)
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.delayed_acks import Delay
 from millstream.cli.failure import CommandFailed
 from millstream.cli.first_contact import BrokerWatch
@@ -23,9 +17,7 @@ from millstream.cli.names import TOPIC
 from millstream.cli.progress import Progress
 from millstream.cli.record_sender import RecordSender, connect_producer, print_sent
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
-
-if TYPE_CHECKING:
-    pass
+from millstream.cli.topic_view import require_topic
 
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 _READ_BYTES = 1 << 20
@@ -78,9 +70,8 @@ def produce(
         empty_is_null=empty_is_null,
     )
     parse = _json_parser(rules) if json_lines else rules.parse
-    admin = connect_admin(bootstrap)
-    describe_topic(admin, topic)
-    delay = Delay(admin, topic, is_acks_all=acks == "all")
+    require_topic(bootstrap, topic)
+    delay = Delay(bootstrap, topic, is_acks_all=acks == "all")
     watch = BrokerWatch(bootstrap)
     producer = connect_producer(bootstrap, watch, compression, acks)
     sender = RecordSender(topic, producer, watch, Progress(quiet=quiet, plain=False), delay)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.cli.bootstrap import PARTITIONER, client_settings, explain
 from millstream.cli.delayed_acks import Acknowledged, Delay
@@ -22,6 +22,10 @@ _CHECK_EVERY_RECORDS = 1_000
 _INTERRUPTED_SECONDS_MAX = 2.0
 # Without an acknowledgement for this long, the broker may be dead.
 _SUSPECT_AFTER_SECONDS = 2.0
+
+# librdkafka asks for a producer id on its first connection, and drops that when it hears of the
+# first topic. With no id by then it tries again after half a second; this is enough for one.
+_PRODUCER_ID_SECONDS = 0.02
 
 
 class RecordSender:
@@ -169,9 +173,7 @@ def print_sent(topic: str, count: int, *, quiet: bool, as_json: bool) -> None:
 
 
 def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks: str) -> "Producer":
-    from confluent_kafka import Producer
-
-    return Producer(
+    return start_producer(
         {
             **client_settings(bootstrap),
             "partitioner": PARTITIONER,
@@ -184,3 +186,12 @@ def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks:
             "linger.ms": 5,
         }
     )
+
+
+def start_producer(settings: dict[str, Any]) -> "Producer":
+    from confluent_kafka import Producer
+
+    producer = Producer(settings)
+    if settings["enable.idempotence"]:
+        time.sleep(_PRODUCER_ID_SECONDS)
+    return producer

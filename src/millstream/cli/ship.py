@@ -16,16 +16,12 @@ from typing import IO, Final
 
 import click
 
-from millstream.cli.bootstrap import (
-    bootstrap_option,
-    connect_admin,
-    describe_topic,
-    json_option,
-)
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
+from millstream.cli.topic_view import require_topic
 from millstream.ingest.shipping_state import (
     Acknowledged,
     StateUnreadable,
@@ -79,7 +75,7 @@ def ship(
         for path in files:
             if not path.is_file():
                 raise CommandFailed(f"{path} is not a file; to wait for it use --follow")
-    describe_topic(connect_admin(bootstrap), topic)
+    require_topic(bootstrap, topic)
     state = state_path or _default_state(topic, files)
     sender = Sender(
         bootstrap, topic, delivery_seconds_max=None if follow else _DELIVERY_SECONDS_MAX

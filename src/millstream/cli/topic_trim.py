@@ -1,7 +1,6 @@
 """`millstream topic trim`: deletes what consumer groups have consumed."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,18 +8,24 @@ from millstream.cli.bootstrap import (
     REQUEST_SECONDS_MAX,
     bootstrap_option,
     connect_admin,
-    describe_topic,
     json_option,
     wait_for,
 )
 from millstream.cli.confirming import confirm
+from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
+from millstream.cli.group_view import committed_offsets
 from millstream.cli.names import TOPIC
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
+from millstream.cli.topic_view import (
+    EARLIEST,
+    LATEST,
+    offsets_at,
+    topic_option,
+    topic_partitions,
+)
+from millstream.model import TopicPartition
 from millstream.storage.retention import consumed_offset
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 
 @dataclass(slots=True)
@@ -59,14 +64,14 @@ def trim(topic: str, groups: str, dry_run: bool, yes: bool, as_json: bool, boots
     names = [name.strip() for name in groups.split(",") if name.strip()]
     if not names:
         raise click.UsageError("--consumed-by names no group")
-    admin = connect_admin(bootstrap)
-    trims = _plan(admin, topic, names)
-    _estimate_bytes(bootstrap, topic, trims)
+    with Cluster(bootstrap) as cluster:
+        trims = _plan(cluster, topic, names)
+        _estimate_bytes(cluster, topic, trims)
     records = sum(each.records for each in trims)
     if not dry_run:
         if not yes:
             confirm(f"Delete {counted(records, 'record')} of {topic}?", "trimming a topic")
-        _delete(admin, topic, trims)
+        _delete(bootstrap, topic, trims)
     if as_json:
         print_json([_as_json(each) for each in trims])
     else:
@@ -76,26 +81,18 @@ def trim(topic: str, groups: str, dry_run: bool, yes: bool, as_json: bool, boots
         echo(f"{done} {counted(records, 'record')} of {topic}", err=True)
 
 
-def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    indexes = [partition.id for partition in describe_topic(admin, topic).partitions]
-    if "delete" not in _cleanup_policy(admin, topic):
+def _plan(cluster: Cluster, topic: str, groups: list[str]) -> list[Trim]:
+    places = [TopicPartition(topic, index) for index in topic_partitions(cluster, topic)]
+    if "delete" not in topic_option(cluster, topic, "cleanup.policy"):
         raise CommandFailed(f"topic {topic} has no delete in its cleanup.policy")
-    commits = [_commits(admin, group, topic, indexes) for group in groups]
-    places = [TopicPartition(topic, index) for index in indexes]
-    starts, ends = (
-        {
-            place.partition: wait_for(future, f"topic {topic}").offset
-            for place, future in admin.list_offsets(dict.fromkeys(places, spec)).items()
-        }
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-    )
+    commits = [committed_offsets(cluster, group) for group in groups]
+    starts, ends = offsets_at(cluster, places, EARLIEST), offsets_at(cluster, places, LATEST)
     trims = []
-    for index in indexes:
-        offset = consumed_offset((commit.get(index) for commit in commits), ends[index])
-        found = Trim(index, starts[index], ends[index], offset)
+    for where in places:
+        if where not in starts or where not in ends:
+            raise CommandFailed(f"{where} has no leader; `millstream topic describe` says more")
+        offset = consumed_offset((commit.get(where) for commit in commits), ends[where])
+        found = Trim(where.partition, starts[where], ends[where], offset)
         if offset is not None:
             # A commit before the log start is for records that are already gone.
             found.trim_offset = max(offset, found.start_offset)
@@ -104,50 +101,26 @@ def _plan(admin: "AdminClient", topic: str, groups: list[str]) -> list[Trim]:
     return trims
 
 
-def _cleanup_policy(admin: "AdminClient", topic: str) -> str:
-    from confluent_kafka.admin import ConfigResource, ResourceType
-
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    answers = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
-    return str(wait_for(answers[resource], f"topic {topic}")["cleanup.policy"].value)
-
-
-def _commits(admin: "AdminClient", group: str, topic: str, indexes: list[int]) -> dict[int, int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    wanted = ConsumerGroupTopicPartitions(
-        group, [TopicPartition(topic, index) for index in indexes]
-    )
-    answers = admin.list_consumer_group_offsets([wanted], request_timeout=REQUEST_SECONDS_MAX)
-    found = wait_for(answers[group], f"group {group}")
-    return {
-        place.partition: place.offset
-        for place in found.topic_partitions
-        if place.offset >= 0 and place.error is None
-    }
-
-
-def _estimate_bytes(bootstrap: str, topic: str, trims: list[Trim]) -> None:
-    from millstream.cli.connection import Cluster
-
-    with Cluster(bootstrap) as cluster:
-        sizes = {where.partition: size for where, size in cluster.partition_sizes(topic).items()}
+def _estimate_bytes(cluster: Cluster, topic: str, trims: list[Trim]) -> None:
+    sizes = {where.partition: size for where, size in cluster.partition_sizes(topic).items()}
     for each in trims:
         offsets = each.end_offset - each.start_offset
         if offsets > 0:
             each.size_bytes = sizes.get(each.partition, 0) * each.records // offsets
 
 
-def _delete(admin: "AdminClient", topic: str, trims: list[Trim]) -> None:
-    from confluent_kafka import TopicPartition
+def _delete(bootstrap: str, topic: str, trims: list[Trim]) -> None:
+    from confluent_kafka import TopicPartition as Place
 
     wanted = [
-        TopicPartition(topic, each.partition, each.trim_offset)
+        Place(topic, each.partition, each.trim_offset)
         for each in trims
         if each.trim_offset is not None and each.records > 0
     ]
     if not wanted:
         return
+    # Kept until they are done: a client that is dropped answers nothing.
+    admin = connect_admin(bootstrap)
     answers = admin.delete_records(wanted, request_timeout=REQUEST_SECONDS_MAX)
     for place, future in answers.items():
         wait_for(future, f"partition {topic}-{place.partition}")

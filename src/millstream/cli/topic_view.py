@@ -10,6 +10,7 @@ from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.client.blocking import Address
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
+from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from millstream.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,6 +21,8 @@ from millstream.wire.apis.metadata import MetadataTopic
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+# Of DescribeConfigs.
+_TOPIC_RESOURCE: Final = 2
 _LIST_OFFSETS_VERSION: Final = 7
 # Leadership moves, and a new topic's leader does not know of it yet.
 _NOT_YET: Final = {
@@ -42,6 +45,12 @@ def find_topic(cluster: Cluster, name: str) -> MetadataTopic:
     return topic
 
 
+def require_topic(bootstrap: str, name: str) -> None:
+    """Raises CommandFailed unless a broker answers, and has the topic."""
+    with Cluster(bootstrap) as cluster:
+        find_topic(cluster, name)
+
+
 def topic_missing(name: str) -> CommandFailed:
     return CommandFailed(
         f"topic {name} does not exist. `millstream topic list` shows the existing ones; "
@@ -51,6 +60,16 @@ def topic_missing(name: str) -> CommandFailed:
 
 def topic_partitions(cluster: Cluster, name: str) -> list[int]:
     return sorted(one.partition_index for one in find_topic(cluster, name).partitions)
+
+
+def topic_option(cluster: Cluster, topic: str, name: str) -> str:
+    """The value in force."""
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name]
+    )
+    [answer] = cluster.ask(cluster.first, DescribeConfigsRequest(resources=[resource])).results
+    check(answer.error_code, f"topic {topic}", answer.error_message)
+    return answer.configs[0].value or ""
 
 
 def offsets_at(

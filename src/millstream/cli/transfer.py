@@ -8,12 +8,7 @@ from typing import TypeVar
 
 import click
 
-from millstream.cli.bootstrap import (
-    bootstrap_option,
-    connect_admin,
-    describe_topic,
-    json_option,
-)
+from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.client_options import BOOTSTRAP, other_client_options, read_client_file
 from millstream.cli.connection import Cluster
 from millstream.cli.consume import Reading, connect, find_bounds, find_places
@@ -27,7 +22,7 @@ from millstream.cli.progress import Progress
 from millstream.cli.record_files import open_writer, read_record_file
 from millstream.cli.record_sender import RecordSender, connect_producer, print_sent
 from millstream.cli.record_text import JsonRecord, TextRecord
-from millstream.cli.topic_view import topic_partitions
+from millstream.cli.topic_view import require_topic, topic_partitions
 from millstream.client.start_position import Range, parse_range
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -156,15 +151,14 @@ def _placed(records: Iterator[JsonRecord], *, keep: bool) -> Iterator[JsonRecord
 
 
 def _sender(bootstrap: str, topic: str, *, quiet: bool) -> RecordSender:
-    admin = connect_admin(bootstrap)
-    describe_topic(admin, topic)
+    require_topic(bootstrap, topic)
     watch = BrokerWatch(bootstrap)
     return RecordSender(
         topic,
         connect_producer(bootstrap, watch, "lz4", "all"),
         watch,
         Progress(quiet=quiet),
-        Delay(admin, topic, is_acks_all=True),
+        Delay(bootstrap, topic, is_acks_all=True),
     )
 
 

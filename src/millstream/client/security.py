@@ -12,7 +12,7 @@ from typing import Final
 
 from millstream.client import sasl
 from millstream.client.sasl import Credentials, Login, LoginRefused, read_credentials
-from millstream.config import ConfigError
+from millstream.errors import ConfigError
 from millstream.security.tls import (
     NO_KEYSTORE,
     NO_TRUSTSTORE,

@@ -16,7 +16,6 @@ from millstream.config.listeners import (
 )
 from millstream.config.load import load_config
 from millstream.config.option import (
-    ConfigError,
     Kind,
     Option,
     Status,
@@ -33,6 +32,7 @@ from millstream.config.topic_config import (
     topic_overrides_problem,
 )
 from millstream.config.values import Described, Source, Synonym
+from millstream.errors import ConfigError
 
 __all__ = [
     "BROKER_OPTIONS",

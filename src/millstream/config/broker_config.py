@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.config.option import (
-    ConfigError,
     Option,
     Status,
     Value,
@@ -24,6 +23,7 @@ from millstream.config.table import (
     is_per_listener,
 )
 from millstream.config.values import Described, Source, Synonym, TypedValues
+from millstream.errors import ConfigError
 
 # At run time these are set for one listener, as in Kafka.
 _ONLY_PER_LISTENER: Final = ("ssl.keystore.", "ssl.truststore.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 
 # Only what may stand inside a line: Java also counts form feed as blank.
 _BLANKS: Final = " \t\f"

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import ConfigError, parse_value
+from millstream.config.option import parse_value
 from millstream.config.overrides import OverridingConfig
 from millstream.config.table import GROUP_OPTIONS
 from millstream.config.values import Source
+from millstream.errors import ConfigError
 
 # The node's options between which a group may choose.
 _BOUNDS: Final = {

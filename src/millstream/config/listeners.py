@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 
 _ENTRY: Final = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\s]*):(?P<port>-?\d+)"

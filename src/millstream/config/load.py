@@ -11,10 +11,11 @@ from typing import Final
 from millstream.config.broker_config import BrokerConfig, Setting, check_allowed
 from millstream.config.files import read_option_file
 from millstream.config.listeners import inter_broker_listener, parse_listeners
-from millstream.config.option import ConfigError, Status, parse_value
+from millstream.config.option import Status, parse_value
 from millstream.config.secrets import is_reference, resolved
 from millstream.config.table import BROKER_OPTIONS, find_broker_option, is_per_listener
 from millstream.config.topic_config import topic_overrides_problem
+from millstream.errors import ConfigError
 
 FLAG_ORIGIN: Final = "flag"
 SET_ORIGIN: Final = "--set"

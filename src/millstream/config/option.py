@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from millstream.errors import StartError
+from millstream.errors import ConfigError
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-
-
-class ConfigError(StartError):
-    """A setting that cannot be used. The message is one line for the user."""
 
 
 class Kind(IntEnum):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.config.files import read_option_file
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}:]*)(?::([^}]+))?\}")
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from millstream.config.option import (
     LARGEST,
-    ConfigError,
     Kind,
     Option,
     Status,
@@ -20,6 +19,7 @@ from millstream.config.option import (
     in_unit_of,
     typed_value,
 )
+from millstream.errors import ConfigError
 
 # Kafka hands every name with such a prefix to a plug-in, so no table lists them.
 PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "kafka.metrics.")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from millstream.config.broker_config import BrokerConfig
-from millstream.config.option import ConfigError, Status, Value, parse_value
+from millstream.config.option import Status, Value, parse_value
 from millstream.config.overrides import OverridingConfig
 from millstream.config.table import TOPIC_OPTIONS, unknown_name
 from millstream.config.values import Source
+from millstream.errors import ConfigError
 
 
 class TopicConfig(OverridingConfig):

@@ -11,9 +11,12 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from millstream.config import ConfigError, ListenerConfig
+from millstream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from millstream.config import ListenerConfig
 
 _PEM_MARK: Final = b"-----BEGIN"
 _JKS_MAGIC: Final = bytes.fromhex("feedfeed")
@@ -107,13 +110,13 @@ def truststore_of(options: Mapping[str, str]) -> Store:
     )
 
 
-def read_store_options(config: ListenerConfig) -> dict[str, str]:
+def read_store_options(config: "ListenerConfig") -> dict[str, str]:
     """The options of both stores that are set."""
     found = {name: config.optional_string(name) for name in _STORE_OPTIONS}
     return {name: value for name, value in found.items() if value}
 
 
-def read_tls_options(config: ListenerConfig) -> TlsOptions:
+def read_tls_options(config: "ListenerConfig") -> TlsOptions:
     stores = read_store_options(config)
     return TlsOptions(
         keystore=keystore_of(stores),

@@ -14,8 +14,7 @@ from millstream.broker.security.scram_credentials import ScramCredentials
 from millstream.broker.security.tokens import Tokens
 from millstream.cluster.client_entities import ClientEntity
 from millstream.config import Listener
-from millstream.config.option import ConfigError
-from millstream.errors import KafkaError
+from millstream.errors import ConfigError, KafkaError
 from millstream.security.sasl.initial_users import InitialUser, parse_initial_users
 from millstream.security.sasl.scram import SALT_BYTES, encode_credential, new_credential
 

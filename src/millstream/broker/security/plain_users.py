@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 from millstream.security.sasl.jaas import LoginModule
 from millstream.security.sasl.plain import HASHED_WITH, StoredPassword, read_users
 from millstream.security.sasl.scram import (

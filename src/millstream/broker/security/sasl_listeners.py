@@ -19,7 +19,7 @@ from millstream.broker.security.slow_checks import SlowChecks
 from millstream.broker.security.token_keys import TokenKeys, key_location
 from millstream.clock import Clock
 from millstream.config import BrokerConfig, Listener
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 from millstream.security.sasl.jaas import parse_jaas
 from millstream.security.sasl.jwt_check import TokenRules
 from millstream.security.sasl.scram import HASHES

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from millstream.config import ListenerConfig
-from millstream.config.option import ConfigError
+from millstream.errors import ConfigError
 from millstream.security.sasl.jwt_check import VerificationKey, read_keys
 
 log = logging.getLogger(__name__)
