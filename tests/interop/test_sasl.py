@@ -327,6 +327,28 @@ def test_our_client_uses_a_token_until_it_expires(node: Broker, tmp_path: Path) 
     connection.close()
 
 
+def delete_user(own: Broker) -> None:
+    """Of SCRAM-SHA-256: it can still log in by the other."""
+    admin = AdminClient(librdkafka(own.bootstrap, "SCRAM-SHA-512", SCRAM_USER, PASSWORD))
+    deletion = UserScramCredentialDeletion(SCRAM_USER, ScramMechanism.SCRAM_SHA_256)
+    for done in admin.alter_user_scram_credentials([deletion]).values():
+        done.result(20)
+
+
+def test_a_java_client_whose_user_is_deleted_learns_it_within_seconds(tmp_path: Path) -> None:
+    with (
+        sasl_node() as own,
+        JavaClient(own.bootstrap, java_config(tmp_path, "SCRAM-SHA-256", PASSWORD)) as java,
+    ):
+        java.call("topic_names")
+        delete_user(own)
+        deadline = time.monotonic() + 10
+        with pytest.raises(JavaClientError, match="invalid credentials") as caught:
+            while time.monotonic() < deadline:
+                java.call("topic_names")
+        assert caught.value.name == "SaslAuthenticationException"
+
+
 def test_a_consumer_whose_user_is_deleted_learns_it_within_seconds() -> None:
     mechanism = "SCRAM-SHA-256"
     with sasl_node() as own:
@@ -336,10 +358,7 @@ def test_a_consumer_whose_user_is_deleted_learns_it_within_seconds() -> None:
         consumer = Consumer({**settings, "group.id": "g", "error_cb": errors.append})
         consumer.subscribe(["t"])
         consumer.poll(2)
-        admin = AdminClient(librdkafka(own.bootstrap, "SCRAM-SHA-512", SCRAM_USER, PASSWORD))
-        deletion = UserScramCredentialDeletion(SCRAM_USER, ScramMechanism.SCRAM_SHA_256)
-        for done in admin.alter_user_scram_credentials([deletion]).values():
-            done.result(20)
+        delete_user(own)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             consumer.poll(0.1)

@@ -38,8 +38,10 @@ def zookeeper_server(
 
 
 @contextlib.contextmanager
-def zookeeper_with_sasl(folder: Path, users: dict[str, str]) -> Iterator[ZooKeeperServer]:
-    """Only these users can log in, and nobody can stay without."""
+def zookeeper_with_sasl(
+    folder: Path, users: dict[str, str], *, is_required: bool = True
+) -> Iterator[ZooKeeperServer]:
+    """Only these users can log in; if it is required, nobody can stay without."""
     folder.mkdir(parents=True, exist_ok=True)
     names = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     module = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -47,7 +49,7 @@ def zookeeper_with_sasl(folder: Path, users: dict[str, str]) -> Iterator[ZooKeep
     jaas.write_text(f"Server {{ {module} required {names}; }};\n")
     settings = (
         "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
-        "sessionRequireClientSASLAuth=true\n"
+        f"sessionRequireClientSASLAuth={str(is_required).lower()}\n"
     )
     java_options = [f"-Djava.security.auth.login.config={jaas}"]
     with zookeeper_server(folder, settings=settings, java_options=java_options) as server:

@@ -238,11 +238,6 @@ def _stores(options: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
 def _read(location: str) -> str:
     try:
         return Path(location).read_text()

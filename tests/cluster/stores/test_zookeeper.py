@@ -131,6 +131,40 @@ def test_nodes_log_in_by_sasl(tmp_path):
         asyncio.run(scenario(server.address))
 
 
+def test_a_wrong_password_is_refused_where_sasl_is_not_required(tmp_path):
+    async def scenario(address):
+        wrong = ensemble_at(address, sasl=SaslLogin("nodes", "wrong"), connect_timeout_ms=3_000)
+        with pytest.raises(CoordinationFailed):
+            await open_zookeeper(wrong)
+
+    users = {"nodes": "secret"}
+    with zookeeper_with_sasl(tmp_path / "zookeeper", users, is_required=False) as server:
+        asyncio.run(scenario(server.address))
+
+
+def test_a_session_with_sasl_outlives_a_restart_of_the_server(tmp_path):
+    async def scenario(server):
+        store = await open_zookeeper(ensemble_at(server.address, sasl=SaslLogin("nodes", "secret")))
+        await store.commit([Create("/a")])
+        ended = []
+        store.on_end(lambda: ended.append(True))
+        for _ in range(2):
+            server.kill()
+            await asyncio.to_thread(server.start, spark_jars())
+            deadline = asyncio.get_running_loop().time() + 60
+            while True:
+                with contextlib.suppress(CoordinationFailed):
+                    await store.commit([Put("/a", b"x")])
+                    break
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.1)
+        assert ended == []
+        await store.close()
+
+    with zookeeper_with_sasl(tmp_path / "zookeeper", {"nodes": "secret"}) as server:
+        asyncio.run(scenario(server))
+
+
 def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):
     async def scenario():
         root = new_root()

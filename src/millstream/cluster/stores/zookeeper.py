@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
+    ConnectionDropped,
     KazooException,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -328,8 +329,7 @@ class ZooKeeper:
             self._stopping = self._loop.run_in_executor(None, _stop, self._client)
 
     def _why_lost(self, detail: str) -> CoordinationFailed:
-        # Only the first time: a server that stops during a later login looks the same to kazoo,
-        # and that one has to be tried again, with a new session.
+        # Only at the start. Later it is the end of a session, as any other.
         if detail == KeeperState.AUTH_FAILED and not self._was_answered:
             return CoordinationFailed(
                 f"ZooKeeper at {self._ensemble.hosts} refused the login: compare "
@@ -375,7 +375,8 @@ class ZooKeeper:
 
     def _notice_refused_login(self) -> None:
         """A server that requires SASL answers a wrong password with an error of its own, which
-        would end kazoo's thread with a traceback."""
+        would end kazoo's thread with a traceback. And kazoo takes a server that stops during a
+        login for one that refuses it, and would give up the session."""
         connection = self._client._connection
         authenticate = connection._authenticate_with_sasl
 
@@ -384,6 +385,10 @@ class ZooKeeper:
                 authenticate(*arguments)
             except SessionClosedRequireSaslError as error:
                 raise AuthFailedError("the server requires SASL") from error
+            except AuthFailedError as error:
+                if isinstance(error.__cause__, ConnectionDropped):
+                    raise error.__cause__ from None
+                raise
 
         connection._authenticate_with_sasl = authenticate_or_fail
 
