@@ -3,11 +3,10 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.security.acls import DISABLED, in_words, read_binding
+from millstream.broker.security.acls import DISABLED, in_words, read_binding, read_each
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import Binding
 from millstream.wire.apis.create_acls import (
-    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -22,7 +21,7 @@ async def handle(
 ) -> CreateAclsResponse:
     if permissions.authorizer is None:
         return CreateAclsResponse(results=[_result(DISABLED.error()) for _ in body.creations])
-    wanted = [_read(one) for one in body.creations]
+    wanted = read_each(read_binding, body.creations)
     valid = [one for one in wanted if isinstance(one, Binding)]
     failure: KafkaError | None = None
     try:
@@ -39,13 +38,6 @@ async def handle(
 
 def refuse(request: Request, body: CreateAclsRequest, code: KafkaCode) -> Message:
     return CreateAclsResponse(results=[_result(KafkaError(code)) for _ in body.creations])
-
-
-def _read(wanted: AclCreation) -> Binding | KafkaError:
-    try:
-        return read_binding(wanted)
-    except KafkaError as error:
-        return error
 
 
 def _result(error: KafkaError | None) -> AclCreationResult:

@@ -3,11 +3,10 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.security.acls import DISABLED, in_words, read_filter
+from millstream.broker.security.acls import DISABLED, in_words, read_each, read_filter
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import Binding, BindingFilter
 from millstream.wire.apis.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -23,7 +22,7 @@ async def handle(
 ) -> DeleteAclsResponse:
     if permissions.authorizer is None:
         return DeleteAclsResponse(filter_results=[_failed(DISABLED.error()) for _ in body.filters])
-    wanted = [_read(one) for one in body.filters]
+    wanted = read_each(read_filter, body.filters)
     valid = [one for one in wanted if isinstance(one, BindingFilter)]
     try:
         deleted = await node.metadata.delete_acls(valid)
@@ -41,13 +40,6 @@ async def handle(
 
 def refuse(request: Request, body: DeleteAclsRequest, code: KafkaCode) -> Message:
     return DeleteAclsResponse(filter_results=[_failed(KafkaError(code)) for _ in body.filters])
-
-
-def _read(wanted: DeleteAclsFilter) -> BindingFilter | KafkaError:
-    try:
-        return read_filter(wanted)
-    except KafkaError as error:
-        return error
 
 
 def _failed(error: KafkaError) -> DeleteAclsFilterResult:

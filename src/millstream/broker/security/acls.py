@@ -1,9 +1,10 @@
 """ACLs and filters in the numbers of a request, and as a line of the audit log."""
 
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.admission import Refusal
 from millstream.security.acl import (
     Binding,
@@ -19,6 +20,8 @@ from millstream.security.acl import (
 )
 
 _Number = TypeVar("_Number", bound=IntEnum)
+_Wire = TypeVar("_Wire")
+_Read = TypeVar("_Read")
 
 # What Kafka answers where there is no authorizer.
 DISABLED: Final = Refusal(
@@ -93,6 +96,17 @@ def read_binding(wanted: WireBinding) -> Binding:
     binding = Binding(pattern, entry)
     check_binding(binding)
     return binding
+
+
+def read_each(read: Callable[[_Wire], _Read], wanted: Iterable[_Wire]) -> list[_Read | KafkaError]:
+    """What was read, or why it cannot be."""
+    found: list[_Read | KafkaError] = []
+    for one in wanted:
+        try:
+            found.append(read(one))
+        except KafkaError as error:
+            found.append(error)
+    return found
 
 
 def _number(kind: type[_Number], value: int) -> _Number:
