@@ -43,6 +43,8 @@ fi
 if [ "$1" = test ]; then
     need kcat command -v kcat
     need openssl command -v openssl
+    # Reads the metrics, and judges the alert rules.
+    need prometheus command -v prometheus
     # The browser that opens the console's pages.
     need chromium command -v chromium
     need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf

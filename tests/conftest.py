@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow
 settings.register_profile("exploring", _UNHURRIED)
 settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
 settings.load_profile("repeatable")
+
+# Hundreds of tests start a process: modules are compiled once for all of them, outside of the tree.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", f"{tempfile.gettempdir()}/millstream-compiled")
 
 # Groups of tests by the fixtures that are made once for all of them.
 _SHARED = {

@@ -19,6 +19,8 @@ DEBIAN_PACKAGES = {
     "kcat": "kcat",
     "Burrow": "burrow",
     "openssl": "openssl",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
     # Brings rsyslog with it.
     "rsyslogd": "rsyslog-kafka",
 }

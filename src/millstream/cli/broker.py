@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from millstream.cli.console import (
     login_option,
     pipeline_option,
 )
+from millstream.cli.log_format import log_format_option, write_log
 from millstream.cli.node_main import addresses, run_node
 from millstream.cli.output import print_line_json
 from millstream.config import load_config
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 @certificate_option("--console-certificate")
 @pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
+@log_format_option
 @json_option
 def broker(
     data_dir: str | None,
@@ -68,6 +69,7 @@ def broker(
     console_certificate: Path | None,
     pipeline_home: Path | None,
     adopt: bool,
+    log_format: str,
     as_json: bool,
 ) -> None:
     """Run a node. Precedence: flags, then --set, then the config file, then defaults.
@@ -84,9 +86,7 @@ def broker(
         if not re.fullmatch(r"(\[[^\]]*\]|[^:/,\s]*):\d{1,5}", listen):
             raise click.UsageError(f"--listen takes HOST:PORT, not {listen!r}")
         flags["listeners"] = f"PLAINTEXT://{listen}"
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    write_log(log_format)
     refuse_secrets(sets)
     config = load_config(file=config_file, sets=sets, flags=flags)
     for note in config.notes:

@@ -2,9 +2,7 @@
 
 import asyncio
 import importlib.util
-import logging
 import ssl
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +12,7 @@ from millstream.cli.address import parse_address
 from millstream.cli.bootstrap import bootstrap_option, client_settings, json_option
 from millstream.cli.client_options import security_of_command
 from millstream.cli.failure import CommandFailed
+from millstream.cli.log_format import TEXT, write_log
 from millstream.cli.output import print_line_json
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 
@@ -92,9 +91,7 @@ def registry(
     from millstream.registry.serving import RegistryServer
     from millstream.registry.sockets import listen_on
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    write_log(TEXT)
     nodes = [parse_address(each.strip()) for each in bootstrap.split(",")]
     access = ClusterAccess(nodes, settings, security_of_command())
     guard = _guard(users_file, keystore, truststore)

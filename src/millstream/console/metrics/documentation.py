@@ -18,7 +18,10 @@ scrape_configs:
 ```
 
 `millstream generate grafana` prints a dashboard to import, `millstream generate alerts` the rules
-below. This page is generated from the table in `src/millstream/console/metrics/table.py`.
+below. A console with a login wants `basic_auth` in the scrape config, with a user that may describe
+the cluster. `millstream broker --log-format json` writes the log as JSON, an object in each line.
+This
+page is generated from the table in `src/millstream/console/metrics/table.py`.
 
 | metric | type | labels | of | meaning |
 |---|---|---|---|---|
