@@ -379,9 +379,11 @@ LASTING: dict[str, list[str]] = {
     "group lag": ["--watch", "0.2"],
     "ship": ["FILE", "--topic", "t", "--follow", "--state", "STATE"],
     "console": ["--listen", "127.0.0.1:0"],
+    "registry": ["--listen", "127.0.0.1:0"],
 }
+SERVERS = {"console", "registry"}
 # They wait until the broker is back.
-OUTLIVE_BROKERS = {"ship", "console"}
+OUTLIVE_BROKERS = {"ship", *SERVERS}
 
 
 def begin_lasting(name: str, bootstrap: str, folder: Path) -> "subprocess.Popen[str]":
@@ -441,7 +443,7 @@ def test_ctrl_c_while_it_works(broker: Broker, tmp_path: Path) -> None:
         ended = {name: finish_open(process) for name, process in started.items()}
         assert time.monotonic() - began < SECONDS_MAX
     # A server that is asked to stop has done what it should.
-    expected = {name: 0 if name == "console" else 130 for name in LASTING}
+    expected = {name: 0 if name in SERVERS else 130 for name in LASTING}
     assert {name: ran.exit_code for name, ran in ended.items()} == expected
     assert [ran.errors for ran in ended.values() if "Traceback" in ran.errors] == []
 

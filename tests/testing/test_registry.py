@@ -1,6 +1,7 @@
 import pytest
 
 from millstream.testing import Broker
+from millstream.testing.registry import RegistryThread
 from tests.support.rest_client import RestClient
 
 
@@ -49,3 +50,23 @@ def test_the_clock_of_the_broker_does_not_stop_the_registry() -> None:
         rest.register("s", '"int"')
         broker.clock.advance(hours=1)
         assert rest.register("t", '"long"').body == {"id": 2}
+
+
+def test_a_registry_outlives_a_restart_of_the_broker() -> None:
+    with Broker() as broker:
+        registry = RegistryThread(broker)
+        registry.start()
+        try:
+            rest = RestClient(registry.url)
+            assert rest.register("a", '"int"').body == {"id": 1}
+            broker.stop()
+            assert rest.get("/subjects").body == ["a"]
+            refused = rest.register("b", '"long"')
+            assert refused.status == 500
+            assert refused.error_code in (50001, 50002, 50004)
+            broker.start()
+            # It may have to find a new leader, and the new epoch of the topic.
+            answers = [rest.register("b", '"long"') for _ in range(3)]
+            assert answers[-1].body == {"id": 2}
+        finally:
+            registry.stop()

@@ -20,6 +20,7 @@ from millstream.cli.names import GROUP, TOPIC
 from millstream.cli.output import check_output_open, echo
 from millstream.cli.record_filter import Filter, compile_filter
 from millstream.cli.record_text import TextRecord, compile_format, to_json_line
+from millstream.cli.schemas import decoder, registry_option
 from millstream.client.start_position import (
     FromEnd,
     FromOffset,
@@ -87,6 +88,7 @@ Printer = Callable[[TextRecord], bytes]
     "%K and %S lengths, \\n, \\t, \\xNN.  [default: %v\\n]",
 )
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object per line.")
+@registry_option("Print data with the id of a schema as JSON; the schema registry.")
 @bootstrap_option
 def consume(
     topics: tuple[str, ...],
@@ -102,6 +104,7 @@ def consume(
     group_id: str | None,
     format_text: str,
     as_json: bool,
+    registry_url: str | None,
     bootstrap: str,
 ) -> None:
     """Print the records of topics, and keep printing as new ones arrive.
@@ -116,6 +119,7 @@ def consume(
         raise click.UsageError(str(wrong)) from None
     if group_id is not None and (wanted or span.end is not None):
         raise click.UsageError("--group takes no --partition and no range: the group decides")
+    decode = decoder(registry_url)
     from millstream.cli.connection import Cluster
     from millstream.cli.first_contact import BrokerWatch
 
@@ -124,7 +128,7 @@ def consume(
         places = find_places(cluster, names, wanted)
         bounds = {} if group_id is not None else find_bounds(cluster, places, span)
     watch = BrokerWatch(bootstrap)
-    reading = Reading(connect(bootstrap, watch, group_id, span.start), watch, matches)
+    reading = Reading(connect(bootstrap, watch, group_id, span.start), watch, matches, decode)
     try:
         if group_id is not None:
             reading.join(names)
@@ -149,7 +153,11 @@ class Reading:
     """The loop: receive, print, notice the end."""
 
     def __init__(
-        self, consumer: "Consumer", watch: "BrokerWatch", matches: Filter | None = None
+        self,
+        consumer: "Consumer",
+        watch: "BrokerWatch",
+        matches: Filter | None = None,
+        decode: Callable[[TextRecord], None] | None = None,
     ) -> None:
         # Partitions still to be read to this offset; None to read forever.
         self.ends: dict[Place, int] | None = None
@@ -161,6 +169,7 @@ class Reading:
         self._watch = watch
         self._is_broker_gone = False
         self._matches = matches
+        self._decode = decode
 
     def assign(self, bounds: dict[Place, Bounds], *, is_bounded: bool) -> None:
         from confluent_kafka import TopicPartition
@@ -218,6 +227,8 @@ class Reading:
                 self._note(error, message)
                 continue
             record = to_record(message)
+            if self._decode is not None:
+                self._decode(record)
             if self._is_inside(record) and (self._matches is None or self._matches(record)):
                 records.append(record)
         return records

@@ -17,6 +17,7 @@ from millstream.cli.names import TOPIC
 from millstream.cli.progress import Progress
 from millstream.cli.record_sender import RecordSender, connect_producer, print_sent
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
+from millstream.cli.schemas import encoder, schema_options
 from millstream.cli.topic_view import require_topic
 
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -37,6 +38,7 @@ _SEPARATOR_HELP = "Lines are KEY, then TEXT, then VALUE. \\\\t is a tab, \\\\xNN
 @click.option(
     "-J", "--json-lines", is_flag=True, help="Lines in the format of `consume -J`, not plain text."
 )
+@schema_options
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
 @json_option
 @bootstrap_option
@@ -50,6 +52,9 @@ def produce(
     acks: str,
     empty_is_null: bool,
     json_lines: bool,
+    value_schema: str | None,
+    key_schema: str | None,
+    registry_url: str | None,
     quiet: bool,
     as_json: bool,
     bootstrap: str,
@@ -71,6 +76,9 @@ def produce(
     )
     parse = _json_parser(rules) if json_lines else rules.parse
     require_topic(bootstrap, topic)
+    encode = encoder(topic, value_schema, key_schema, registry_url)
+    if encode is not None:
+        parse = _encoding_parser(parse, encode)
     delay = Delay(bootstrap, topic, is_acks_all=acks == "all")
     watch = BrokerWatch(bootstrap)
     producer = connect_producer(bootstrap, watch, compression, acks)
@@ -116,6 +124,17 @@ def _json_parser(rules: LineRules) -> Callable[[bytes], JsonRecord]:
         return record
 
     return parse
+
+
+def _encoding_parser(
+    parse: Callable[[bytes], JsonRecord], encode: Callable[[JsonRecord], None]
+) -> Callable[[bytes], JsonRecord]:
+    def parse_and_encode(line: bytes) -> JsonRecord:
+        record = parse(line)
+        encode(record)
+        return record
+
+    return parse_and_encode
 
 
 def _read_records(parse: Callable[[bytes], JsonRecord]) -> Iterator[JsonRecord | None]:

@@ -35,8 +35,10 @@ _WRITE_SECONDS_MAX: Final = 15.0
 _POLL_SECONDS: Final = 0.25
 _BATCH_RECORDS_MAX: Final = 500
 _PAUSE_SECONDS: Final = 0.1
-# What a broker answers that has not heard of a new topic or its leader.
+# While brokers have not heard of a new topic or its leader, or have just started.
 _NOT_YET: Final = (
+    KafkaError._NOENT,
+    KafkaError._TRANSPORT,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -78,7 +80,6 @@ class SchemaLog:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._stopping = threading.Event()
         self._reader: threading.Thread | None = None
-        self._admin: AdminClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # One thread, because the calls of a transaction follow each other.
         self._calls = ThreadPoolExecutor(1, thread_name_prefix="registry-writer")
@@ -117,7 +118,7 @@ class SchemaLog:
     # -- the topic --------------------------------------------------------------------
 
     def _prepare_topic(self) -> None:
-        self._admin = admin = AdminClient(self._settings)
+        admin = AdminClient(self._settings)
         metadata = admin.list_topics(timeout=_REQUEST_SECONDS_MAX)
         self.cluster_id = metadata.cluster_id or ""
         held = metadata.topics.get(self._topic)
@@ -223,9 +224,10 @@ class SchemaLog:
 
     def _find_end(self) -> int | None:
         """None while not all brokers know the topic yet, as just after it was created."""
-        assert self._admin is not None
+        # A new one each time: it keeps the epoch of the leader that it first saw.
+        admin = AdminClient(self._settings)
         place = TopicPartition(self._topic, 0)
-        [answer] = self._admin.list_offsets({place: OffsetSpec.latest()}).values()
+        [answer] = admin.list_offsets({place: OffsetSpec.latest()}).values()
         try:
             end: int = answer.result(_REQUEST_SECONDS_MAX).offset
         except KafkaException as failed:

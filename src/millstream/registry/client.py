@@ -1,0 +1,99 @@
+"""Asks a schema registry, ours or another one, from a command."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from millstream.registry.formats.text import Dependency
+from millstream.registry.model import Content, SchemaType
+from millstream.registry.records import read_references
+
+_SECONDS_MAX: Final = 20.0
+_CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+
+
+class RegistryRefused(Exception):
+    """The registry answered with an error, which `code` tells, or did not answer (0)."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class RegistryClient:
+    """A URL may have a login: https://name:password@host:8081."""
+
+    def __init__(self, url: str) -> None:
+        """Raises ValueError."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{_without_login(url)} is not http://HOST:PORT or https://HOST:PORT")
+        self.url = _without_login(url).rstrip("/")
+        self._headers = {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            encoded = base64.b64encode(login.encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+
+    def content(self, schema_id: int) -> Content:
+        """Raises RegistryRefused."""
+        return _content(self._ask("GET", f"/schemas/ids/{schema_id}"))
+
+    def latest_id(self, subject: str) -> int:
+        """Raises RegistryRefused."""
+        found = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return int(found["id"])
+
+    def register(self, subject: str, schema_type: SchemaType, text: str) -> int:
+        """Raises RegistryRefused."""
+        body = {"schema": text, "schemaType": schema_type}
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        return int(self._ask("POST", path, body)["id"])
+
+    def dependencies(self, content: Content) -> list[Dependency]:
+        """Each stands behind those that it needs. Raises RegistryRefused."""
+        found: dict[str, Dependency] = {}
+        for one in content.references:
+            path = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}?deleted=true"
+            target = _content(self._ask("GET", path))
+            for inner in self.dependencies(target):
+                found.setdefault(inner.name, inner)
+            found.setdefault(one.name, Dependency(one.name, target.text))
+        return list(found.values())
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, self._headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS_MAX) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise _refusal(refused.code, refused.read()) from None
+        except (OSError, ValueError) as failed:
+            reason = getattr(failed, "reason", failed)
+            raise RegistryRefused(0, f"the schema registry at {self.url}: {reason}") from None
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _content(fields: dict[str, Any]) -> Content:
+    return Content(
+        SchemaType(fields.get("schemaType") or SchemaType.AVRO),
+        fields["schema"],
+        read_references(fields.get("references") or []),
+    )
+
+
+def _refusal(status: int, data: bytes) -> RegistryRefused:
+    try:
+        fields = json.loads(data)
+        return RegistryRefused(int(fields["error_code"]), str(fields["message"]))
+    except (ValueError, KeyError, TypeError):
+        return RegistryRefused(status, f"the schema registry answered with HTTP {status}")
