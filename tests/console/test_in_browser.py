@@ -4,8 +4,10 @@ Covers console/static, console/templates, console/app.py.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import axe_playwright_python
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -66,6 +68,22 @@ def test_every_page_opens_in_light_and_dark(
             # Nothing is wider than the window: tables scroll by themselves.
             width = "document.documentElement.scrollWidth <= innerWidth"
             assert tab.evaluate(width), path
+            assert serious_problems(tab) == [], f"{path}, {scheme}"
+
+
+# The rules of the Web Content Accessibility Guidelines, in the page itself.
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+def serious_problems(tab: Page) -> list[str]:
+    """What axe calls serious or critical, and where."""
+    tab.evaluate(AXE)
+    found = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 def commit(node: ConsoleNode, group: str, topic: str, offset: int) -> None:
@@ -171,10 +189,18 @@ def test_hostile_content_is_shown_and_does_nothing(
     tab: Page, console_node: ConsoleNode, web: Browser, topic: str
 ) -> None:
     attack = "<script>alert(1)</script><img src=x onerror=alert(2)>'\"><svg onload=alert(3)>"
+    large = attack.encode() * (5_000_000 // len(attack) + 1)
+    done = web.call(f"/topics/{topic}/config", name="max.message.bytes", value="6000000")
+    assert done.status == 200, done.text
     producer = Producer(
-        {"bootstrap.servers": console_node.bootstrap, "client.id": attack, "log_level": 0}
+        {
+            "bootstrap.servers": console_node.bootstrap,
+            "client.id": attack,
+            "message.max.bytes": 6_000_000,
+            "log_level": 0,
+        }
     )
-    contents = (attack.encode(), b"\xff\x00\x1b[2J" + attack.encode(), attack.encode() * 10_000)
+    contents = (attack.encode(), b"\xff\x00\x1b[2J" + attack.encode(), large)
     for content in contents:
         producer.produce(
             topic, content, key=attack, headers=[(attack, content[:1000])], partition=0
