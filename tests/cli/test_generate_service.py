@@ -24,6 +24,7 @@ def test_the_unit_runs_a_command_that_exists() -> None:
     unit = printed("systemd", "--data-dir", "/srv/my data", "--listen", "127.0.0.1:9999")
     start = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     assert start is not None
+    assert 'ReadWritePaths="/srv/my data"' in unit
     program, name, *options = shlex.split(start[1])
     assert Path(program).is_absolute()
     context = root.make_context("millstream", [], resilient_parsing=True)

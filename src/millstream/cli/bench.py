@@ -34,7 +34,7 @@ _CONSUMED_AT_ONCE = 10_000
 def bench() -> None:
     """Measure the throughput and the latency of a cluster from here.
 
-    Without --topic the records go to a topic of their own, which is deleted afterwards. The client
+    Without --topic the records go to a new topic, which is deleted afterwards. The client
     is librdkafka in one process: a cluster can do more than one client shows.
     """
 

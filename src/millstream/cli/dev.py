@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,10 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.failure import CommandFailed
-from millstream.cli.node_main import addresses, run_node
+from millstream.cli.node_main import addresses, local_config, local_node_options, run_node
 from millstream.cli.output import echo, print_line_json
-from millstream.config import load_config
-from millstream.config.load import refuse_secrets
 from millstream.errors import StartError
 
 if TYPE_CHECKING:
@@ -27,11 +24,6 @@ DEFAULT_REGISTRY_PORT: Final = 8081
 
 
 @click.command("dev")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data here.  [default: a temporary directory, removed at the end]",
-)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -52,7 +44,7 @@ DEFAULT_REGISTRY_PORT: Final = 8081
 )
 @click.option("--no-registry", is_flag=True, help="Do not serve the schema registry.")
 @click.option("--no-example", is_flag=True, help="Do not create the example topic.")
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
+@local_node_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it is ready.")
 def dev(
     data_dir: Path | None,
@@ -71,15 +63,7 @@ def dev(
     the last moments. Use `millstream broker` where data matters.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    with contextlib.ExitStack() as cleanup:
-        folder = data_dir or Path(
-            cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-dev-"))
-        )
-        refuse_secrets(sets)
-        config = load_config(
-            sets=sets,
-            flags={"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"},
-        )
+    with local_config(data_dir, port, sets) as (folder, config):
 
         async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
             bootstrap = addresses(node)[0]

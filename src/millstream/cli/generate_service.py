@@ -44,7 +44,7 @@ TimeoutStopSec={_STOP_SECONDS}
 LimitNOFILE={_DESCRIPTORS}
 # The node writes to its data directory, and to nothing else.
 ProtectSystem=strict
-ReadWritePaths={data_dir}
+ReadWritePaths={_quoted(data_dir)}
 ProtectHome=read-only
 PrivateTmp=true
 NoNewPrivileges=true

@@ -3,14 +3,22 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
 
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
-from millstream.config import BrokerConfig
+from millstream.config import BrokerConfig, load_config
+from millstream.config.load import refuse_secrets
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _THREAD_SECONDS: Final = 0.0002
 
@@ -27,6 +35,33 @@ def run_node(
     Raises StartError."""
     _raise_descriptor_limit()
     return run_loop(_serve(config, while_serving, dev=dev, adopt=adopt))
+
+
+def local_node_options(command: F) -> F:
+    """Add `--data-dir` and `--set` to a command with a node for this machine alone."""
+    command = click.option(
+        "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option."
+    )(command)
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Keep the data here.  [default: a temporary directory, removed at the end]",
+    )(command)
+
+
+@contextmanager
+def local_config(
+    data_dir: Path | None, port: int, sets: tuple[str, ...]
+) -> Iterator[tuple[Path, BrokerConfig]]:
+    """The directory and the options of such a node. A temporary directory lasts as long as this."""
+    refuse_secrets(sets)
+    with (
+        tempfile.TemporaryDirectory(prefix="millstream-")
+        if data_dir is None
+        else nullcontext(data_dir)
+    ) as folder:
+        flags = {"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        yield Path(folder), load_config(sets=sets, flags=flags)
 
 
 def addresses(node: "Broker") -> list[str]:

@@ -152,17 +152,9 @@ def _read_parquet(path: Path) -> Iterator[JsonRecord]:
         raise CommandFailed(f"{path}: {wrong}") from None
     if "value" not in present:
         raise CommandFailed(f"{path} has no column value; it has {', '.join(sorted(present))}")
-    names = [
-        name for name in ("partition", "timestamp", "key", "value", "headers") if name in present
-    ]
+    names = [name for name in _READ_COLUMNS if name in present]
     for batch in file.iter_batches(columns=names):
-        if "timestamp" in names:
-            position = names.index("timestamp")
-            numbers = (
-                batch.column(position).cast(arrow.timestamp("ms", tz="UTC")).cast(arrow.int64())
-            )
-            batch = batch.set_column(position, "timestamp", numbers)
-        for row in batch.to_pylist():
+        for row in _times_in_ms(arrow, batch).to_pylist():
             yield JsonRecord(
                 key=_bytes(row.get("key")),
                 value=_bytes(row["value"]),
@@ -170,6 +162,15 @@ def _read_parquet(path: Path) -> Iterator[JsonRecord]:
                 timestamp_ms=row.get("timestamp"),
                 partition=row.get("partition"),
             )
+
+
+def _times_in_ms(arrow: Any, batch: Any) -> Any:
+    """The batch with its timestamps as milliseconds since 1970, whatever unit the file has."""
+    position = batch.schema.get_field_index("timestamp")
+    if position < 0:
+        return batch
+    in_ms = batch.column(position).cast(arrow.timestamp("ms", tz="UTC"))
+    return batch.set_column(position, "timestamp", in_ms.cast(arrow.int64()))
 
 
 def _bytes(value: object) -> bytes | None:

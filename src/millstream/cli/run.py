@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.failure import CommandFailed
-from millstream.cli.node_main import addresses, run_node
-from millstream.config import load_config
-from millstream.config.load import refuse_secrets
+from millstream.cli.node_main import addresses, local_config, local_node_options, run_node
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -31,13 +28,8 @@ _SIGNALLED: Final = 128
 @click.option(
     "-t", "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", help="Create a topic."
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data here.  [default: a temporary directory, removed at the end]",
-)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set one option.")
+@local_node_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def run(
     topics: tuple[str, ...],
@@ -55,15 +47,7 @@ def run(
     """
     wanted = dict(parse_topic(text) for text in topics)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="millstream: %(message)s")
-    with contextlib.ExitStack() as cleanup:
-        folder = data_dir or Path(
-            cleanup.enter_context(tempfile.TemporaryDirectory(prefix="millstream-run-"))
-        )
-        refuse_secrets(sets)
-        config = load_config(
-            sets=sets,
-            flags={"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{port}"},
-        )
+    with local_config(data_dir, port, sets) as (_, config):
 
         async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
             bootstrap = addresses(node)[0]
