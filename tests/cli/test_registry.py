@@ -61,9 +61,12 @@ def test_a_login_and_tls(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority.certificate)
     (tmp_path / "server.pem").write_bytes(server.key + server.certificate)
     (tmp_path / "users").write_text("ann=secret\n")
-    options = ("--users", str(tmp_path / "users"), "--tls-keystore", str(tmp_path / "server.pem"))
-    own = ("--topic", "_secured", "--group", "secured")
-    with registry(broker.bootstrap, *options, *own) as url:
+    options = ("--users", str(tmp_path / "users"), "--certificate", str(tmp_path / "server.pem"))
+    own = ("--topic", "_secured", "--group", "secured", "--authority", str(tmp_path / "ca.pem"))
+    with (
+        registry(broker.bootstrap, *options, *own) as url,
+        registry(broker.bootstrap, *options, *own) as other,
+    ):
         assert url.startswith("https://")
         trust = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         for login in (None, "ann:wrong", "bob:secret", "ann"):
@@ -72,6 +75,11 @@ def test_a_login_and_tls(broker: Broker, tmp_path: Path) -> None:
         settings = {"url": url, "ssl.ca.location": str(tmp_path / "ca.pem")}
         with SchemaRegistryClient({**settings, "basic.auth.user.info": "ann:secret"}) as client:
             assert client.register_schema("s", Schema('"int"', "AVRO")) == 1
+        # One of the two is not the leader, and passes the request and its login on.
+        for number, each in enumerate((url, other), 2):
+            client_of_each = RestClient(each, login="ann:secret", trust=trust)
+            schema = f'{{"type":"enum","name":"E{number}","symbols":["A"]}}'
+            assert client_of_each.register(f"t{number}", schema).body == {"id": number}
         with (
             SchemaRegistryClient(settings) as stranger,
             pytest.raises(SchemaRegistryError, match="Unauthorized"),
@@ -85,7 +93,7 @@ def test_a_login_and_tls(broker: Broker, tmp_path: Path) -> None:
         (["--listen", "nowhere"], 2, "HOST:PORT"),
         (["--listen", "127.0.0.1:0", "--advertise", "nowhere"], 2, "--advertise"),
         (["--users", "missing"], 1, "missing: No such file"),
-        (["--tls-keystore", "missing.pem"], 1, "missing.pem"),
+        (["--certificate", "missing.pem"], 1, "missing.pem"),
         (["--topic", "deleting"], 1, "cleanup.policy"),
         (["--topic", "wide"], 1, "exactly one"),
         (["--topic", "not a topic"], 1, "not a topic"),

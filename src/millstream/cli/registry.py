@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.address import parse_address
-from millstream.cli.bootstrap import bootstrap_option, client_settings, json_option
+from millstream.cli.bootstrap import (
+    bootstrap_option,
+    check_reachable,
+    client_settings,
+    json_option,
+)
 from millstream.cli.client_options import security_of_command
 from millstream.cli.failure import CommandFailed
 from millstream.cli.log_format import TEXT, write_log
@@ -53,16 +58,17 @@ _LIBRARIES: Final = ("fastavro", "google.protobuf", "jsonschema", "starlette", "
     help="Ask for a login (basic): a file of lines name=password.",
 )
 @click.option(
-    "--tls-keystore",
-    "keystore",
+    "--certificate",
+    metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Serve https: a PEM file with key and certificate, as `millstream secure` writes it.",
+    help="A PEM file with certificate and key: the registry serves HTTPS.",
 )
 @click.option(
-    "--tls-truststore",
-    "truststore",
+    "--authority",
+    metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The certificates that instances of this registry are signed with, PEM.",
+    help="A PEM file with what signs the certificates of other instances, if the system does not "
+    "trust it.",
 )
 @json_option
 @bootstrap_option
@@ -72,8 +78,8 @@ def registry(
     topic: str,
     group_id: str,
     users_file: Path | None,
-    keystore: Path | None,
-    truststore: Path | None,
+    certificate: Path | None,
+    authority: Path | None,
     as_json: bool,
     bootstrap: str,
 ) -> None:
@@ -84,6 +90,7 @@ def registry(
     """
     address = _listen_address(listen)
     # First: its libraries take longer to load than a broker to say that it is not there.
+    check_reachable(bootstrap)
     settings = client_settings(bootstrap)
     if not is_installed():
         raise CommandFailed("the registry needs: pip install 'millstream[registry]'")
@@ -94,7 +101,7 @@ def registry(
     write_log(TEXT)
     nodes = [parse_address(each.strip()) for each in bootstrap.split(",")]
     access = ClusterAccess(nodes, settings, security_of_command())
-    guard = _guard(users_file, keystore, truststore)
+    guard = _guard(users_file, certificate, authority)
 
     async def serve() -> None:
         schemas = SchemaRegistry(access, topic=topic, group_id=group_id)
@@ -135,23 +142,23 @@ def is_installed() -> bool:
         return False
 
 
-def _guard(users_file: Path | None, keystore: Path | None, truststore: Path | None) -> "Guard":
+def _guard(users_file: Path | None, certificate: Path | None, authority: Path | None) -> "Guard":
     """Raises StartError and CommandFailed."""
     from millstream.registry.serving import Guard
     from millstream.registry.users import load_users
 
     return Guard(
         users=None if users_file is None else load_users(users_file),
-        tls=None if keystore is None else _server_context(keystore),
-        trust=None if truststore is None else _client_context(truststore),
+        tls=None if certificate is None else _server_context(certificate),
+        trust=None if authority is None else _client_context(authority),
     )
 
 
-def _server_context(keystore: Path) -> ssl.SSLContext:
+def _server_context(certificate: Path) -> ssl.SSLContext:
     from millstream.config import ConfigError
     from millstream.security.tls import NO_TRUSTSTORE, Store, TlsOptions, server_context
 
-    store = Store("--tls-keystore", str(keystore), kind="PEM")
+    store = Store("--certificate", str(certificate), kind="PEM")
     options = TlsOptions(store, NO_TRUSTSTORE, "none", ("TLSv1.2", "TLSv1.3"), ())
     try:
         return server_context(options)
@@ -159,12 +166,12 @@ def _server_context(keystore: Path) -> ssl.SSLContext:
         raise CommandFailed(str(problem)) from None
 
 
-def _client_context(truststore: Path) -> ssl.SSLContext:
+def _client_context(authority: Path) -> ssl.SSLContext:
     from millstream.config import ConfigError
     from millstream.security.tls import NO_KEYSTORE, Store, client_context
 
     try:
-        return client_context(NO_KEYSTORE, Store("--tls-truststore", str(truststore), kind="PEM"))
+        return client_context(NO_KEYSTORE, Store("--authority", str(authority), kind="PEM"))
     except ConfigError as problem:
         raise CommandFailed(str(problem)) from None
 

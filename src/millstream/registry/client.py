@@ -4,11 +4,12 @@ import base64
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from millstream.registry.formats.text import Dependency
-from millstream.registry.model import Content, SchemaType
+from millstream.registry.model import Content, Reference, SchemaType
 from millstream.registry.records import read_references
 
 _SECONDS_MAX: Final = 20.0
@@ -56,12 +57,20 @@ class RegistryClient:
     def dependencies(self, content: Content) -> list[Dependency]:
         """Each stands behind those that it needs. Raises RegistryRefused."""
         found: dict[str, Dependency] = {}
-        for one in content.references:
-            path = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}?deleted=true"
-            target = _content(self._ask("GET", path))
-            for inner in self.dependencies(target):
-                found.setdefault(inner.name, inner)
-            found.setdefault(one.name, Dependency(one.name, target.text))
+        asked: set[str] = set()
+
+        def add(references: Sequence[Reference]) -> None:
+            for one in references:
+                if one.name in asked:
+                    continue
+                asked.add(one.name)
+                subject = quote(one.subject, safe="")
+                path = f"/subjects/{subject}/versions/{one.version}?deleted=true"
+                target = _content(self._ask("GET", path))
+                add(target.references)
+                found[one.name] = Dependency(one.name, target.text)
+
+        add(content.references)
         return list(found.values())
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:

@@ -63,7 +63,7 @@ def test_the_canonical_text_is_that_of_avros_java_library(text: str, canonical: 
         ('{"type":"enum","name":"E","symbols":"AB"}', "not a list"),
         ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "Default"),
         ('{"type":"fixed","name":"F","size":"x"}', "number of bytes"),
-        ('["int","int"]', "int twice"),
+        ('["int","int"]', "'int' is twice"),
         ('["int",["null"]]', "union"),
         ("[" * 100_000, "deeper"),
         ('{"type":"array","items":' * 250 + '"int"' + "}" * 250, "deeper"),

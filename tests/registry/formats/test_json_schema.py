@@ -41,6 +41,7 @@ def test_white_space_goes_and_the_order_stays() -> None:
         ('{"$ref":"http://[bad"}', "leads nowhere"),
         ('{"$id":"http://[bad"}', "URI"),
         ('{"$id":5}', "strings"),
+        (f'{{"enum":[{",".join(["1", "null"] * 2_000)}]}}', "not all texts"),
         ('{"not":' * 300 + "{}" + "}" * 300, "deeper"),
     ],
 )

@@ -161,10 +161,11 @@ def _compare_names(reader: Any, writer: Any, path: str) -> list[Difference]:
 
 
 def _compare_symbols(reader: Any, writer: Any, path: str) -> list[Difference]:
-    missing = [one for one in writer["symbols"] if one not in set(reader["symbols"])]
+    known = set(reader["symbols"])
+    missing = [one for one in writer["symbols"] if one not in known]
     if not missing or "default" in reader:
         return []
-    text = f"The enum {reader['name']} lacks {', '.join(missing)} and has no default"
+    text = f"The enum {reader['name']} lacks {', '.join(missing[:20])} and has no default"
     return [Difference("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text)]
 
 

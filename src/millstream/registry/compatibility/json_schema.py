@@ -22,6 +22,7 @@ from millstream.registry.compatibility.difference import (
     TooManyPairs,
 )
 from millstream.registry.formats.json_schema import JsonSchema
+from millstream.registry.records import compact_json
 
 _TYPES: Final = {"array", "boolean", "integer", "null", "number", "object", "string"}
 # A reader's limit must not be lower than that of the writer.
@@ -161,8 +162,9 @@ class _Comparison:
     def _required(self, reader: _Node, writer: _Node, path: str) -> Iterator[Difference]:
         properties = reader.get("properties") or {}
         known = writer.get("properties") or {}
+        before = _names(writer.get("required"))
         for name in _names(reader.get("required")):
-            if name in _names(writer.get("required")) or _has_default(properties.get(name)):
+            if name in before or _has_default(properties.get(name)):
                 continue
             if name in known or name not in properties:
                 text = f"The property '{name}' is required now and has no default"
@@ -308,7 +310,9 @@ def _values(reader: _Node, writer: _Node, path: str) -> Iterator[Difference]:
     accepted, written = _values_of(reader), _values_of(writer)
     if accepted is None:
         return
-    if written is None or any(one not in accepted for one in written):
+    # As text, because values may be lists and objects, and there may be many.
+    known = {compact_json(one) for one in accepted}
+    if written is None or any(compact_json(one) not in known for one in written):
         text = "Values of the other schema are not in the enum"
         yield Difference("ENUM_ARRAY_NARROWED", f"{path}/enum", text)
 
@@ -369,8 +373,9 @@ def _items_of(node: _Node) -> tuple[list[_Node], _Node]:
     return [], node.part(True if items is None else items)
 
 
-def _names(value: Any) -> list[str]:
-    return value if isinstance(value, list) else []
+def _names(value: Any) -> dict[str, None]:
+    """In order, and quick to search."""
+    return dict.fromkeys(value) if isinstance(value, list) else {}
 
 
 def _has_default(value: Any) -> bool:

@@ -6,6 +6,7 @@ around them is the same.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,9 +96,7 @@ def _union(branches: list[Any], space: str) -> list[Any]:
     kinds = [_kind(one, space) for one in branches]
     if "union" in kinds:
         raise InvalidSchema("a union cannot contain a union directly")
-    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
-    if twice:
-        raise InvalidSchema(f"a union has {twice[0]} twice")
+    _check_unique(kinds, "branches of a union")
     return [_canonical(one, space) for one in branches]
 
 
@@ -185,8 +184,6 @@ def _check_symbols(value: dict[str, Any], full: str) -> None:
 
 
 def _check_unique(names: list[str], where: str) -> None:
-    twice = (
-        [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
-    )
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidSchema(f"{twice[0]!r} is twice in the {where}")

@@ -18,6 +18,7 @@ from millstream.registry.formats.text import Dependency, InvalidSchema, load_jso
 from millstream.registry.records import compact_json
 
 _ROOT: Final = "urn:millstream:schema"
+_MIXED_VALUES_MAX: Final = 2_000
 # Schemas whose parts below them are data, not schemas.
 _DATA: Final = ("enum", "const", "default", "examples")
 
@@ -70,6 +71,7 @@ def _check(value: Any) -> None:
         draft = value.get("$schema", "")
         if not isinstance(draft, str) or not isinstance(value.get("$id", ""), str):
             raise InvalidSchema("$schema and $id are strings")
+    _check_lists(value)
     validator = validator_for(value, default=Draft7Validator)
     try:
         validator.check_schema(value)
@@ -78,6 +80,25 @@ def _check(value: Any) -> None:
         raise InvalidSchema(f"at /{where}: {wrong.message[:500]}") from None
     except RecursionError:
         raise InvalidSchema("nested too deeply") from None
+
+
+def _check_lists(value: Any) -> None:
+    """Some drafts want the values of a list to be unique. For texts or numbers alone this is quick
+    to see; of other lists, jsonschema compares each value with every other one."""
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, list):
+            kinds = {type(one) for one in part}
+            is_plain = kinds <= {str} or kinds <= {int, float}
+            if len(part) > _MIXED_VALUES_MAX and not is_plain:
+                raise InvalidSchema(
+                    f"a list of {len(part)} values that are not all texts or all numbers; "
+                    f"it may have {_MIXED_VALUES_MAX}"
+                )
+            parts += part
 
 
 def _resource(value: Any) -> SchemaResource:

@@ -150,9 +150,14 @@ def _is_lossless(
 def _imported(file: FileDescriptor) -> list[FileDescriptor]:
     """All of them, each behind those that it imports."""
     found: dict[str, FileDescriptor] = {}
-    for one in file.dependencies:
-        for inner in (*_imported(one), one):
-            found.setdefault(inner.name, inner)
+
+    def add(files: Sequence[FileDescriptor]) -> None:
+        for one in files:
+            if one.name not in found:
+                add(one.dependencies)
+                found[one.name] = one
+
+    add(file.dependencies)
     return list(found.values())
 
 
