@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.command_line import all_commands, run_millstream
 from tests.support.json_shapes import documented_shapes, mismatch
 from tests.support.node import MillstreamNode
+from tests.support.tools import skip_if_java_is_left_out
 
 SECONDS_MAX = 120
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -287,7 +289,7 @@ def test_commands_of_a_cluster_print_their_shapes(folder: Path) -> None:
 STOP_NODE = "import os, sys; os.kill(int(open(sys.argv[1]).read()), 15)"
 
 
-def cluster_problems(started: dict[str, str], folder: Path) -> dict[str, str | None]:
+def cluster_problems(started: dict[str, str], folder: Path) -> dict[str, str]:
     adopted = ["--data-dir", "alone", "--zookeeper", f"{started['zookeeper']}/adopted"]
     calls = [
         ("topic create", ["orders", "-p", "3", "-r", "2"]),
@@ -298,14 +300,17 @@ def cluster_problems(started: dict[str, str], folder: Path) -> dict[str, str | N
         ("cluster elect", ["-y"]),
         ("cluster decommission", ["3", "-y"]),
         ("cluster rebalance", ["-y"]),
-        ("cluster restart", ["--rolling", "--node", "2", "-y", "--command", "COMMAND"]),
     ]
+    found = problems_of_calls(calls, started["bootstrap"])
+    restart = ["--rolling", "--node", "2", "-y", "--command", stop_command(folder)]
+    return found | problems_of_calls([("cluster restart", restart)], started["bootstrap"])
+
+
+def problems_of_calls(calls: list[tuple[str, list[str]]], bootstrap: str) -> dict[str, str]:
     found = {}
     for command, arguments in calls:
-        words = [stop_command(folder) if each == "COMMAND" else each for each in arguments]
-        bootstrap = started["bootstrap"]
         ran = run_millstream(
-            *command.split(), *words, "--json", bootstrap=bootstrap, seconds_max=300
+            *command.split(), *arguments, "--json", bootstrap=bootstrap, seconds_max=300
         )
         problem = ran.errors[-1000:] if ran.exit_code else problem_of(command, ran.output)
         if problem is not None:
@@ -331,3 +336,39 @@ def is_node_2(process: Path, folder: Path) -> bool:
     except OSError:
         return False
     return here == str(folder) and b"broker" in words and any(b"c/node-2" in w for w in words)
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.timeout(900)
+def test_commands_of_a_pipeline_print_their_shapes(folder: Path) -> None:
+    skip_if_java_is_left_out()
+    today = datetime.now(UTC).date()
+    with MillstreamNode(folder / "node", "--dev") as node:
+        prepare_pipelines(node.bootstrap)
+        calls = [
+            ("pipeline run", ["live.toml", "--once"]),
+            ("pipeline status", ["live.toml"]),
+            ("report daily", ["live.toml", "--date", str(today)]),
+            ("report weekly", ["live.toml", "--date", str(today)]),
+            ("report monthly", ["live.toml", "--date", str(today)]),
+            ("pipeline rebuild", ["reports", "live.toml", "--from", str(today)]),
+            ("pipeline backfill", ["old.toml"]),
+            ("demo", ["--for", "1", "--rate", "50"]),
+        ]
+        assert {command for command, _ in calls} == WITH_SPARK
+        assert problems_of_calls(calls, node.bootstrap) == {}
+
+
+def prepare_pipelines(bootstrap: str) -> None:
+    """Lines in the topic `logs`, and the files of two pipelines."""
+    for words in (
+        "topic create logs -c message.timestamp.type=LogAppendTime",
+        "loadgen --topic logs -n 200 --fast -q",
+        f"pipeline init live.toml --name live -b {bootstrap}",
+        f"pipeline init old.toml --name old -b {bootstrap}",
+    ):
+        ran = run_millstream(*words.split(), bootstrap=bootstrap)
+        assert ran.exit_code == 0, ran.errors
+    other = Path("old.toml")
+    other.write_text(other.read_text().replace("pipeline-data", "old-data"))
