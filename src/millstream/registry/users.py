@@ -1,7 +1,7 @@
 """Basic authentication: who may use the REST API.
 
 Users are in a file of the same form as those of SASL/PLAIN: lines `name=password`, where a password
-may be hashed (`millstream user` prints such lines).
+may be hashed, in the form of a SCRAM-SHA-256 credential.
 """
 
 import asyncio
