@@ -1,6 +1,6 @@
 """Debian's Prometheus scrapes nodes and a cluster, and the generated alerts fire for real causes.
 
-Covers console/metrics/alerts.py and console/metrics/exposition.py as their user sees them.
+Covers console/metrics/alerts.py, console/metrics/exposition.py.
 """
 
 import contextlib
