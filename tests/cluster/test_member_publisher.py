@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from millstream.cluster import member_publisher, znodes
-from millstream.cluster.changes import ConfigChange, NewTopic
+from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.metadata import ClusterMetadata
+from millstream.cluster.state import NamedResource
 from millstream.cluster.stores.store import Delete, NoNode, Put
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
@@ -80,10 +81,18 @@ def test_two_changes_of_options_at_two_nodes_are_both_kept():
         await until(lambda: first.image.topics["t"].overrides == both)
         await first.alter_broker_configs(None, [ConfigChange("log.retention.ms", "9")])
         await until(lambda: second.effective_config.int("log.retention.ms") == 9)
-        await first.alter_group_configs("g", [ConfigChange("consumer.session.timeout.ms", "50000")])
+        await first.alter_named_configs(
+            NamedResource.GROUP, "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+        )
         await until(lambda: "g" in second.image.group_overrides)
-        await second.replace_group_configs("g", {})
+        await second.replace_named_configs(NamedResource.GROUP, "g", {})
         await until(lambda: "g" not in first.image.group_overrides)
+        subscribed = NamedResource.CLIENT_METRICS
+        await first.alter_named_configs(subscribed, "s", [ConfigChange("metrics", "*")])
+        await until(lambda: second.image.client_metrics == {"s": {"metrics": "*"}})
+        deletion = ConfigChange("metrics", None, ConfigOperation.DELETE)
+        await second.alter_named_configs(subscribed, "s", [deletion])
+        await until(lambda: first.image.client_metrics == {})
 
     run(scenario)
 

@@ -7,6 +7,7 @@ import pytest
 from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import ClusterMetadata, start_alone
+from millstream.cluster.state import NamedResource
 from millstream.cluster.stores.memory import MemoryTree
 from millstream.cluster.stores.store import BadVersion, Put
 from millstream.config import Source, load_config
@@ -408,10 +409,10 @@ def test_an_option_without_effect_is_reported_where_it_is_set(caplog):
         await controller.alter_broker_configs(None, [ConfigChange("num.io.threads", "4")])
         assert warnings() == ["all nodes: num.io.threads: accepted, no effect"]
         interval = ConfigChange("consumer.assignment.interval.ms", "2000")
-        await controller.alter_group_configs("g", [interval])
+        await controller.alter_named_configs(NamedResource.GROUP, "g", [interval])
         assert warnings() == ["group 'g': consumer.assignment.interval.ms: accepted, no effect"]
-        await controller.alter_group_configs(
-            "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+        await controller.alter_named_configs(
+            NamedResource.GROUP, "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
         )
         assert warnings() == []
 
@@ -424,16 +425,20 @@ def test_options_of_a_group_last_until_they_are_taken_back(group_id):
         world = World()
         controller = await world.start()
         name = "consumer.session.timeout.ms"
-        await controller.alter_group_configs(group_id, [ConfigChange(name, "50000")])
-        await controller.alter_group_configs(
-            group_id, [ConfigChange(name, "60000")], validate_only=True
+        await controller.alter_named_configs(
+            NamedResource.GROUP, group_id, [ConfigChange(name, "50000")]
+        )
+        await controller.alter_named_configs(
+            NamedResource.GROUP, group_id, [ConfigChange(name, "60000")], validate_only=True
         )
         controller = await world.start()
         assert controller.image.group_overrides == {group_id: {name: "50000"}}
-        await controller.replace_group_configs(group_id, {"consumer.heartbeat.interval.ms": "6000"})
+        await controller.replace_named_configs(
+            NamedResource.GROUP, group_id, {"consumer.heartbeat.interval.ms": "6000"}
+        )
         overrides = controller.image.group_overrides[group_id]
         assert overrides == {"consumer.heartbeat.interval.ms": "6000"}
-        await controller.replace_group_configs(group_id, {})
+        await controller.replace_named_configs(NamedResource.GROUP, group_id, {})
         assert (await world.start()).image.group_overrides == {}
 
     asyncio.run(scenario())
@@ -477,11 +482,33 @@ def test_options_of_users_clients_and_addresses_outlast_the_node():
 def test_options_of_a_group_keep_the_bounds_of_the_node(name, value):
     async def scenario(controller):
         with pytest.raises(KafkaError) as caught:
-            await controller.alter_group_configs("readers", [ConfigChange(name, value)])
+            await controller.alter_named_configs(
+                NamedResource.GROUP, "readers", [ConfigChange(name, value)]
+            )
         assert caught.value.code is KafkaCode.INVALID_CONFIG
         assert controller.image.group_overrides == {}
 
     World().run(scenario)
+
+
+def test_a_subscription_to_client_metrics_lasts_until_its_last_option_is_deleted():
+    async def scenario():
+        world = World()
+        controller = await world.start()
+        kind, name = NamedResource.CLIENT_METRICS, "slow producers/1"
+        wanted = {"metrics": "org.apache.kafka.producer.", "match": "client_id=a.*"}
+        await controller.replace_named_configs(kind, name, wanted)
+        more = ConfigChange("metrics", "org.apache.kafka.consumer.", ConfigOperation.APPEND)
+        await controller.alter_named_configs(kind, name, [more])
+        controller = await world.start()
+        both = "org.apache.kafka.producer.,org.apache.kafka.consumer."
+        assert controller.image.client_metrics == {name: {**wanted, "metrics": both}}
+        assert controller.image.group_overrides == {}
+        gone = [ConfigChange(option, None, ConfigOperation.DELETE) for option in wanted]
+        await controller.alter_named_configs(kind, name, gone)
+        assert (await world.start()).image.client_metrics == {}
+
+    asyncio.run(scenario())
 
 
 def test_producer_ids_are_given_once_over_all_starts():

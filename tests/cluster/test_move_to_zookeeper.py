@@ -9,6 +9,7 @@ from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import ClusterMetadata, load_image, start_alone
 from millstream.cluster.move_to_zookeeper import move, read_move, target_problem
+from millstream.cluster.state import NamedResource
 from millstream.cluster.stores.memory import MemoryTree
 from millstream.cluster.stores.store import Create
 from millstream.config import load_config
@@ -39,8 +40,11 @@ async def single_node():
     )
     await controller.allocate_producer_ids()
     await controller.alter_broker_configs(None, [ConfigChange("log.retention.ms", "9")])
-    await controller.alter_group_configs(
-        "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+    await controller.alter_named_configs(
+        NamedResource.GROUP, "g", [ConfigChange("consumer.session.timeout.ms", "50000")]
+    )
+    await controller.alter_named_configs(
+        NamedResource.CLIENT_METRICS, "s", [ConfigChange("metrics", "*")]
     )
     for entity in (ClientEntity(user="u", client_id="c"), ClientEntity(ip="10.0.0.1")):
         await controller.alter_client_entity(entity, {"x": "1"})
@@ -65,7 +69,8 @@ def test_everything_is_there_and_the_node_leads_it_as_a_member():
         assert image.topics["small"].topic_id == before.image.topics["small"].topic_id
         assert image.topics["small"].overrides == {"retention.ms": "7"}
         assert image.broker_overrides == {None: {"log.retention.ms": "9"}}
-        assert image.group_overrides == before.image.group_overrides
+        assert image.named_overrides == before.image.named_overrides
+        assert image.client_metrics == {"s": {"metrics": "*"}}
         assert image.client_entities.options == before.image.client_entities.options
         assert image.acls.entries == before.image.acls.entries
         assert len(image.acls.entries) == 2

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.config import (
     BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
     TOPIC_OPTIONS,
     ConfigError,
@@ -56,7 +57,9 @@ def test_defaults_are_those_of_kafka_except_where_we_say_so():
             assert (ours if ours is not None else "null") == default, name
 
 
-@pytest.mark.parametrize("options", [BROKER_OPTIONS, TOPIC_OPTIONS, GROUP_OPTIONS])
+@pytest.mark.parametrize(
+    "options", [BROKER_OPTIONS, TOPIC_OPTIONS, GROUP_OPTIONS, CLIENT_METRICS_OPTIONS]
+)
 def test_each_row_is_complete_and_keeps_its_own_bounds(options):
     for option in options.values():
         assert option.doc.endswith("."), option.name
@@ -155,7 +158,7 @@ def test_the_table_is_part_of_the_package():
 
 
 def test_every_name_is_there_once():
-    for scope in ("broker", "topic", "group"):
+    for scope in ("broker", "topic", "group", "client-metrics"):
         names = [
             option.name
             for section in SECTIONS

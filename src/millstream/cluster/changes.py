@@ -7,18 +7,20 @@ raises the KafkaError that Kafka returns. Nothing here writes; `metadata` does.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, assert_never
 
 from millstream.cluster.placement import place_replicas
-from millstream.cluster.state import ClusterImage
+from millstream.cluster.state import ClusterImage, NamedResource
 from millstream.config import (
     BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
     TOPIC_OPTIONS,
     BrokerConfig,
     Kind,
     Option,
     broker_config_problem,
+    check_client_metrics,
     format_value,
     group_overrides_problem,
     topic_overrides_problem,
@@ -30,6 +32,10 @@ from millstream.model import topic_name_problem
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _USE_DEFAULT: Final = -1
+NAMED_OPTIONS: Final = {
+    NamedResource.GROUP: GROUP_OPTIONS,
+    NamedResource.CLIENT_METRICS: CLIENT_METRICS_OPTIONS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +233,23 @@ def changed_broker_overrides(
     return changed
 
 
-def changed_group_overrides(
-    config: BrokerConfig, present: Mapping[str, str], changes: Sequence[ConfigChange]
+def changed_named_overrides(
+    kind: NamedResource,
+    config: BrokerConfig,
+    present: Mapping[str, str],
+    changes: Sequence[ConfigChange],
 ) -> dict[str, str]:
-    """A group's options after the changes. Raises KafkaError."""
-    changed = _apply_changes(GROUP_OPTIONS, present, changes)
-    problem = group_overrides_problem(config, changed)
-    if problem is not None:
-        raise KafkaError(KafkaCode.INVALID_CONFIG, problem)
+    """The options of a group or a subscription after the changes. Raises KafkaError."""
+    changed = _apply_changes(NAMED_OPTIONS[kind], present, changes)
+    match kind:
+        case NamedResource.GROUP:
+            problem = group_overrides_problem(config, changed)
+            if problem is not None:
+                raise KafkaError(KafkaCode.INVALID_CONFIG, problem)
+        case NamedResource.CLIENT_METRICS:
+            check_client_metrics(changed)
+        case _:
+            assert_never(kind)
     return changed
 
 

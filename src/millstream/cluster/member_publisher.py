@@ -16,7 +16,7 @@ from millstream.cluster.acls import AclChanges
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.membership import Membership
 from millstream.cluster.publisher import missing_parents
-from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.state import ClusterImage, NamedResource, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     BadVersion,
     CoordinationFailed,
@@ -123,12 +123,13 @@ class MemberPublisher:
         await self._put_options(znodes.broker_config_path(broker_id), present, overrides)
         await self.catch_up()
 
-    async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
-        present = self.image.group_overrides.get(group_id, {})
-        path = znodes.group_config_path(group_id)
+    async def set_named_options(
+        self, kind: NamedResource, name: str, overrides: dict[str, str]
+    ) -> None:
+        path, named = znodes.named_config_path(kind, name), self.image.named_overrides[kind]
         if overrides:
-            await self._put_options(path, present, overrides)
-        elif group_id in self.image.group_overrides:
+            await self._put_options(path, named.get(name, {}), overrides)
+        elif name in named:
             await self.write([Delete(path)])
         await self.catch_up()
 

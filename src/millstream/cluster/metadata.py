@@ -21,7 +21,13 @@ from millstream.cluster import acls, changes, znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.publisher import Publisher, StandalonePublisher
-from millstream.cluster.state import BrokerState, ClusterImage, PartitionState, TopicState
+from millstream.cluster.state import (
+    BrokerState,
+    ClusterImage,
+    NamedResource,
+    PartitionState,
+    TopicState,
+)
 from millstream.cluster.stores.store import (
     CoordinationStore,
     Create,
@@ -32,7 +38,6 @@ from millstream.cluster.stores.store import (
 )
 from millstream.config import (
     BROKER_OPTIONS,
-    GROUP_OPTIONS,
     TOPIC_OPTIONS,
     BrokerConfig,
     Option,
@@ -52,6 +57,12 @@ _PRODUCER_ID_END: Final = 2**63 - 1
 _ATTEMPTS: Final = 10
 # Topics that are decided on before others may use the loop.
 _DECIDED_AT_ONCE_MAX: Final = 50
+
+# As the log calls them.
+_NAMED: Final = {
+    NamedResource.GROUP: "group",
+    NamedResource.CLIENT_METRICS: "subscription to client metrics",
+}
 
 _Result = TypeVar("_Result")
 
@@ -216,27 +227,40 @@ class ClusterMetadata:
 
         await self._decided(change)
 
-    async def alter_group_configs(
-        self, group_id: str, altered: Sequence[ConfigChange], *, validate_only: bool = False
+    async def alter_named_configs(
+        self,
+        kind: NamedResource,
+        name: str,
+        altered: Sequence[ConfigChange],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        """IncrementalAlterConfigs on a group. Raises KafkaError."""
+        """IncrementalAlterConfigs on a group or a subscription. Raises KafkaError."""
 
         async def change() -> None:
-            present = self.image.group_overrides.get(group_id, {})
-            overrides = changes.changed_group_overrides(self.effective_config, present, altered)
-            await self._store_group_overrides(group_id, overrides, validate_only)
+            present = self.image.named_overrides[kind].get(name, {})
+            overrides = changes.changed_named_overrides(
+                kind, self.effective_config, present, altered
+            )
+            await self._store_named_overrides(kind, name, overrides, validate_only)
 
         await self._decided(change)
 
-    async def replace_group_configs(
-        self, group_id: str, configs: dict[str, str | None], *, validate_only: bool = False
+    async def replace_named_configs(
+        self,
+        kind: NamedResource,
+        name: str,
+        configs: dict[str, str | None],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        """AlterConfigs on a group: options that are not named return to the node's."""
+        """AlterConfigs on a group or a subscription: options that are not named return to the
+        node's, or to their defaults."""
 
         async def change() -> None:
-            wanted = [ConfigChange(name, value) for name, value in configs.items()]
-            overrides = changes.changed_group_overrides(self.effective_config, {}, wanted)
-            await self._store_group_overrides(group_id, overrides, validate_only)
+            wanted = [ConfigChange(option, value) for option, value in configs.items()]
+            overrides = changes.changed_named_overrides(kind, self.effective_config, {}, wanted)
+            await self._store_named_overrides(kind, name, overrides, validate_only)
 
         await self._decided(change)
 
@@ -385,15 +409,16 @@ class ClusterMetadata:
         log.info("options of %s changed: %s", whose, ", ".join(overrides) or "none set")
         _warn_without_effect(whose, BROKER_OPTIONS, present, overrides)
 
-    async def _store_group_overrides(
-        self, group_id: str, overrides: dict[str, str], validate_only: bool
+    async def _store_named_overrides(
+        self, kind: NamedResource, name: str, overrides: dict[str, str], validate_only: bool
     ) -> None:
         if validate_only:
             return
-        present = self.image.group_overrides.get(group_id, {})
-        await self._publisher.set_group_options(group_id, overrides)
-        log.info("options of group %r: %s", group_id, overrides or "none set")
-        _warn_without_effect(f"group {group_id!r}", GROUP_OPTIONS, present, overrides)
+        present = self.image.named_overrides[kind].get(name, {})
+        await self._publisher.set_named_options(kind, name, overrides)
+        whose = f"{_NAMED[kind]} {name!r}"
+        log.info("options of %s: %s", whose, overrides or "none set")
+        _warn_without_effect(whose, changes.NAMED_OPTIONS[kind], present, overrides)
 
     def _topic(self, name: str) -> TopicState:
         topic = self.image.topics.get(name)
@@ -492,8 +517,10 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         name = path.rpartition("/")[2]
         broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
         image.broker_overrides[broker_id] = znodes.decode_config(node)
-    for path, node in (await store.tree(znodes.GROUP_CONFIGS)).items():
-        image.group_overrides[znodes.group_of_config_path(path)] = znodes.decode_config(node)
+    for kind, root in znodes.NAMED_CONFIGS.items():
+        for path, node in (await store.tree(root)).items():
+            name = znodes.name_of_config_path(kind, path)
+            image.named_overrides[kind][name] = znodes.decode_config(node)
     entities: dict[ClientEntity, dict[str, str]] = {}
     for root in znodes.ENTITY_CONFIGS:
         entities.update(znodes.decode_entities(await store.tree(root)))

@@ -110,8 +110,9 @@ def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
         )
     for broker_id, overrides in what.image.broker_overrides.items():
         yield Create(znodes.broker_config_path(broker_id), znodes.encode_config(overrides))
-    for group_id, overrides in what.image.group_overrides.items():
-        yield Create(znodes.group_config_path(group_id), znodes.encode_config(overrides))
+    for kind, named in what.image.named_overrides.items():
+        for name, overrides in named.items():
+            yield Create(znodes.named_config_path(kind, name), znodes.encode_config(overrides))
     yield from _entities(what.image.client_entities.options)
     for token_id, token in what.image.delegation_tokens.tokens.items():
         yield Create(znodes.token_path(token_id), znodes.encode_token(token))

@@ -240,9 +240,8 @@ class Observer:
     def _enter(self, found: Found) -> None:
         changed_topics = self._enter_topics(found)
         self._reader.entries.update(found.entries)
-        if found.group_configs is not None:
-            # Code that needs them reads them when a member joins; no notification is necessary.
-            self.image.group_overrides = found.group_configs
+        # Code that needs them reads them with each request; no notification is necessary.
+        self.image.named_overrides.update(found.named_configs)
         change = ImageChange(
             deleted=changed_topics.deleted,
             created=changed_topics.created,

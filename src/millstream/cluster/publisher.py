@@ -11,7 +11,7 @@ from typing import Protocol
 from millstream.cluster import znodes
 from millstream.cluster.acls import AclChanges
 from millstream.cluster.client_entities import ClientEntity
-from millstream.cluster.state import ClusterImage, PartitionState, TopicState
+from millstream.cluster.state import ClusterImage, NamedResource, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     CoordinationFailed,
     CoordinationStore,
@@ -47,8 +47,10 @@ class Publisher(Protocol):
         self, broker_id: int | None, overrides: dict[str, str]
     ) -> None: ...
 
-    async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
-        """No overrides at all delete the group's znode."""
+    async def set_named_options(
+        self, kind: NamedResource, name: str, overrides: dict[str, str]
+    ) -> None:
+        """No overrides at all delete the resource's znode."""
         ...
 
     async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None: ...
@@ -118,14 +120,16 @@ class StandalonePublisher:
         await self._put(znodes.broker_config_path(broker_id), znodes.encode_config(overrides))
         self.image.broker_overrides[broker_id] = overrides
 
-    async def set_group_options(self, group_id: str, overrides: dict[str, str]) -> None:
-        path = znodes.group_config_path(group_id)
+    async def set_named_options(
+        self, kind: NamedResource, name: str, overrides: dict[str, str]
+    ) -> None:
+        path, named = znodes.named_config_path(kind, name), self.image.named_overrides[kind]
         if overrides:
             await self._put(path, znodes.encode_config(overrides))
-            self.image.group_overrides[group_id] = overrides
-        elif group_id in self.image.group_overrides:
+            named[name] = overrides
+        elif name in named:
             await self.write([Delete(path)])
-            del self.image.group_overrides[group_id]
+            del named[name]
 
     async def set_entity_options(self, entity: ClientEntity, options: dict[str, str]) -> None:
         path = znodes.entity_config_path(entity)

@@ -17,6 +17,7 @@ from millstream.cluster.state import (
     BrokerState,
     ClusterImage,
     Incarnation,
+    NamedResource,
     PartitionState,
     TopicState,
 )
@@ -45,6 +46,9 @@ ENTITIES: Final = "entities"
 
 ACLS: Final = "acls"
 
+# The kind of mark for options of groups, or of subscriptions to client metrics.
+NAMED_CONFIGS: Final = "named_configs"
+
 # What everything else depends on.
 ROOTS: Final[tuple[Mark, ...]] = (
     ("topics",),
@@ -52,7 +56,7 @@ ROOTS: Final[tuple[Mark, ...]] = (
     ("epochs",),
     ("handled",),
     ("broker_configs",),
-    ("group_configs",),
+    *((NAMED_CONFIGS, kind) for kind in NamedResource),
     *((ENTITIES, root) for root in znodes.ENTITY_CONFIGS),
     (ACLS,),
     ("tokens",),
@@ -106,7 +110,7 @@ class Found:
     incarnations: dict[int, Incarnation] = field(default_factory=dict)
     handled: dict[int, int] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
-    group_configs: dict[str, dict[str, str]] | None = None
+    named_configs: dict[NamedResource, dict[str, dict[str, str]]] = field(default_factory=dict)
     entities: dict[str, EntitiesBelow] = field(default_factory=dict)
     acls: FoundAcls | None = None
     tokens: FoundTokens | None = None
@@ -156,8 +160,8 @@ class Reader:
                     await self._read_handled(found, is_poll)
                 case "broker_configs":
                     await self._read_broker_configs(found, is_poll)
-                case "group_configs":
-                    await self._read_group_configs(found, is_poll)
+                case "named_configs":
+                    await self._read_named_configs(found, NamedResource(mark[1]), is_poll)
                 case "entities":
                     await self._read_entities(found, str(mark[1]), is_poll)
                 case "acls":
@@ -293,14 +297,15 @@ class Reader:
                 continue
             found.broker_configs[broker_id] = znodes.decode_config(node)
 
-    async def _read_group_configs(self, found: Found, is_poll: bool) -> None:
-        hint = None if is_poll else self._hint("group_configs")
-        found.group_configs = {}
-        for name in await self._store.children(znodes.GROUP_CONFIGS, hint):
-            path = f"{znodes.GROUP_CONFIGS}/{name}"
+    async def _read_named_configs(self, found: Found, kind: NamedResource, is_poll: bool) -> None:
+        hint = None if is_poll else self._hint(NAMED_CONFIGS, kind)
+        root = znodes.NAMED_CONFIGS[kind]
+        configs = found.named_configs[kind] = {}
+        for znode in await self._store.children(root, hint):
+            path = f"{root}/{znode}"
             with contextlib.suppress(NoNode):
                 config = znodes.decode_config(await self._store.get(path, hint))
-                found.group_configs[znodes.group_of_config_path(path)] = config
+                configs[znodes.name_of_config_path(kind, path)] = config
 
     async def _read_entities(self, found: Found, root: str, is_poll: bool) -> None:
         hint = None if is_poll else self._hint(ENTITIES, root)

@@ -4,12 +4,22 @@ Only the observer changes an image (on a standalone node, the publisher); other 
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from millstream.cluster.acls import StoredAcls
 from millstream.cluster.client_entities import ClientEntities
 from millstream.cluster.delegation_tokens import DelegationTokens
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
+
+
+class NamedResource(Enum):
+    """What has options under a name of any characters, and need not exist to have some. The value
+    is its folder in the coordination store."""
+
+    GROUP = "groups"
+    CLIENT_METRICS = "client-metrics"
+
 
 NO_LEADER: Final = -1
 NO_BROKER_EPOCH: Final = -1
@@ -129,12 +139,25 @@ class ClusterImage:
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     # Options set at run time: by node id, and for all nodes under None.
     broker_overrides: dict[int | None, dict[str, str]] = field(default_factory=dict)
-    # Options of single groups, by group id; a group need not exist to have some.
-    group_overrides: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Options of groups and of subscriptions to client metrics, by name. A member's observer
+    # replaces the inner dictionaries; a standalone node changes them.
+    named_overrides: dict[NamedResource, dict[str, dict[str, str]]] = field(
+        default_factory=lambda: {kind: {} for kind in NamedResource}
+    )
     # Quotas and credentials.
     client_entities: ClientEntities = field(default_factory=ClientEntities)
     delegation_tokens: DelegationTokens = field(default_factory=DelegationTokens)
     acls: StoredAcls = field(default_factory=StoredAcls)
+
+    @property
+    def group_overrides(self) -> dict[str, dict[str, str]]:
+        """Options of single groups, by group id."""
+        return self.named_overrides[NamedResource.GROUP]
+
+    @property
+    def client_metrics(self) -> dict[str, dict[str, str]]:
+        """Options of subscriptions to client metrics, by name."""
+        return self.named_overrides[NamedResource.CLIENT_METRICS]
 
     def add_topic(self, topic: TopicState) -> None:
         self.topics[topic.name] = topic

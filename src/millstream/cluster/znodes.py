@@ -35,6 +35,8 @@ is.
                                             <- member_publisher, at any node
 /config/groups/=<g>                       a group's own options, <g> quoted
                                             <- member_publisher, at any node
+/config/client-metrics/=<s>               a subscription to client metrics, <s> quoted
+                                            <- member_publisher, at any node
 /config/users/<u>                         a user's quotas and SCRAM credentials
                                             <- member_publisher, at any node
 /config/clients/<c>                       a client id's quotas
@@ -78,6 +80,7 @@ from millstream.cluster.state import (
     Endpoint,
     Incarnation,
     LogEnd,
+    NamedResource,
     PartitionState,
     TopicState,
 )
@@ -104,7 +107,7 @@ EPOCHS: Final = "/brokers/epochs"
 HANDLED: Final = "/brokers/handled"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
-GROUP_CONFIGS: Final = "/config/groups"
+NAMED_CONFIGS: Final = {kind: f"/config/{kind.value}" for kind in NamedResource}
 USER_CONFIGS: Final = "/config/users"
 CLIENT_CONFIGS: Final = "/config/clients"
 IP_CONFIGS: Final = "/config/ips"
@@ -132,7 +135,7 @@ BASE_PATHS: Final = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
-    GROUP_CONFIGS,
+    *NAMED_CONFIGS.values(),
     *ENTITY_CONFIGS,
     "/delegation_token",
     TOKENS,
@@ -179,13 +182,13 @@ def broker_config_path(broker_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker_id is None else broker_id}"
 
 
-def group_config_path(group_id: str) -> str:
-    # Group ids may hold anything; the sign keeps `.` and `..` from meaning a folder.
-    return f"{GROUP_CONFIGS}/={quote(group_id, safe='')}"
+def named_config_path(kind: NamedResource, name: str) -> str:
+    # Names may hold anything; the sign keeps `.` and `..` from meaning a folder.
+    return f"{NAMED_CONFIGS[kind]}/={quote(name, safe='')}"
 
 
-def group_of_config_path(path: str) -> str:
-    return unquote(path[len(GROUP_CONFIGS) + 2 :])
+def name_of_config_path(kind: NamedResource, path: str) -> str:
+    return unquote(path[len(NAMED_CONFIGS[kind]) + 2 :])
 
 
 def entity_root(entity: ClientEntity) -> str:

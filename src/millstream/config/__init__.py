@@ -1,4 +1,4 @@
-"""Options of nodes, topics and groups: one table, and the values in force.
+"""Options of nodes, topics, groups and client metrics: one table, and the values in force.
 
 `options.txt` is the table: one row per option, under Kafka's names. `load_config` builds the
 node's configuration; `topic_config` and `GroupConfig` put a topic's or a group's settings over it.
@@ -7,6 +7,12 @@ May import only ground modules (`errors`, `model`, ...). Reads option files; doe
 """
 
 from millstream.config.broker_config import BrokerConfig, ListenerConfig, broker_config_problem
+from millstream.config.client_metrics_config import (
+    ClientMetricsConfig,
+    Subscription,
+    check_client_metrics,
+    parse_subscription,
+)
 from millstream.config.group_config import GroupConfig, group_overrides_problem
 from millstream.config.listeners import (
     Listener,
@@ -24,7 +30,12 @@ from millstream.config.option import (
     parse_value,
 )
 from millstream.config.overrides import set_without_effect
-from millstream.config.table import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
+from millstream.config.table import (
+    BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+)
 from millstream.config.topic_config import (
     TopicConfig,
     topic_config,
@@ -36,9 +47,11 @@ from millstream.errors import ConfigError
 
 __all__ = [
     "BROKER_OPTIONS",
+    "CLIENT_METRICS_OPTIONS",
     "GROUP_OPTIONS",
     "TOPIC_OPTIONS",
     "BrokerConfig",
+    "ClientMetricsConfig",
     "ConfigError",
     "Described",
     "GroupConfig",
@@ -48,16 +61,19 @@ __all__ = [
     "Option",
     "Source",
     "Status",
+    "Subscription",
     "Synonym",
     "TopicConfig",
     "Value",
     "broker_config_problem",
+    "check_client_metrics",
     "format_value",
     "group_overrides_problem",
     "insecure_listeners",
     "inter_broker_listener",
     "load_config",
     "parse_listeners",
+    "parse_subscription",
     "parse_value",
     "set_without_effect",
     "topic_config",

@@ -58,6 +58,8 @@ _OVERRIDE_TABLE_HEAD: Final = """\
 |---|---|---|---|---|---|---|"""
 _NOTES: Final = {
     "topic": "A topic's options can always be changed. One that is not set has the node's value.",
+    "client-metrics": "Set these with IncrementalAlterConfigs on a resource of type CLIENT_METRICS"
+    " under any name, or with `kafka-client-metrics.sh`. Without an option, there is none.",
     "group": "Set these with IncrementalAlterConfigs on a group, which need not exist yet.",
 }
 _LARGEST: Final = (INT_MAX, LONG_MAX)

@@ -5,7 +5,7 @@ from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
 from millstream.config.option import parse_value
-from millstream.config.overrides import OverridingConfig
+from millstream.config.overrides import OverridingConfig, typed_overrides
 from millstream.config.table import GROUP_OPTIONS
 from millstream.config.values import Source
 from millstream.errors import ConfigError
@@ -36,13 +36,7 @@ class GroupConfig(OverridingConfig):
     source = Source.DYNAMIC_GROUP
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        own = {
-            name: parse_value(GROUP_OPTIONS[name], text)
-            for name, text in overrides.items()
-            # A newer release may have stored other names.
-            if name in GROUP_OPTIONS
-        }
-        super().__init__(broker, overrides, own)
+        super().__init__(broker, overrides, typed_overrides(GROUP_OPTIONS, overrides))
 
 
 def group_overrides_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:

@@ -14,13 +14,19 @@ from mypy.plugin import MethodContext, Plugin
 from mypy.types import Instance, LiteralType, Type, get_proper_type
 
 from millstream.config.option import Kind, Option
-from millstream.config.table import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
+from millstream.config.table import (
+    BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+)
 
 _TABLES: Final[Mapping[str, Mapping[str, Option]]] = {
     "millstream.config.broker_config.BrokerConfig": BROKER_OPTIONS,
     "millstream.config.broker_config.ListenerConfig": BROKER_OPTIONS,
     "millstream.config.topic_config.TopicConfig": TOPIC_OPTIONS,
     "millstream.config.group_config.GroupConfig": GROUP_OPTIONS,
+    "millstream.config.client_metrics_config.ClientMetricsConfig": CLIENT_METRICS_OPTIONS,
 }
 _TEXTS: Final = frozenset({Kind.STRING, Kind.CLASS, Kind.PASSWORD})
 _KINDS: Final[Mapping[str, frozenset[Kind]]] = {

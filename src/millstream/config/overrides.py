@@ -1,4 +1,4 @@
-"""Options of a topic or a group: its own settings, else the node's under the node's names.
+"""Options of a topic, a group or a subscription: its own settings, else the node's.
 
 The order among the node's own sources is in `broker_config`.
 """
@@ -23,6 +23,17 @@ def set_without_effect(
         and name in options
         and options[name].status is Status.NO_EFFECT
     ]
+
+
+def typed_overrides(
+    options: Mapping[str, Option], overrides: Mapping[str, str]
+) -> dict[str, Value]:
+    """The stored settings as values. A newer release may have stored other names."""
+    return {
+        name: parse_value(options[name], text)
+        for name, text in overrides.items()
+        if name in options
+    }
 
 
 class OverridingConfig(TypedValues):
@@ -50,7 +61,7 @@ class OverridingConfig(TypedValues):
         return self._broker.get(option.synonyms[0]) if option.synonyms else option.default
 
     def describe(self, name: str) -> Described:
-        """What DescribeConfigs answers for the topic or group."""
+        """What DescribeConfigs answers for the resource."""
         option = self.options[name]
         synonyms: tuple[Synonym, ...] = ()
         if name in self.overrides:

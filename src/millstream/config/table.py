@@ -187,6 +187,7 @@ SECTIONS: Final = _read_sections()
 BROKER_OPTIONS: Final = _options_of("broker")
 TOPIC_OPTIONS: Final = _options_of("topic")
 GROUP_OPTIONS: Final = _options_of("group")
+CLIENT_METRICS_OPTIONS: Final = _options_of("client-metrics")
 
 
 def find_broker_option(name: str) -> Option | None:

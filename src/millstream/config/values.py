@@ -14,6 +14,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
 
 

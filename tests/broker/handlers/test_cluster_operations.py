@@ -19,6 +19,11 @@ from millstream.cluster.state import (
     TopicState,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.apis.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from millstream.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -134,6 +139,47 @@ def test_what_has_options_is_listed_by_type(client: RawClient, topic: str) -> No
     assert listed(version=0) == []
     refused = client.ask(ListConfigResourcesRequest(resource_types=[3]), 1)
     assert refused.error_code == KafkaCode.UNSUPPORTED_VERSION
+
+
+def test_a_subscription_to_client_metrics_is_set_described_and_listed(client: RawClient) -> None:
+    def alter(name: str, **configs: str) -> int:
+        resource = IncrementalAlterConfigsResource(
+            resource_type=METRICS_TYPE,
+            resource_name=name,
+            configs=[
+                IncrementallyAlterableConfig(
+                    name=option.replace("_", "."), config_operation=0 if value else 1, value=value
+                )
+                for option, value in configs.items()
+            ],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        return client.ask(request, 1).responses[0].error_code
+
+    def listed() -> list[str]:
+        answer = client.ask(ListConfigResourcesRequest(resource_types=[]), 0)
+        return [one.resource_name for one in answer.config_resources]
+
+    assert alter("s/1", metrics="*", interval_ms="1000") == KafkaCode.NONE
+    assert alter("s/1", interval_ms="1") == KafkaCode.INVALID_REQUEST
+    assert alter("s/1", match="x") == KafkaCode.INVALID_CONFIG
+    assert alter("", metrics="*") == KafkaCode.INVALID_REQUEST
+    assert listed() == ["s/1"]
+    resource = DescribeConfigsResource(
+        resource_type=METRICS_TYPE, resource_name="s/1", configuration_keys=None
+    )
+    [found] = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    shown = {one.name: (one.value, one.config_source) for one in found.configs}
+    assert shown == {"metrics": ("*", 7), "interval.ms": ("1000", 7), "match": ("", 5)}
+    replaced = AlterConfigsResource(
+        resource_type=METRICS_TYPE,
+        resource_name="s/1",
+        configs=[AlterableConfig(name="match", value="client_id=a")],
+    )
+    request = AlterConfigsRequest(resources=[replaced], validate_only=False)
+    assert client.ask(request, 2).responses[0].error_code == KafkaCode.NONE
+    assert alter("s/1", match="") == KafkaCode.NONE
+    assert listed() == []
 
 
 def test_the_level_of_a_logger_is_set_and_described(client: RawClient) -> None:

@@ -1,9 +1,9 @@
-"""AlterConfigs (33), versions 0-2: replaces all settings of a topic or broker."""
+"""AlterConfigs (33), versions 0-2: replaces all settings of a resource."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from millstream.broker.handlers.describe_configs import broker_of, group_of, require
+from millstream.broker.handlers.describe_configs import broker_of, require, resource_name
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
@@ -93,9 +93,10 @@ async def _replace(
     elif resource.resource_type == config_view.BROKER:
         broker_id = broker_of(node, name)
         await topics.replace_broker_configs(broker_id, settings, validate_only=validate_only)
-    elif resource.resource_type == config_view.GROUP:
-        await node.metadata.replace_group_configs(
-            group_of(name), settings, validate_only=validate_only
+    elif resource.resource_type in config_view.NAMED:
+        kind = config_view.NAMED[resource.resource_type]
+        await node.metadata.replace_named_configs(
+            kind, resource_name(kind, name), settings, validate_only=validate_only
         )
     else:
         raise KafkaError(

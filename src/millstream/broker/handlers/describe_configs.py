@@ -9,6 +9,7 @@ from millstream.broker.requests.loggers import logger_entries
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight, once
+from millstream.cluster.state import NamedResource
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import topic_name_problem
 from millstream.security.acl import CLUSTER_NAME, ResourceType
@@ -106,10 +107,9 @@ def _overrides(node: NodeState, resource: DescribeConfigsResource) -> Mapping[st
     if resource.resource_type == config_view.BROKER_LOGGER:
         logging_broker(node, name)
         return {}
-    if resource.resource_type == config_view.GROUP:
-        if not name:
-            raise KafkaError(KafkaCode.INVALID_REQUEST, "Group name must not be empty")
-        return node.image.group_overrides.get(name, {})
+    if resource.resource_type in config_view.NAMED:
+        kind = config_view.NAMED[resource.resource_type]
+        return node.image.named_overrides[kind].get(resource_name(kind, name), {})
     raise KafkaError(
         KafkaCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no options here"
     )
@@ -128,7 +128,8 @@ def _entries(
     elif resource.resource_type == config_view.BROKER_LOGGER:
         entries = logger_entries(names=keys)
     else:
-        entries = config_view.group_entries(node, name, names=keys)
+        kind = config_view.NAMED[resource.resource_type]
+        entries = config_view.named_entries(node, kind, name, names=keys)
     for entry in entries:
         if not body.include_synonyms:
             entry.synonyms = []
@@ -147,10 +148,11 @@ def require(permissions: Permissions, request: Request, resource_type: int, name
         permissions.require(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def group_of(name: str) -> str:
-    """The group in a change. Unlike for nodes, there is no resource for all groups."""
+def resource_name(kind: NamedResource, name: str) -> str:
+    """The group or the subscription. Unlike for nodes, there is no resource for all of them."""
     if not name:
-        raise KafkaError(KafkaCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        whose = "Group" if kind is NamedResource.GROUP else "Client metrics subscription"
+        raise KafkaError(KafkaCode.INVALID_REQUEST, f"{whose} name must not be empty")
     return name
 
 

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to and subtract from settings."""
 
 from millstream.broker.handlers.alter_configs import alter_each
-from millstream.broker.handlers.describe_configs import broker_of, group_of, logging_broker
+from millstream.broker.handlers.describe_configs import broker_of, logging_broker, resource_name
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
@@ -59,9 +59,10 @@ async def _alter(
     elif resource.resource_type == config_view.BROKER_LOGGER:
         logging_broker(node, name)
         change_levels(changes, validate_only=validate_only)
-    elif resource.resource_type == config_view.GROUP:
-        await node.metadata.alter_group_configs(
-            group_of(name), changes, validate_only=validate_only
+    elif resource.resource_type in config_view.NAMED:
+        kind = config_view.NAMED[resource.resource_type]
+        await node.metadata.alter_named_configs(
+            kind, resource_name(kind, name), changes, validate_only=validate_only
         )
     else:
         raise KafkaError(

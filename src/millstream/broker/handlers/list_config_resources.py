@@ -1,6 +1,5 @@
-"""ListConfigResources (74), versions 0-1: topics, nodes, and groups that have own options.
-
-Version 0 lists subscriptions to client metrics only, and there are none here.
+"""ListConfigResources (74), versions 0-1: topics, nodes, groups that have own options, and
+subscriptions to client metrics. Version 0 lists only the latter.
 """
 
 from collections.abc import Callable
@@ -52,6 +51,6 @@ _NAMES: Final[dict[int, Callable[[NodeState], list[str]]]] = {
     config_view.TOPIC: lambda node: sorted(node.image.topics),
     config_view.BROKER: _node_names,
     config_view.BROKER_LOGGER: _node_names,
-    config_view.CLIENT_METRICS: lambda node: [],
+    config_view.CLIENT_METRICS: lambda node: sorted(node.image.client_metrics),
     config_view.GROUP: lambda node: sorted(node.image.group_overrides),
 }

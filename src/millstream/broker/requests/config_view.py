@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from millstream.broker.node.state import NodeState
-from millstream.cluster.state import TopicState
+from millstream.cluster.state import NamedResource, TopicState
 from millstream.config import (
     BROKER_OPTIONS,
-    GROUP_OPTIONS,
     TOPIC_OPTIONS,
+    ClientMetricsConfig,
     Described,
     GroupConfig,
     topic_config,
@@ -20,6 +20,12 @@ BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
+# Resources that have options by their names only.
+NAMED: Final = {GROUP: NamedResource.GROUP, CLIENT_METRICS: NamedResource.CLIENT_METRICS}
+_NAMED_CONFIGS: Final = {
+    NamedResource.GROUP: GroupConfig,
+    NamedResource.CLIENT_METRICS: ClientMetricsConfig,
+}
 
 
 def topic_entries(
@@ -36,11 +42,12 @@ def broker_entries(node: NodeState, *, names: Iterable[str] | None) -> list[Desc
     return [_entry(node.config.describe(name)) for name in chosen]
 
 
-def group_entries(
-    node: NodeState, group_id: str, *, names: Iterable[str] | None
+def named_entries(
+    node: NodeState, kind: NamedResource, name: str, *, names: Iterable[str] | None
 ) -> list[DescribedConfig]:
-    config = GroupConfig(node.config, node.image.group_overrides.get(group_id, {}))
-    chosen = GROUP_OPTIONS if names is None else [n for n in names if n in GROUP_OPTIONS]
+    overrides = node.image.named_overrides[kind].get(name, {})
+    config = _NAMED_CONFIGS[kind](node.config, overrides)
+    chosen = config.options if names is None else [n for n in names if n in config.options]
     return [_entry(config.describe(name)) for name in chosen]
 
 
