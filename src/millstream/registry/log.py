@@ -67,13 +67,14 @@ class SchemaLog:
         topic: str,
         apply: Callable[[bytes, bytes | None], None],
         *,
-        writer_id: str,
+        group_id: str,
     ) -> None:
+        """Instances with the same `group_id` fence each other."""
         self.cluster_id = ""
         self._settings = dict(settings)
         self._topic = topic
         self._apply = apply
-        self._writer_id = writer_id
+        self._group_id = group_id
         self._producer: Producer | None = None
         # The offset behind the last record that was applied; markers count.
         self._position = 0
@@ -160,8 +161,8 @@ class SchemaLog:
         consumer = Consumer(
             {
                 **self._settings,
-                # Required by the library; nothing joins or commits.
-                "group.id": f"{self._writer_id}-reader",
+                # The library wants one and looks for its coordinator; nothing joins or commits.
+                "group.id": self._group_id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
@@ -254,7 +255,7 @@ class SchemaLog:
         producer = Producer(
             {
                 **self._settings,
-                "transactional.id": self._writer_id,
+                "transactional.id": f"{self._group_id}.{self._topic}",
                 "transaction.timeout.ms": _TRANSACTION_MS_MAX,
                 "linger.ms": 0,
             }

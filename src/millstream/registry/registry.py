@@ -52,10 +52,7 @@ class SchemaRegistry:
         self.group_id = group_id
         self._cluster = cluster
         self._log = SchemaLog(
-            {"log_level": 0, **cluster.settings},
-            topic,
-            self._apply,
-            writer_id=f"{group_id}.{topic}",
+            {"log_level": 0, **cluster.settings}, topic, self._apply, group_id=group_id
         )
         self._membership: Membership | None = None
         # Decisions follow each other: each one sees what the last one wrote.

@@ -1,5 +1,5 @@
 """Covers registry/formats/protobuf.py, registry/formats/proto_text.py,
-registry/formats/proto_printing.py."""
+registry/formats/proto_tokens.py, registry/formats/proto_printing.py."""
 
 import base64
 import time

@@ -12,7 +12,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import Message
 
-from millstream.registry.formats.proto_text import SCALARS, escaped
+from millstream.registry.formats.proto_text import SCALARS
+from millstream.registry.formats.proto_tokens import escaped
 
 _NAMES: Final = {number: name for name, number in SCALARS.items()}
 _LABELS: Final = {

@@ -6,7 +6,6 @@ result is added to a descriptor pool (`protobuf.py`). Time and memory are linear
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2
@@ -14,22 +13,10 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import Message
 
+from millstream.registry.formats.proto_tokens import ProtoTokens, Token, escaped
 from millstream.registry.formats.text import InvalidSchema
 
 _DEPTH_MAX: Final = 60
-_REASON_CHARACTERS_MAX: Final = 200
-_TOKEN: Final = re.compile(
-    r"""\s+|//[^\n]*|/\*.*?\*/
-    |(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*|\.[A-Za-z_][A-Za-z0-9_.]*)
-    |(?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-    |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<mark>[{}\[\]()<>=;,:+/-])""",
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE: Final = re.compile(
-    r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|(.))", re.S
-)
-_SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _NUMBER_MAX: Final = 536_870_911
 _ENUM_NUMBER_MAX: Final = 2**31 - 1
 
@@ -47,151 +34,69 @@ _LABELS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-
 def read_proto(text: str) -> descriptor_pb2.FileDescriptorProto:
     """Raises InvalidSchema."""
     return _Reader(text).file()
 
 
-class _Reader:
+class _Reader(ProtoTokens):
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split(text)
-        self._next = 0
+        super().__init__(text)
         self._depth = 0
         self._file = descriptor_pb2.FileDescriptorProto()
-
-    # -- tokens -----------------------------------------------------------------------
-
-    def _split(self, text: str) -> list[_Token]:
-        tokens, position = [], 0
-        while position < len(text):
-            found = _TOKEN.match(text, position)
-            if found is None:
-                raise self._wrong(f"unexpected {text[position]!r}", position)
-            if found.lastgroup is not None:
-                tokens.append(_Token(found.lastgroup, found[0], position))
-            position = found.end()
-        tokens.append(_Token("end", "the end", len(text)))
-        return tokens
-
-    def _wrong(self, reason: str, position: int) -> InvalidSchema:
-        line = self._text.count("\n", 0, position) + 1
-        column = position - self._text.rfind("\n", 0, position)
-        return InvalidSchema(f"line {line}, column {column}: {reason[:_REASON_CHARACTERS_MAX]}")
-
-    @property
-    def _now(self) -> _Token:
-        return self._tokens[self._next]
-
-    def _take(self) -> _Token:
-        token = self._now
-        self._next += token.kind != "end"
-        return token
-
-    def _takes(self, text: str) -> bool:
-        """Take this token if it is the next one."""
-        is_next = self._now.text == text and self._now.kind in ("word", "mark")
-        self._next += is_next
-        return is_next
-
-    def _expect(self, text: str) -> None:
-        if not self._takes(text):
-            raise self._wrong(f"expected {text!r}, not {self._now.text!r}", self._now.position)
-
-    def _word(self) -> str:
-        token = self._take()
-        if token.kind != "word":
-            raise self._wrong(f"expected a name, not {token.text!r}", token.position)
-        return token.text
-
-    def _name(self) -> str:
-        token = self._now
-        name = self._word()
-        if "." in name:
-            raise self._wrong(f"{name!r} must be a name without dots", token.position)
-        return name
-
-    def _string(self) -> str:
-        token = self._now
-        if token.kind != "string":
-            raise self._wrong(f"expected a string, not {token.text!r}", token.position)
-        parts = []
-        # Strings side by side are one.
-        while self._now.kind == "string":
-            parts.append(_unescaped(self._take().text[1:-1]))
-        return "".join(parts)
-
-    def _integer(self, limit: int) -> int:
-        is_negative = self._takes("-")
-        token = self._take()
-        try:
-            # A number of thousands of digits is refused here, too.
-            value = _integer_of(token.text) if token.kind == "number" else None
-        except ValueError:
-            value = None
-        if value is None or value > limit + is_negative:
-            raise self._wrong(f"expected a whole number, not {token.text!r}", token.position)
-        return -value if is_negative else value
 
     def _block(self, read_one: Callable[[], None]) -> None:
         """`{`, elements, `}`."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise self._wrong(f"nested deeper than {_DEPTH_MAX} levels", self._now.position)
-        self._expect("{")
-        while not self._takes("}"):
-            if self._now.kind == "end":
-                raise self._wrong("expected '}' before the end", self._now.position)
-            if not self._takes(";"):
+            raise self.wrong(f"nested deeper than {_DEPTH_MAX} levels", self.now.position)
+        self.expect("{")
+        while not self.takes("}"):
+            if self.now.kind == "end":
+                raise self.wrong("expected '}' before the end", self.now.position)
+            if not self.takes(";"):
                 read_one()
         self._depth -= 1
 
     # -- the file ---------------------------------------------------------------------
 
     def file(self) -> descriptor_pb2.FileDescriptorProto:
-        if self._takes("syntax"):
+        if self.takes("syntax"):
             self._syntax()
-        elif self._takes("edition"):
+        elif self.takes("edition"):
             self._edition()
-        while self._now.kind != "end":
-            if not self._takes(";"):
+        while self.now.kind != "end":
+            if not self.takes(";"):
                 self._file_element()
         return self._file
 
     def _syntax(self) -> None:
-        self._expect("=")
-        position = self._now.position
-        name = self._string()
+        self.expect("=")
+        position = self.now.position
+        name = self.string()
         if name not in ("proto2", "proto3"):
-            raise self._wrong(f"unknown syntax {name!r}", position)
+            raise self.wrong(f"unknown syntax {name!r}", position)
         if name == "proto3":
             self._file.syntax = name
-        self._expect(";")
+        self.expect(";")
 
     def _edition(self) -> None:
-        self._expect("=")
-        position = self._now.position
-        name = self._string()
+        self.expect("=")
+        position = self.now.position
+        name = self.string()
         if f"EDITION_{name}" not in descriptor_pb2.Edition.keys():  # noqa: SIM118 (an enum)
-            raise self._wrong(f"unknown edition {name!r}", position)
+            raise self.wrong(f"unknown edition {name!r}", position)
         self._file.syntax = "editions"
         self._file.edition = descriptor_pb2.Edition.Value(f"EDITION_{name}")
-        self._expect(";")
+        self.expect(";")
 
     def _file_element(self) -> None:
         file = self._file
-        token = self._now
-        match self._word():
+        token = self.now
+        match self.word():
             case "package":
-                file.package = self._word()
-                self._expect(";")
+                file.package = self.word()
+                self.expect(";")
             case "import":
                 self._import()
             case "option":
@@ -205,21 +110,21 @@ class _Reader:
             case "service":
                 self._service(file.service.add())
             case other:
-                raise self._wrong(f"unexpected {other!r}", token.position)
+                raise self.wrong(f"unexpected {other!r}", token.position)
 
     def _import(self) -> None:
         file = self._file
-        if self._takes("public"):
+        if self.takes("public"):
             file.public_dependency.append(len(file.dependency))
-        elif self._takes("weak"):
+        elif self.takes("weak"):
             file.weak_dependency.append(len(file.dependency))
-        file.dependency.append(self._string())
-        self._expect(";")
+        file.dependency.append(self.string())
+        self.expect(";")
 
     # -- messages ---------------------------------------------------------------------
 
     def _message(self, message: descriptor_pb2.DescriptorProto) -> None:
-        message.name = self._name()
+        message.name = self.name()
         self._message_body(message)
 
     def _message_body(self, message: descriptor_pb2.DescriptorProto) -> None:
@@ -234,7 +139,7 @@ class _Reader:
         if self._is_field():
             self._field(message.field.add(), message.nested_type)
             return
-        match self._word():
+        match self.word():
             case "message":
                 self._message(message.nested_type.add())
             case "enum":
@@ -252,47 +157,47 @@ class _Reader:
 
     def _is_field(self) -> bool:
         """A field may have a type with the name of a keyword: `message message = 1;`."""
-        token, after = self._now, self._tokens[min(self._next + 1, len(self._tokens) - 1)]
+        token, after = self.now, self.ahead(1)
         if token.kind != "word":
-            raise self._wrong(f"unexpected {token.text!r}", token.position)
+            raise self.wrong(f"unexpected {token.text!r}", token.position)
         match token.text:
             case "message" | "enum" | "oneof" | "extend":
-                following = self._tokens[min(self._next + 2, len(self._tokens) - 1)]
+                following = self.ahead(2)
                 return following.text == "="
             case "option" | "reserved" | "extensions":
-                following = self._tokens[min(self._next + 2, len(self._tokens) - 1)]
+                following = self.ahead(2)
                 is_option = token.text == "option"
                 return after.kind == "word" and not is_option and following.text == "="
         return True
 
     def _field(self, field: FieldDescriptorProto, nested: Any) -> None:
         """With its label. A map or a group adds a message to `nested`."""
-        label = self._now.text if self._now.kind == "word" else ""
+        label = self.now.text if self.now.kind == "word" else ""
         if label in _LABELS:
-            self._take()
+            self.take()
             field.label = _LABELS[label]
             field.proto3_optional = label == "optional" and self._file.syntax == "proto3"
             if not field.proto3_optional:
                 field.ClearField("proto3_optional")
         else:
             field.label = FieldDescriptorProto.LABEL_OPTIONAL
-            if not self._file.syntax and self._now.text != "map":
-                raise self._wrong(
-                    "a field of proto2 needs optional, required or repeated", self._now.position
+            if not self._file.syntax and self.now.text != "map":
+                raise self.wrong(
+                    "a field of proto2 needs optional, required or repeated", self.now.position
                 )
         self._field_after_label(field, nested)
 
     def _field_after_label(self, field: FieldDescriptorProto, nested: Any) -> None:
-        if self._now.text == "map" and self._tokens[self._next + 1].text == "<":
+        if self.now.text == "map" and self.ahead(1).text == "<":
             self._map(field, nested)
             return
-        if self._now.text == "group" and self._tokens[self._next + 1].kind == "word":
+        if self.now.text == "group" and self.ahead(1).kind == "word":
             self._group(field, nested)
             return
-        self._set_type(field, self._word())
-        field.name = self._name()
+        self._set_type(field, self.word())
+        field.name = self.name()
         self._number_and_options(field)
-        self._expect(";")
+        self.expect(";")
 
     @staticmethod
     def _set_type(field: FieldDescriptorProto, name: str) -> None:
@@ -303,8 +208,8 @@ class _Reader:
             field.type_name = name
 
     def _number_and_options(self, field: FieldDescriptorProto) -> None:
-        self._expect("=")
-        field.number = self._integer(_NUMBER_MAX)
+        self.expect("=")
+        field.number = self.integer(_NUMBER_MAX)
         for name, value in self._options_in_brackets():
             if name == "default":
                 field.default_value = _default_text(value, field)
@@ -314,13 +219,13 @@ class _Reader:
                 _set_option(field.options, name, value)
 
     def _map(self, field: FieldDescriptorProto, nested: Any) -> None:
-        self._take()
-        self._expect("<")
-        key, value = self._word(), None
-        self._expect(",")
-        value = self._word()
-        self._expect(">")
-        field.name = self._name()
+        self.take()
+        self.expect("<")
+        key, value = self.word(), None
+        self.expect(",")
+        value = self.word()
+        self.expect(">")
+        field.name = self.name()
         field.label = FieldDescriptorProto.LABEL_REPEATED
         entry = nested.add(name=f"{_camel(field.name)}Entry")
         entry.options.map_entry = True
@@ -332,11 +237,11 @@ class _Reader:
         field.type = FieldDescriptorProto.TYPE_MESSAGE
         field.type_name = entry.name
         self._number_and_options(field)
-        self._expect(";")
+        self.expect(";")
 
     def _group(self, field: FieldDescriptorProto, nested: Any) -> None:
-        self._take()
-        message = nested.add(name=self._name())
+        self.take()
+        message = nested.add(name=self.name())
         field.name = message.name.lower()
         field.type = FieldDescriptorProto.TYPE_GROUP
         field.type_name = message.name
@@ -345,10 +250,10 @@ class _Reader:
 
     def _oneof(self, message: descriptor_pb2.DescriptorProto) -> None:
         index = len(message.oneof_decl)
-        oneof = message.oneof_decl.add(name=self._name())
+        oneof = message.oneof_decl.add(name=self.name())
 
         def read_one() -> None:
-            if self._takes("option"):
+            if self.takes("option"):
                 self._option_statement(oneof.options)
                 return
             field = message.field.add(label=FieldDescriptorProto.LABEL_OPTIONAL, oneof_index=index)
@@ -357,39 +262,39 @@ class _Reader:
         self._block(read_one)
 
     def _reserved(self, message: descriptor_pb2.DescriptorProto) -> None:
-        if self._now.kind in ("string", "word"):
+        if self.now.kind in ("string", "word"):
             message.reserved_name.extend(self._names())
         else:
             for start, end in self._ranges(_NUMBER_MAX):
                 message.reserved_range.add(start=start, end=end + 1)
-        self._expect(";")
+        self.expect(";")
 
     def _extension_ranges(self, message: descriptor_pb2.DescriptorProto) -> None:
         for start, end in self._ranges(_NUMBER_MAX):
             message.extension_range.add(start=start, end=end + 1)
         # Declarations of extensions say nothing about data.
         self._options_in_brackets()
-        self._expect(";")
+        self.expect(";")
 
     def _names(self) -> list[str]:
         names = []
         while True:
-            names.append(self._string() if self._now.kind == "string" else self._name())
-            if not self._takes(","):
+            names.append(self.string() if self.now.kind == "string" else self.name())
+            if not self.takes(","):
                 return names
 
     def _ranges(self, limit: int) -> list[tuple[int, int]]:
         found = []
         while True:
-            start = end = self._integer(limit)
-            if self._takes("to"):
-                end = limit if self._takes("max") else self._integer(limit)
+            start = end = self.integer(limit)
+            if self.takes("to"):
+                end = limit if self.takes("max") else self.integer(limit)
             found.append((start, end))
-            if not self._takes(","):
+            if not self.takes(","):
                 return found
 
     def _extend(self, extensions: Any, nested: Any) -> None:
-        extendee = self._word()
+        extendee = self.word()
 
         def read_one() -> None:
             field = extensions.add(extendee=extendee)
@@ -400,156 +305,128 @@ class _Reader:
     # -- enums and services -----------------------------------------------------------
 
     def _enum(self, enum: descriptor_pb2.EnumDescriptorProto) -> None:
-        enum.name = self._name()
+        enum.name = self.name()
 
         def read_one() -> None:
-            after = self._tokens[min(self._next + 1, len(self._tokens) - 1)]
-            if after.text != "=" and self._takes("option"):
+            after = self.ahead(1)
+            if after.text != "=" and self.takes("option"):
                 self._option_statement(enum.options)
-            elif after.text != "=" and self._takes("reserved"):
+            elif after.text != "=" and self.takes("reserved"):
                 self._reserved_of_enum(enum)
             else:
-                value = enum.value.add(name=self._name())
-                self._expect("=")
-                value.number = self._integer(_ENUM_NUMBER_MAX)
+                value = enum.value.add(name=self.name())
+                self.expect("=")
+                value.number = self.integer(_ENUM_NUMBER_MAX)
                 for name, option in self._options_in_brackets():
                     _set_option(value.options, name, option)
-                self._expect(";")
+                self.expect(";")
 
         self._block(read_one)
 
     def _reserved_of_enum(self, enum: descriptor_pb2.EnumDescriptorProto) -> None:
-        if self._now.kind in ("string", "word"):
+        if self.now.kind in ("string", "word"):
             enum.reserved_name.extend(self._names())
         else:
             for start, end in self._ranges(_ENUM_NUMBER_MAX):
                 # Unlike those of messages, these include their end.
                 enum.reserved_range.add(start=start, end=end)
-        self._expect(";")
+        self.expect(";")
 
     def _service(self, service: descriptor_pb2.ServiceDescriptorProto) -> None:
-        service.name = self._name()
+        service.name = self.name()
 
         def read_one() -> None:
-            if self._takes("option"):
+            if self.takes("option"):
                 self._option_statement(service.options)
                 return
-            self._expect("rpc")
-            method = service.method.add(name=self._name())
+            self.expect("rpc")
+            method = service.method.add(name=self.name())
             method.input_type, method.client_streaming = self._method_type()
-            self._expect("returns")
+            self.expect("returns")
             method.output_type, method.server_streaming = self._method_type()
             if not method.client_streaming:
                 method.ClearField("client_streaming")
             if not method.server_streaming:
                 method.ClearField("server_streaming")
-            if self._now.text == "{":
+            if self.now.text == "{":
                 self._block(lambda: self._method_element(method))
             else:
-                self._expect(";")
+                self.expect(";")
 
         self._block(read_one)
 
     def _method_type(self) -> tuple[str, bool]:
-        self._expect("(")
-        is_stream = (
-            self._now.text == "stream"
-            and self._tokens[self._next + 1].text != ")"
-            and self._takes("stream")
-        )
-        name = self._word()
-        self._expect(")")
+        self.expect("(")
+        is_stream = self.now.text == "stream" and self.ahead(1).text != ")" and self.takes("stream")
+        name = self.word()
+        self.expect(")")
         return name, is_stream
 
     def _method_element(self, method: descriptor_pb2.MethodDescriptorProto) -> None:
-        self._expect("option")
+        self.expect("option")
         self._option_statement(method.options)
 
     # -- options ----------------------------------------------------------------------
 
     def _option_statement(self, options: Message) -> None:
         name = self._option_name()
-        self._expect("=")
+        self.expect("=")
         _set_option(options, name, self._value())
-        self._expect(";")
+        self.expect(";")
 
-    def _options_in_brackets(self) -> "list[tuple[str, _Token]]":
-        found: list[tuple[str, _Token]] = []
-        if not self._takes("["):
+    def _options_in_brackets(self) -> "list[tuple[str, Token]]":
+        found: list[tuple[str, Token]] = []
+        if not self.takes("["):
             return found
         while True:
             name = self._option_name()
-            self._expect("=")
+            self.expect("=")
             found.append((name, self._value()))
-            if self._takes("]"):
+            if self.takes("]"):
                 return found
-            self._expect(",")
+            self.expect(",")
 
     def _option_name(self) -> str:
         """`deprecated`, `features.utf8_validation`, or `(custom).part`."""
         parts = []
-        while self._now.text == "(" or self._now.kind == "word":
-            if self._takes("("):
-                parts.append(f"({self._word()})")
-                self._expect(")")
+        while self.now.text == "(" or self.now.kind == "word":
+            if self.takes("("):
+                parts.append(f"({self.word()})")
+                self.expect(")")
             else:
-                parts.append(self._word().lstrip("."))
+                parts.append(self.word().lstrip("."))
         if not parts:
-            raise self._wrong(
-                f"expected the name of an option, not {self._now.text!r}", self._now.position
+            raise self.wrong(
+                f"expected the name of an option, not {self.now.text!r}", self.now.position
             )
         return ".".join(parts)
 
-    def _value(self) -> _Token:
+    def _value(self) -> Token:
         """A word, number, string without its quotes, or the text of a `{...}`."""
-        token = self._now
+        token = self.now
         if token.kind == "string":
-            return _Token("string", self._string(), token.position)
+            return Token("string", self.string(), token.position)
         if token.text == "{":
             return self._aggregate()
-        sign = self._take().text if token.text in ("-", "+") else ""
-        token = self._take()
+        sign = self.take().text if token.text in ("-", "+") else ""
+        token = self.take()
         if token.kind not in ("word", "number"):
-            raise self._wrong(f"expected a value, not {token.text!r}", token.position)
-        return _Token(token.kind, sign.replace("+", "") + token.text, token.position)
+            raise self.wrong(f"expected a value, not {token.text!r}", token.position)
+        return Token(token.kind, sign.replace("+", "") + token.text, token.position)
 
-    def _aggregate(self) -> _Token:
-        start, level, parts = self._now.position, 0, []
+    def _aggregate(self) -> Token:
+        start, level, parts = self.now.position, 0, []
         while True:
-            token = self._take()
+            token = self.take()
             if token.kind == "end":
-                raise self._wrong("expected '}' before the end", token.position)
+                raise self.wrong("expected '}' before the end", token.position)
             level += (token.text == "{") - (token.text == "}")
             parts.append(token.text)
             if level == 0:
-                return _Token("aggregate", " ".join(parts[1:-1]), start)
+                return Token("aggregate", " ".join(parts[1:-1]), start)
 
 
-def _integer_of(text: str) -> int:
-    """Raises ValueError."""
-    if text[:2] in ("0x", "0X"):
-        return int(text, 16)
-    return int(text, 8) if text.startswith("0") and text != "0" else int(text)
-
-
-def _unescaped(text: str) -> str:
-    def one(found: "re.Match[str]") -> str:
-        octal, hexadecimal, code, simple = found.groups()
-        if octal or hexadecimal:
-            return chr(int(octal, 8) & 0xFF if octal else int(hexadecimal, 16))
-        return chr(int(code, 16)) if code else _SIMPLE.get(simple, simple)
-
-    return _ESCAPE.sub(one, text)
-
-
-def escaped(text: str) -> str:
-    """Between double quotes."""
-    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(character, escape)
-    return "".join(one if one >= " " else f"\\{ord(one):03o}" for one in text)
-
-
-def _default_text(value: _Token, field: FieldDescriptorProto) -> str:
+def _default_text(value: Token, field: FieldDescriptorProto) -> str:
     """As descriptors have it: bytes are escaped, other strings are not."""
     return escaped(value.text) if field.type == FieldDescriptorProto.TYPE_BYTES else value.text
 
@@ -559,7 +436,7 @@ def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _set_option(options: Message, name: str, value: _Token) -> None:
+def _set_option(options: Message, name: str, value: Token) -> None:
     """Options that protobuf knows get their field; all others are kept as they are."""
     target, parts = options, name.split(".") if "(" not in name else [name]
     for part in parts[:-1]:
@@ -575,7 +452,7 @@ def _set_option(options: Message, name: str, value: _Token) -> None:
     _keep_option(options, name, value)
 
 
-def _typed(field: FieldDescriptor, value: _Token, name: str) -> object:
+def _typed(field: FieldDescriptor, value: Token, name: str) -> object:
     if field.enum_type is not None:
         known = field.enum_type.values_by_name.get(value.text)
         if known is None:
@@ -590,7 +467,7 @@ def _typed(field: FieldDescriptor, value: _Token, name: str) -> object:
     raise InvalidSchema(f"option {name} cannot be {value.text!r}")
 
 
-def _keep_option(options: Any, name: str, value: _Token) -> None:
+def _keep_option(options: Any, name: str, value: Token) -> None:
     kept = options.uninterpreted_option.add()
     for part in re.findall(r"\([^)]*\)|[^.()]+", name):
         kept.name.add(name_part=part.strip("()"), is_extension=part.startswith("("))
