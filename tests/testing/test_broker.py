@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -161,3 +163,23 @@ def test_requests_are_seen_even_if_they_repeat() -> None:
         assert len(seen) == 20
         assert {one.api for one in seen} == {"Produce"}
         assert all(one.size_bytes > 50 for one in seen)
+
+
+def test_a_broker_goes_back_to_a_time() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        topic = broker.topic("orders")
+        topic.produce(["before"])
+        [record] = topic.records()
+        wait_for_the_next_millisecond()
+        topic.produce(["after"])
+        at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        broker.rewind(to=at)
+        assert [one.text for one in topic.records()] == ["before"]
+        topic.produce(["another"])
+        assert [one.text for one in topic.wait(2)] == ["before", "another"]
+
+
+def wait_for_the_next_millisecond() -> None:
+    began = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 <= began:
+        pass

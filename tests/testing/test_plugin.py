@@ -1,5 +1,8 @@
 """The fixtures, as another project's tests see them."""
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -157,3 +160,21 @@ def test_a_failed_test_shows_what_the_broker_knows(tmp_path: Path) -> None:
     assert "topics; end offsets by partition:" in done.stdout
     assert "test-it-" in done.stdout
     assert "Produce" in done.stdout
+
+
+def test_data_is_kept_and_requests_are_traced(tmp_path: Path) -> None:
+    (tmp_path / "test_user.py").write_text(
+        "def test_it(make_topic):\n    make_topic().produce(['x'])\n"
+    )
+    done = run_pytest(tmp_path, "--millstream-keep", "--millstream-trace", "trace.jsonl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"kept its data in (\S+)", done.stdout)
+    assert found is not None
+    kept = Path(found[1])
+    assert list(kept.glob("broker-*/test-it-*/*.log"))
+    shutil.rmtree(kept)
+    traced = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert {one["test"] for one in traced} == {"test_user.py::test_it"}
+    [produced] = [one for one in traced if one["api"] == "Produce"]
+    assert produced["latency_ms"] > 0
+    assert produced["error"] is None

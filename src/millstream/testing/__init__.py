@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from millstream.testing.broker import Broker
     from millstream.testing.cluster import Cluster
+    from millstream.testing.faults import Faults
 
-__all__ = ["Broker", "Cluster"]
+__all__ = ["Broker", "Cluster", "Faults"]
 
 
 def __getattr__(name: str) -> object:
@@ -33,4 +34,8 @@ def __getattr__(name: str) -> object:
         from millstream.testing.cluster import Cluster
 
         return Cluster
+    if name == "Faults":
+        from millstream.testing.faults import Faults
+
+        return Faults
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,15 +22,17 @@ from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
 from millstream.config import load_config
+from millstream.storage.lookup import find_timestamp
 from millstream.testing.client_config import Access
-from millstream.testing.clock import MovableClock
+from millstream.testing.clock import MovableClock, milliseconds
 from millstream.testing.credentials import Credentials, secured_settings
 from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
+from millstream.testing.loop_thread import LoopThread
 from millstream.testing.older_kafka import older_kafka
 from millstream.testing.registry import RegistryThread
-from millstream.testing.traffic import SeenRequest, Traffic
+from millstream.testing.traffic import ConnectedClient, SeenRequest, Traffic, connected_clients
 
 _START_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 30.0
@@ -93,9 +94,9 @@ class Broker(Kafka):
         # Of data that is not kept, snapshots and credentials; removed with the broker, at last.
         self._temporary: Path | None = None
         self._remove: Callable[[], object] = lambda: None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        # Both not None exactly while the node runs.
+        self._thread: LoopThread | None = None
+        self._node: Node | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -127,20 +128,19 @@ class Broker(Kafka):
         assert self._thread is None, "the broker runs already"
         if self._security is not None and self._credentials is None:
             self._credentials = Credentials.make(self._security, self._folder())
-        started: Future[str] = Future()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._data(), started), name="millstream-broker", daemon=True
-        )
-        self._thread.start()
+        thread = LoopThread("millstream-broker", self.clock)
         try:
-            self.bootstrap = started.result(_START_SECONDS_MAX)
+            self._node = thread.run(self._start_node(), seconds_max=_START_SECONDS_MAX)
         except BaseException:
-            self._thread.join(_STOP_SECONDS_MAX)
-            self._thread = None
+            thread.stop()
             self.close()
             raise
-        # The next start gets the same.
-        self._wanted_port = int(self.bootstrap.rpartition(":")[2])
+        self._thread = thread
+        self._traffic.name_of = self._name_of
+        self.listeners = {each.name: f"127.0.0.1:{each.port}" for each in self._node.endpoints}
+        # The next start gets the same port.
+        self._wanted_port = self._node.port
+        self.bootstrap = f"127.0.0.1:{self._wanted_port}"
         try:
             self._create_missing_topics(self._topics)
             if self._registry is not None:
@@ -168,12 +168,11 @@ class Broker(Kafka):
         if self._registry is not None:
             self._registry.stop()
         self._admin = None
-        assert self._loop is not None
-        assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(_STOP_SECONDS_MAX)
-        assert not self._thread.is_alive(), "the broker did not stop"
-        self._thread = None
+        assert self._node is not None
+        thread, self._thread = self._thread, None
+        node, self._node = self._node, None
+        thread.run(node.stop(), seconds_max=_STOP_SECONDS_MAX)
+        thread.stop()
 
     def close(self) -> None:
         """Stop for good: data that is not kept is removed."""
@@ -198,6 +197,17 @@ class Broker(Kafka):
         shutil.copytree(snapshot.folder, self._data())
         self.start()
 
+    def rewind(self, to: str | datetime) -> None:
+        """Go back to a time such as `2026-01-01T00:00Z`: in every partition, the first record with
+        a later timestamp is gone, and all behind it. What groups committed later is gone as well;
+        topics and their options stay. The node restarts: clients reconnect."""
+        assert self._thread is not None, "the broker does not run"
+        assert self._node is not None
+        work = self._cut_after(self._node, milliseconds(to))
+        self._thread.run(work, seconds_max=_START_SECONDS_MAX)
+        self.stop()
+        self.start()
+
     @property
     def registry_url(self) -> str:
         """Of the schema registry, for its clients."""
@@ -220,6 +230,16 @@ class Broker(Kafka):
         """The last ten thousand requests, of one API or client or all, in order."""
         return self._traffic.requests(api, client_id)
 
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected now."""
+        assert self._thread is not None, "the broker does not run"
+        assert self._node is not None
+        return self._thread.run(connected_clients([self._node]), seconds_max=_START_SECONDS_MAX)
+
+    def _name_of(self, topic_id: UUID) -> str | None:
+        topic = None if self._node is None else self._node.node.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
     def _access(self) -> Access:
         if self._credentials is None:
             return super()._access()
@@ -227,40 +247,31 @@ class Broker(Kafka):
 
     # -- in the thread of the node ----------------------------------------------------
 
-    def _run(self, data_dir: Path, started: Future[str]) -> None:
-        asyncio.run(self._serve(data_dir, started))
+    async def _start_node(self) -> Node:
+        settings = {**self._settings, **secured_settings(self._credentials)}
+        config = load_config(
+            sets=[f"{name}={value}" for name, value in settings.items()],
+            flags={"log.dirs": str(self._data()), "listeners": self._listen_on()},
+        )
+        node = Node(config, dev=True, clock=self.clock)
+        if self._watches_requests:
+            node.pass_through(self._traffic.through)
+        await node.start()
+        return node
 
-    async def _serve(self, data_dir: Path, started: Future[str]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self.clock.drive(self._loop)
-        try:
-            settings = {**self._settings, **secured_settings(self._credentials)}
-            config = load_config(
-                sets=[f"{name}={value}" for name, value in settings.items()],
-                flags={"log.dirs": str(data_dir), "listeners": self._listen_on()},
+    async def _cut_after(self, node: Node, at_ms: int) -> None:
+        for partition in node.node.partitions:
+            found = find_timestamp(
+                partition.log.segments.all,
+                at_ms + 1,
+                from_offset=partition.log.log_start_offset,
+                upto_offset=partition.log.next_offset,
             )
-            node = Node(config, dev=True, clock=self.clock)
-            if self._watches_requests:
-                node.pass_through(self._traffic.through)
-            await node.start()
-        except BaseException as failed:
-            # The thread that waits in start() is the one to hear of it.
-            started.set_exception(failed)
-            return
-        self._traffic.name_of = lambda topic_id: _name_of(node, topic_id)
-        self.listeners = {each.name: f"127.0.0.1:{each.port}" for each in node.endpoints}
-        started.set_result(f"127.0.0.1:{node.port}")
-        await self._stop.wait()
-        await node.stop()
+            if found is not None:
+                partition.log.truncate_to(found.offset)
 
     def _listen_on(self) -> str:
         if self._listeners:
             return self._listeners
         protocol = "PLAINTEXT" if self._security is None else self._security.upper()
         return f"{protocol}://127.0.0.1:{self._wanted_port}"
-
-
-def _name_of(node: Node, topic_id: UUID) -> str | None:
-    topic = node.node.image.topics_by_id.get(topic_id)
-    return None if topic is None else topic.name

@@ -53,11 +53,16 @@ class MovableClock:
         if at is None:
             self._frozen_ms = self.now_ms()
             return
-        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        self._frozen_ms = int(moment.timestamp() * 1000)
+        self._frozen_ms = milliseconds(at)
 
     def release(self) -> None:
         """The wall clock goes on, as far ahead as it was advanced."""
         self._frozen_ms = None
+
+
+def milliseconds(at: str | datetime) -> int:
+    """Since 1970. A time without a zone is UTC."""
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

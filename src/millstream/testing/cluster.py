@@ -33,7 +33,7 @@ from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
 from millstream.testing.loop_thread import LoopThread
 from millstream.testing.older_kafka import older_kafka
-from millstream.testing.traffic import SeenRequest, Traffic
+from millstream.testing.traffic import ConnectedClient, SeenRequest, Traffic, connected_clients
 
 _START_SECONDS_MAX: Final = 60.0
 _WAIT_SECONDS_MAX: Final = 60.0
@@ -61,13 +61,15 @@ class Cluster(Kafka):
         replication: int | None = None,
         topics: Mapping[str, int] | None = None,
         settings: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
         storage: str = "memory",
         security: str | None = None,
     ) -> None:
         """`topics` are names with partition counts, `settings` broker options by Kafka's names.
         `replication` is the number of replicas of topics that do not choose: three, or one for
         each broker if there are fewer. `security` is `ssl`, `sasl_ssl` or `sasl_plaintext`, for
-        clients; the brokers talk to each other on a second listener."""
+        clients; the brokers talk to each other on a second listener. A `data_dir` that is given is
+        kept afterwards, with a directory for each broker; without one the data is temporary."""
         super().__init__()
         if brokers < 1:
             raise ValueError(f"a cluster has at least one broker, not {brokers}")
@@ -80,6 +82,7 @@ class Cluster(Kafka):
         check_storage(storage)
         self._topics = dict(topics or {})
         self._storage = storage
+        self._data_dir = data_dir
         self._security = security
         self._credentials: Credentials | None = None
         self.ids: tuple[int, ...] = tuple(range(1, brokers + 1))
@@ -116,8 +119,11 @@ class Cluster(Kafka):
     def start(self) -> None:
         """Run all brokers; they form a cluster when this returns."""
         assert self._thread is None, "the cluster runs already"
-        self._folder = new_folder(self._storage)
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        if self._data_dir is not None:
+            self._folder = self._data_dir
+        else:
+            self._folder = new_folder(self._storage)
+            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if self._security is not None:
             self._credentials = Credentials.make(self._security, self._folder)
         self._thread = LoopThread("millstream-cluster", self.clock)
@@ -243,6 +249,12 @@ class Cluster(Kafka):
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """The last ten thousand requests of clients to any broker, in order."""
         return self._traffic.requests(api, client_id)
+
+    def clients(self) -> list[ConnectedClient]:
+        """Who is connected now, to any broker."""
+        assert self._thread is not None, "the cluster does not run"
+        work = connected_clients(list(self._nodes.values()))
+        return self._thread.run(work, seconds_max=_START_SECONDS_MAX)
 
     def _access(self) -> Access:
         if self._credentials is None:

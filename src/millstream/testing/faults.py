@@ -36,6 +36,8 @@ class Fault:
     error: KafkaCode | None = None
     delay_ms: float = 0.0
     drops_connection: bool = False
+    # Of the answer, before the connection is dropped.
+    after_bytes: int = 0
     applied: int = 0
 
     def matches(self, request: RequestFacts) -> bool:
@@ -98,9 +100,13 @@ class Faults:
         topic: str | None = None,
         client_id: str | None = None,
         p: float = 1.0,
+        after_bytes: int = 0,
     ) -> Fault:
-        """Close the connection instead of handling the request."""
-        return self._add(api, topic, client_id, times, p, drops_connection=True)
+        """Close the connection instead of handling the request; with `after_bytes`, handle it and
+        send only so much of the answer."""
+        rule = self._add(api, topic, client_id, times, p, drops_connection=True)
+        rule.after_bytes = after_bytes
+        return rule
 
     def disk_full(self, *, times: int = _ALWAYS) -> Fault:
         """Records are refused as if the disk had no room."""

@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from millstream.testing.asking import answered
+
 _REQUEST_SECONDS_MAX = 20.0
 
 
@@ -22,8 +24,12 @@ class Group:
         wanted = [ConsumerGroupTopicPartitions(self.group_id)]
         # The client must outlive its answer.
         admin = AdminClient(self._settings)
-        [answer] = admin.list_consumer_group_offsets(wanted).values()
-        places = answer.result(_REQUEST_SECONDS_MAX).topic_partitions
+
+        def ask() -> Any:
+            [answer] = admin.list_consumer_group_offsets(wanted).values()
+            return answer.result(_REQUEST_SECONDS_MAX).topic_partitions
+
+        places = answered(ask)
         return {(place.topic, place.partition): place.offset for place in places}
 
     def lag(self) -> int:
@@ -38,13 +44,15 @@ class Group:
         if not committed:
             return {}
         admin = AdminClient(self._settings)
-        ends = admin.list_offsets(
-            {TopicPartition(*place): OffsetSpec.latest() for place in committed}
-        )
-        found = {
-            (place.topic, place.partition): answer.result(_REQUEST_SECONDS_MAX).offset
-            for place, answer in ends.items()
-        }
+        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in committed}
+
+        def ask() -> dict[tuple[str, int], int]:
+            return {
+                (place.topic, place.partition): answer.result(_REQUEST_SECONDS_MAX).offset
+                for place, answer in admin.list_offsets(wanted).items()
+            }
+
+        found = answered(ask)
         return {place: found[place] - offset for place, offset in committed.items()}
 
     def wait_caught_up(self, *, timeout: float = 10) -> None:

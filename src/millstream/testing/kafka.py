@@ -56,6 +56,11 @@ class Kafka:
     def topic_names(self) -> list[str]:
         return sorted(self._connect_admin().list_topics(timeout=REQUEST_SECONDS_MAX).topics)
 
+    def group_states(self) -> dict[str, str]:
+        """The state of every group, by its id."""
+        listed = self._connect_admin().list_consumer_groups().result(REQUEST_SECONDS_MAX)
+        return {one.group_id: one.state.name for one in listed.valid}
+
     def _create_missing_topics(self, topics: Mapping[str, int]) -> None:
         if topics:
             known = self.topic_names()

@@ -6,10 +6,15 @@ with the marker `millstream` gets another one, with other options. `kafka_cluste
 Nothing starts, and little is imported, until a test asks for it.
 """
 
+import json
 import os
 import re
+import tempfile
+import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -26,7 +31,10 @@ _BOOTSTRAP = "KAFKA_BOOTSTRAP_SERVERS"
 _MARKER_OPTIONS = (
     "settings", "config", "security", "storage", "topics", "registry", "brokers", "isolated",
 )  # fmt: skip
+# Where data is kept that is not removed.
+_KEPT_IN = "MILLSTREAM_KEPT_IN"
 _CURRENT = pytest.StashKey["CurrentKafka"]()
+_BEGAN = pytest.StashKey[float]()
 
 
 class MakeTopic(Protocol):
@@ -67,7 +75,7 @@ class CurrentKafka:
             from millstream.testing.external import ExternalKafka
 
             return ExternalKafka(address)
-        broker = _new_broker({"storage": self._config.getoption("--millstream-storage")})
+        broker = _new_broker(_placed({}, self._config))
         broker.start()
         return broker
 
@@ -99,6 +107,15 @@ class CurrentKafka:
             os.environ[_BOOTSTRAP] = before
 
 
+def _placed(options: dict[str, Any], config: pytest.Config) -> dict[str, Any]:
+    """The options, and where the command line wants the data."""
+    placed = {"storage": config.getoption("--millstream-storage"), **options}
+    if config.getoption("--millstream-keep"):
+        folder = tempfile.mkdtemp(prefix="broker-", dir=os.environ[_KEPT_IN])
+        placed["data_dir"] = Path(folder)
+    return placed
+
+
 def _new_broker(options: dict[str, Any]) -> "Broker":
     from millstream.testing.broker import Broker
 
@@ -127,6 +144,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "skipped, and say so.",
     )
 
+    group.addoption(
+        "--millstream-keep",
+        action="store_true",
+        help="Keep the data of brokers after the run, and say where it is.",
+    )
+    group.addoption(
+        "--millstream-trace",
+        metavar="FILE",
+        default=None,
+        help="Append every request that the brokers see to this file: JSON, one in each line, with "
+        "the test that it belongs to.",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
@@ -136,6 +166,14 @@ def pytest_configure(config: pytest.Config) -> None:
         "the test's `kafka` is another broker or cluster, with these options",
     )
     config.stash[_CURRENT] = CurrentKafka(config)
+    if config.getoption("--millstream-keep") and _KEPT_IN not in os.environ:
+        # Workers of pytest-xdist inherit it.
+        os.environ[_KEPT_IN] = tempfile.mkdtemp(prefix="millstream-kept-")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.getoption("--millstream-keep"):
+        terminalreporter.write_line(f"Millstream kept its data in {os.environ[_KEPT_IN]}")
 
 
 # -- brokers -----------------------------------------------------------------------------
@@ -163,8 +201,7 @@ def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     killed start again, and the network is whole."""
     if pytestconfig.getoption("--millstream-external"):
         pytest.skip("--millstream-external: the test wants brokers that it can kill")
-    storage = pytestconfig.getoption("--millstream-storage")
-    with _new_cluster({"storage": storage}) as cluster:
+    with _new_cluster(_placed({}, pytestconfig)) as cluster:
         yield cluster
 
 
@@ -184,6 +221,7 @@ def schema_registry(kafka: Any) -> Iterator[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_BEGAN] = time.monotonic()
     marker = item.get_closest_marker("millstream")
     fixtures = getattr(item, "fixturenames", ())
     if marker is None or "kafka" not in fixtures:
@@ -199,10 +237,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    item.config.stash[_CURRENT].end_own()
+    current = item.config.stash[_CURRENT]
     cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
+    current.end_own()
     if cluster is not None and cluster.is_running:
         cluster.repair()
+
+
+def _append_trace(file: Path, item: pytest.Item, brokers: list[Any]) -> None:
+    """The requests since the test began."""
+    began = item.stash.get(_BEGAN, 0.0)
+    seen = [one for each in brokers for one in _requests_of(each) if one.seen_at >= began]
+    lines = [json.dumps({"test": item.nodeid, **asdict(one)}) + "\n" for one in seen]
+    # One write: workers of pytest-xdist share the file.
+    with file.open("a") as out:
+        out.write("".join(lines))
+
+
+def _requests_of(kafka: Any) -> list[Any]:
+    """None of another Kafka: what it sees is not ours to know."""
+    return kafka.requests() if hasattr(kafka, "requests") else []
 
 
 def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
@@ -212,7 +266,7 @@ def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
             f"the marker millstream takes {', '.join(_MARKER_OPTIONS)}, not "
             f"{', '.join(sorted(unknown)) or 'arguments without a name'}"
         )
-    options = {"storage": config.getoption("--millstream-storage"), **marker.kwargs}
+    options = _placed(dict(marker.kwargs), config)
     if not options.pop("isolated", True):
         raise pytest.UsageError("the marker millstream always isolates: leave out isolated=False")
     changed = {**options.pop("config", {}), **options.pop("settings", {})}
@@ -275,9 +329,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A failed test shows what the broker knows: topics, and the last requests."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
-    if report.when != "call" or not report.failed:
+    if report.when != "call":
         return
     current = item.config.stash[_CURRENT]
+    trace = item.config.getoption("--millstream-trace")
+    if trace:
+        brokers = [current.broker] if current.is_running else []
+        cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
+        _append_trace(Path(trace), item, [*brokers, cluster])
+    if not report.failed:
+        return
     if "kafka" in getattr(item, "fixturenames", ()) and current.is_running:
         from millstream.testing.report import describe
 

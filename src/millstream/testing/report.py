@@ -1,22 +1,31 @@
 """What a broker knows when a test has failed, as text for a person."""
 
+from collections.abc import Callable
+from typing import Final
+
 from millstream.testing.broker import Broker
 from millstream.testing.cluster import Cluster
 from millstream.testing.kafka import Kafka
 
-_REQUESTS_SHOWN = 20
-_TOPICS_SHOWN = 20
+_REQUESTS_SHOWN: Final = 20
+_TOPICS_SHOWN: Final = 20
+_GROUPS_SHOWN: Final = 20
+_CLIENTS_SHOWN: Final = 20
 
 
 def describe(kafka: Kafka) -> str:
-    lines = [f"broker at {kafka.bootstrap}"]
-    try:
-        lines += _topics(kafka)
-        if isinstance(kafka, Broker | Cluster):
-            lines += _requests(kafka)
-    except Exception as failed:
-        # The test's own failure matters more.
-        lines.append(f"cannot be asked: {failed}")
+    lines = [f"Kafka at {kafka.bootstrap}"]
+    parts: list[Callable[[], list[str]]] = []
+    if isinstance(kafka, Broker | Cluster):
+        # First: the report's own requests are of no interest.
+        parts += [lambda: _requests(kafka), lambda: _clients(kafka)]
+    parts += [lambda: _topics(kafka), lambda: _groups(kafka)]
+    for part in parts:
+        try:
+            lines += part()
+        except Exception as failed:
+            # The test's own failure matters more.
+            lines.append(f"cannot be asked: {failed}")
     return "\n".join(lines)
 
 
@@ -29,13 +38,32 @@ def _topics(kafka: Kafka) -> list[str]:
     return lines
 
 
-def _requests(broker: Broker | Cluster) -> list[str]:
-    seen = broker.requests()[-_REQUESTS_SHOWN:]
-    lines = [f"the last {len(seen)} requests:"]
-    lines += [
-        f"  {one.api} {one.version} of {one.client_id or 'a client without id'}, "
-        f"{one.size_bytes} bytes" + (f" ({one.fault})" if one.fault else "")
-        for one in seen
-    ]
-    lines += [f"fault: {rule}" for rule in broker.faults.rules]
+def _groups(kafka: Kafka) -> list[str]:
+    states = kafka.group_states()
+    lines = [f"{len(states)} groups:"]
+    for name, state in sorted(states.items())[:_GROUPS_SHOWN]:
+        lines.append(f"  {name}: {state.lower()}, {kafka.group(name).lag()} records behind")
+    return lines
+
+
+def _requests(kafka: Broker | Cluster) -> list[str]:
+    shown = kafka.requests()[-_REQUESTS_SHOWN:]
+    lines = [f"the last {len(shown)} requests:"]
+    for one in shown:
+        took = "no answer yet" if one.latency_ms is None else f"{one.latency_ms:.1f} ms"
+        ended = one.fault or one.error
+        lines.append(
+            f"  {one.api} {one.version} of {one.client_id or 'a client without id'}, "
+            f"{one.size_bytes} bytes, {took}" + (f" ({ended})" if ended else "")
+        )
+    lines += [f"fault: {rule}" for rule in kafka.faults.rules]
+    return lines
+
+
+def _clients(kafka: Broker | Cluster) -> list[str]:
+    found = kafka.clients()
+    lines = [f"{len(found)} connections:"]
+    for one in found[:_CLIENTS_SHOWN]:
+        name = one.client_id or "a client without id"
+        lines.append(f"  {name} ({one.software or 'unknown'}) from {one.address}")
     return lines

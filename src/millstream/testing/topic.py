@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from millstream.testing.asking import answered
+
 _REQUEST_SECONDS_MAX = 20.0
 # A read ends where the topic ended when it began, so this only bounds a node that hangs.
 _READ_SECONDS_MAX = 30.0
@@ -135,13 +137,16 @@ class Topic(str):
     def _watermarks(self, consumer: Any) -> dict[int, tuple[int, int]]:
         from confluent_kafka import TopicPartition
 
-        topics = consumer.list_topics(self.name, timeout=_REQUEST_SECONDS_MAX).topics
-        return {
-            index: consumer.get_watermark_offsets(
-                TopicPartition(self.name, index), timeout=_REQUEST_SECONDS_MAX
-            )
-            for index in topics[self.name].partitions
-        }
+        def ask() -> dict[int, tuple[int, int]]:
+            topics = consumer.list_topics(self.name, timeout=_REQUEST_SECONDS_MAX).topics
+            return {
+                index: consumer.get_watermark_offsets(
+                    TopicPartition(self.name, index), timeout=_REQUEST_SECONDS_MAX
+                )
+                for index in topics[self.name].partitions
+            }
+
+        return answered(ask)
 
 
 def _parts(record: Producible) -> tuple[Content, Content, list[tuple[str, Content]]]:

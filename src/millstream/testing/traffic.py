@@ -5,18 +5,20 @@ Requests that repeat are answered without this by a node that is alone; in a tes
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import UUID
 
+from millstream.broker.broker import Broker as Node
 from millstream.broker.network.connection import Connection
+from millstream.broker.network.output import release_all
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch
 from millstream.broker.requests.routes import listed_versions, served
 from millstream.errors import ProtocolError
-from millstream.testing.error_answers import error_answer
+from millstream.testing.error_answers import error_answer, first_error
 from millstream.testing.faults import Fault, Faults, RequestFacts, normalised
 from millstream.testing.older_kafka import OlderKafka
 from millstream.wire.codec import request_reader, response_writer
@@ -33,7 +35,7 @@ _KEPT_MAX: Final = 10_000
 _API_VERSIONS: Final = 18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SeenRequest:
     api: str
     version: int
@@ -42,6 +44,28 @@ class SeenRequest:
     # The fault that it got.
     fault: str | None
     seen_at: float
+    # Until its answer was ready; None while it is not.
+    latency_ms: float | None = None
+    # The first error in its answer, by Kafka's name.
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedClient:
+    client_id: str
+    # Name and version of its library, as far as it says so.
+    software: str
+    address: str
+
+
+async def connected_clients(nodes: Iterable[Node]) -> list[ConnectedClient]:
+    """In the thread of the nodes."""
+    return [
+        ConnectedClient(one.client_id or "", one.client_software or "", one.peer)
+        for node in nodes
+        for one in node.connections
+        if one.proved_node_id < 0
+    ]
 
 
 class Traffic:
@@ -84,16 +108,28 @@ class Traffic:
             partial(self._topics, api, header, frame, cursor.position),
         )
         fault = self.faults.choose(facts) if self.faults.rules else None
-        self._seen.append(
-            SeenRequest(
-                _name(api),
-                header.version,
-                header.client_id or "",
-                len(frame),
-                None if fault is None else str(fault),
-                self._now(),
-            )
+        seen = SeenRequest(
+            _name(api),
+            header.version,
+            header.client_id or "",
+            len(frame),
+            None if fault is None else str(fault),
+            self._now(),
         )
+        self._seen.append(seen)
+        answer = self._answer(fault, dispatch, connection, frame, api, header, cursor.position)
+        return self._noted(seen, answer, api, header)
+
+    def _answer(
+        self,
+        fault: Fault | None,
+        dispatch: Dispatch,
+        connection: Connection,
+        frame: memoryview,
+        api: Api,
+        header: RequestHeader,
+        position: int,
+    ) -> Pieces | Pending:
         if fault is None and self.older is not None:
             if api.key == _API_VERSIONS:
                 return self._versions(self.older, api, header)
@@ -103,7 +139,27 @@ class Traffic:
             answer = dispatch(connection, frame)
             connection.shortcut = None
             return answer
-        return self._apply(fault, dispatch, connection, frame, api, header, cursor.position)
+        return self._apply(fault, dispatch, connection, frame, api, header, position)
+
+    def _noted(
+        self, seen: SeenRequest, answer: Pieces | Pending, api: Api, header: RequestHeader
+    ) -> Pieces | Pending:
+        """The same answer, of which the request's entry has the time and the error."""
+        if isinstance(answer, Pending):
+            return Pending(self._noted_later(seen, answer, api, header), gate=answer.gate)
+        self._note(seen, answer, api, header)
+        return answer
+
+    async def _noted_later(
+        self, seen: SeenRequest, pending: Pending, api: Api, header: RequestHeader
+    ) -> Pieces:
+        pieces = await _ready(pending)
+        self._note(seen, pieces, api, header)
+        return pieces
+
+    def _note(self, seen: SeenRequest, pieces: Pieces, api: Api, header: RequestHeader) -> None:
+        seen.latency_ms = (self._now() - seen.seen_at) * 1000
+        seen.error = first_error(pieces, api, header)
 
     def _versions(self, older: OlderKafka, api: Api, header: RequestHeader) -> Pieces:
         answer = older.versions(header, listed_versions())
@@ -121,6 +177,9 @@ class Traffic:
         header: RequestHeader,
         position: int,
     ) -> Pieces | Pending:
+        if fault.drops_connection and fault.after_bytes:
+            copied = bytearray(frame)
+            return Pending(self._broken_off(fault.after_bytes, dispatch, connection, copied))
         if fault.drops_connection:
             raise ProtocolError("dropped by a fault of the test")
         if fault.error is not None:
@@ -129,6 +188,20 @@ class Traffic:
         # The frame's memory is reused by then; batches are stamped in place, so it is writable.
         late = self._later(fault.delay_ms / 1000, dispatch, connection, bytearray(frame))
         return Pending(late, gate=True)
+
+    async def _broken_off(
+        self, count: int, dispatch: Dispatch, connection: Connection, frame: bytearray
+    ) -> Pieces:
+        """The first bytes of the answer; the connection ends behind them."""
+        pieces = await self._later(0, dispatch, connection, frame)
+        sent = b"".join(
+            bytes(each) for each in pieces if isinstance(each, bytes | bytearray | memoryview)
+        )
+        release_all(pieces)
+        asyncio.get_running_loop().call_soon(
+            connection.close_when_sent, "dropped by a fault of the test"
+        )
+        return [sent[:count]]
 
     def _topics(
         self, api: Api, header: RequestHeader, frame: memoryview, position: int
@@ -144,14 +217,16 @@ class Traffic:
     ) -> Pieces:
         await asyncio.sleep(seconds)
         answer = dispatch(connection, memoryview(frame))
-        if not isinstance(answer, Pending):
-            return answer
-        if isinstance(answer.answer, asyncio.Future):
-            await asyncio.wait([answer.answer])
-            done = answer.answer
-            pieces: Pieces = done.result() if answer.finish is None else answer.finish(done)
-            return pieces
-        return await answer.answer
+        return await _ready(answer) if isinstance(answer, Pending) else answer
+
+
+async def _ready(pending: Pending) -> Pieces:
+    if not isinstance(pending.answer, asyncio.Future):
+        return await pending.answer
+    done = pending.answer
+    await asyncio.wait([done])
+    pieces: Pieces = done.result() if pending.finish is None else pending.finish(done)
+    return pieces
 
 
 def _name(api: Api) -> str:
