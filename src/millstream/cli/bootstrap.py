@@ -68,6 +68,8 @@ def client_settings(bootstrap: str) -> dict[str, str | int | float | bool]:
         "client.id": f"millstream/{__version__}",
         # librdkafka writes to stderr on its own; we report failures instead.
         "log_level": 0,
+        # Otherwise it waits 50 ms before it connects to the node that it needs.
+        "enable.sparse.connections": False,
         **librdkafka_names(client_options()),
     }
 

@@ -25,7 +25,7 @@ _SUSPECT_AFTER_SECONDS = 2.0
 
 # librdkafka asks for a producer id on its first connection, and drops that when it hears of the
 # first topic. With no id by then it tries again after half a second; this is enough for one.
-_PRODUCER_ID_SECONDS = 0.02
+_PRODUCER_ID_SECONDS = 0.01
 
 
 class RecordSender:
