@@ -21,7 +21,7 @@ PAGES = sorted(
 # Spark, or a ZooKeeper.
 NEED_JAVA = {"analyse_your_logs", "security", "three_nodes"}
 # Only texts and tables.
-WITHOUT_CODE = {"kafka", "redpanda", "testcontainers", "continuous_integration"}
+WITHOUT_CODE = {"kafka", "redpanda", "testcontainers", "moto", "kfake", "continuous_integration"}
 
 
 def marked(page: Path) -> object:

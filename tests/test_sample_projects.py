@@ -11,7 +11,7 @@ from tests.support.apache_kafka import ApacheKafka
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 # By project: tests in all, and how many can only run on a broker that the test controls.
-PROJECTS = {"alerts": (6, 3), "orders": (8, 4)}
+PROJECTS = {"alerts": (6, 3), "orders": (9, 4)}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

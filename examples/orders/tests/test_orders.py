@@ -5,6 +5,9 @@ import sys
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from orders import Topics
 from running import RunningService
 
@@ -93,6 +96,26 @@ def test_invoices_survive_a_dead_leader(kafka_cluster: Any) -> None:
     service.run_until(5)
     service.close()
     assert len(kafka_cluster.topic("invoices").wait(count=10)) == 10
+
+
+def test_invoices_can_have_a_schema(kafka: Any, schema_registry: str, make_topic: Any) -> None:
+    schema = {
+        "type": "record",
+        "name": "Invoice",
+        "fields": [
+            {"name": "order", "type": "long"},
+            {"name": "net", "type": "double"},
+            {"name": "total", "type": "double"},
+        ],
+    }
+    registry = SchemaRegistryClient({"url": schema_registry})
+    serialize = AvroSerializer(registry, json.dumps(schema))
+    topic = make_topic()
+    place = SerializationContext(topic, MessageField.VALUE)
+    topic.produce([serialize(INVOICE, place)])
+    [record] = topic.wait(count=1)
+    assert AvroDeserializer(registry)(record.value, place) == INVOICE
+    assert registry.get_versions(f"{topic}-value") == [1]
 
 
 @pytest.mark.millstream(security="sasl_ssl", topics={"orders": 1, "invoices": 1, "dead": 1})

@@ -212,11 +212,13 @@ def schema_registry(kafka: Any) -> Iterator[str]:
 
     # A real Kafka may have a registry already.
     topic = f"_schemas-{uuid.uuid4().hex[:12]}"
-    registry = RegistryThread(kafka.broker, topic=topic)
+    # At the end, `kafka` may be the one of the last test.
+    shared = kafka.broker
+    registry = RegistryThread(shared, topic=topic)
     registry.start()
     yield registry.url
     registry.stop()
-    kafka.delete_topic(topic)
+    shared.delete_topic(topic)
 
 
 @pytest.hookimpl(tryfirst=True)
