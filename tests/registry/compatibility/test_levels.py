@@ -61,6 +61,14 @@ def test_another_type_of_schema_cannot_follow() -> None:
     assert [one.kind for one in compare(new, old)] == ["SCHEMA_TYPE_CHANGED"]
 
 
+def test_a_reference_to_what_is_not_a_schema_is_a_difference() -> None:
+    odd = parse(SchemaType.JSON, '{"$ref":"#/odd","odd":{"type":1.5}}')
+    assert [one.kind for one in compare(odd, odd)] == ["NOT_A_SCHEMA"]
+    # A keyword of another draft.
+    odd = parse(SchemaType.JSON, '{"prefixItems":1.5}')
+    assert [one.kind for one in compare(odd, odd)] == ["NOT_A_SCHEMA"]
+
+
 def test_schemas_made_to_take_forever_are_given_up() -> None:
     branches = ",".join(
         f'{{"type":"object","properties":{{"p{n}":{{"type":"string"}}}},"required":["p{n}"]}}'

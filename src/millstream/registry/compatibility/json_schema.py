@@ -72,7 +72,12 @@ def compare_json_schema(reader: JsonSchema, writer: JsonSchema) -> list[Differen
     """Why `reader` refuses documents that `writer` accepts; nothing if it does not.
 
     Raises TooManyPairs."""
-    return _Comparison().compare(_root(reader), _root(writer), "#")
+    try:
+        return _Comparison().compare(_root(reader), _root(writer), "#")
+    except (TypeError, AttributeError, ValueError) as wrong:
+        # A reference may lead to any place of the document, also to one that is no schema.
+        text = f"A reference leads to what is not a schema: {wrong}"
+        return [Difference("NOT_A_SCHEMA", "#", text)]
 
 
 def _root(schema: JsonSchema) -> _Node:
@@ -254,7 +259,7 @@ def _resolved(node: _Node) -> _Node:
             return node
         try:
             found = node.resolver.lookup(node.get("$ref"))
-        except (Unresolvable, ValueError):
+        except (Unresolvable, ValueError, TypeError, AttributeError):
             # One to a draft of JSON Schema itself: any schema.
             return node.part(True)
         node = _Node(found.contents, found.resolver)

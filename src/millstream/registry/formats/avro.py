@@ -111,6 +111,8 @@ def _named(value: dict[str, Any], kind: str, space: str) -> dict[str, Any]:
     if "doc" in value:
         found["doc"] = value["doc"]
     if kind in ("record", "error"):
+        if not isinstance(value.get("fields"), list):
+            raise InvalidSchema(f"the record {full} has no list of fields")
         found["fields"] = [_field(one, inside) for one in value["fields"]]
         _check_unique([one["name"] for one in found["fields"]], f"fields of {full}")
     elif kind == "enum":
@@ -123,7 +125,7 @@ def _named(value: dict[str, Any], kind: str, space: str) -> dict[str, Any]:
     if kind == "enum" and "default" in value:
         found["default"] = value["default"]
     found.update(_properties(value, _OWN | {"default"} if kind == "enum" else _OWN))
-    if value.get("aliases"):
+    if _aliases(value):
         found["aliases"] = value["aliases"]
     return found
 
@@ -140,9 +142,16 @@ def _field(value: dict[str, Any], space: str) -> dict[str, Any]:
         found["default"] = value["default"]
     if value.get("order", "ascending") != "ascending":
         found["order"] = value["order"]
-    if value.get("aliases"):
+    if _aliases(value):
         found["aliases"] = value["aliases"]
     return {**found, **_properties(value, _OWN_OF_FIELDS)}
+
+
+def _aliases(value: dict[str, Any]) -> list[str]:
+    found = value.get("aliases", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise InvalidSchema(f"the aliases of {value['name']} are not a list of names")
+    return found
 
 
 def _properties(value: dict[str, Any], own: set[str]) -> dict[str, Any]:

@@ -38,6 +38,16 @@ def parse_json_schema(text: str, dependencies: Sequence[Dependency] = ()) -> Jso
     value = load_json(text)
     _check(value)
     base = value.get("$id", _ROOT) if isinstance(value, dict) else _ROOT
+    try:
+        resources = _resources(dependencies).with_resource(base, _resource(value)).crawl()
+    except (ValueError, TypeError, AttributeError) as wrong:
+        # Of $schema and $id anywhere, and of parts that are not schemas where schemas belong.
+        raise InvalidSchema(f"not a JSON Schema: {wrong}") from None
+    _check_references(value, base, resources)
+    return JsonSchema(compact_json(value), value, base, resources)
+
+
+def _resources(dependencies: Sequence[Dependency]) -> SchemaRegistry:
     resources: SchemaRegistry = Registry()
     for one in dependencies:
         tree = load_json(one.text)
@@ -45,12 +55,7 @@ def parse_json_schema(text: str, dependencies: Sequence[Dependency] = ()) -> Jso
         resources = resources.with_resource(one.name, resource)
         if isinstance(tree, dict) and isinstance(tree.get("$id"), str):
             resources = resources.with_resource(tree["$id"], resource)
-    try:
-        resources = resources.with_resource(base, _resource(value)).crawl()
-    except ValueError as wrong:
-        raise InvalidSchema(f"an $id is not a URI: {wrong}") from None
-    _check_references(value, base, resources)
-    return JsonSchema(compact_json(value), value, base, resources)
+    return resources
 
 
 def normalized_json_schema(schema: JsonSchema) -> str:
@@ -72,9 +77,10 @@ def _check(value: Any) -> None:
         if not isinstance(draft, str) or not isinstance(value.get("$id", ""), str):
             raise InvalidSchema("$schema and $id are strings")
     _check_lists(value)
-    validator = validator_for(value, default=Draft7Validator)
     try:
-        validator.check_schema(value)
+        validator_for(value, default=Draft7Validator).check_schema(value)
+    except ValueError as wrong:
+        raise InvalidSchema(f"$schema is not a URI: {wrong}") from None
     except SchemaError as wrong:
         where = "/".join(str(part) for part in wrong.absolute_path)
         raise InvalidSchema(f"at /{where}: {wrong.message[:500]}") from None
@@ -115,7 +121,7 @@ def _check_references(value: Any, base: str, resources: SchemaRegistry) -> None:
             continue
         try:
             resolver.lookup(target)
-        except (Unresolvable, ValueError):
+        except (Unresolvable, ValueError, TypeError, AttributeError):
             raise InvalidSchema(
                 f"$ref {target!r} leads nowhere. Name the schema it stands for in references"
             ) from None
