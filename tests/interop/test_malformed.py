@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.errors import KafkaCode
 from tests.broker.handlers.exchanges import batch, produce
+from tests.interop.differences import in_page, table
 from tests.interop.malformed import CODECS, cases
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import Broker
@@ -87,6 +88,8 @@ def test_what_kafka_refuses_is_refused(topic: str, kafka: ApacheKafka, tmp_path:
     theirs = codes_of(kafka.bootstrap, topic, wanted)
     with Broker() as broker:
         ours = codes_of(broker.bootstrap, topic, wanted)
+    if topic == "plain":
+        assert table(theirs, ours) == in_page(), "run python -m tests.interop.differences"
     for name in wanted:
         if name in STRICTER:
             assert ours[name] == "INVALID_RECORD", name
