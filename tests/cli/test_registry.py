@@ -54,6 +54,12 @@ def test_it_serves_a_cluster_until_it_is_stopped(broker: Broker) -> None:
 
 
 @pytest.mark.slow
+def test_it_serves_other_machines_when_told_that_the_network_is_safe(broker: Broker) -> None:
+    with registry(broker.bootstrap, "--listen", "0.0.0.0:0", "--insecure") as url:
+        assert RestClient(url).get("/").status == 200
+
+
+@pytest.mark.slow
 def test_a_login_and_tls(broker: Broker, tmp_path: Path) -> None:
     now = datetime.now(UTC)
     authority = new_authority("Test authority", now=now, days=2)
@@ -92,6 +98,8 @@ def test_a_login_and_tls(broker: Broker, tmp_path: Path) -> None:
     [
         (["--listen", "nowhere"], 2, "HOST:PORT"),
         (["--listen", "127.0.0.1:0", "--advertise", "nowhere"], 2, "--advertise"),
+        (["--listen", "0.0.0.0:0"], 2, "no login (--users)"),
+        (["--listen", "192.0.2.1:0", "--users", "missing"], 2, "no HTTPS (--certificate)"),
         (["--users", "missing"], 1, "missing: No such file"),
         (["--certificate", "missing.pem"], 1, "missing.pem"),
         (["--topic", "deleting"], 1, "cleanup.policy"),

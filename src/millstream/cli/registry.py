@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import ipaddress
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from millstream.cli.bootstrap import (
     json_option,
 )
 from millstream.cli.client_options import security_of_command
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.log_format import TEXT, write_log
 from millstream.cli.output import print_line_json
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
@@ -36,7 +37,8 @@ _LIBRARIES: Final = ("fastavro", "google.protobuf", "jsonschema", "starlette", "
     metavar="HOST:PORT",
     default=f"127.0.0.1:{DEFAULT_PORT}",
     show_default=True,
-    help="Address to serve on; port 0 picks a free one.",
+    help="Address to serve on; port 0 picks a free one. An address that other machines reach needs "
+    "--users and --certificate, or --insecure.",
 )
 @click.option(
     "--advertise",
@@ -70,6 +72,7 @@ _LIBRARIES: Final = ("fastavro", "google.protobuf", "jsonschema", "starlette", "
     help="A PEM file with what signs the certificates of other instances, if the system does not "
     "trust it.",
 )
+@click.option("--insecure", is_flag=True, help="Serve other machines without login or HTTPS.")
 @json_option
 @bootstrap_option
 def registry(
@@ -80,6 +83,7 @@ def registry(
     users_file: Path | None,
     certificate: Path | None,
     authority: Path | None,
+    insecure: bool,
     as_json: bool,
     bootstrap: str,
 ) -> None:
@@ -89,6 +93,10 @@ def registry(
     each of them answers all requests.
     """
     address = _listen_address(listen)
+    if not insecure:
+        _check_exposure(
+            address[0], has_login=users_file is not None, has_tls=certificate is not None
+        )
     # First: its libraries take longer to load than a broker to say that it is not there.
     check_reachable(bootstrap)
     settings = client_settings(bootstrap)
@@ -132,6 +140,23 @@ def _listen_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise click.UsageError(f"--listen takes HOST:PORT, not {text!r}")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _check_exposure(host: str, *, has_login: bool, has_tls: bool) -> None:
+    """Raises CommandFailed for an address where strangers could change schemas, or passwords could
+    be read on the way."""
+    try:
+        is_own = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_own = False
+    if is_own or (has_login and has_tls):
+        return
+    missing = "HTTPS (--certificate)" if has_login else "login (--users)"
+    raise CommandFailed(
+        f"other machines reach {host}, and the registry has no {missing}. Add it, or say "
+        "--insecure where the network is safe",
+        exit_code=ExitCode.USAGE,
+    )
 
 
 def is_installed() -> bool:
