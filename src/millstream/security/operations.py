@@ -223,6 +223,9 @@ TABLE: Final[dict[int, Row]] = {
     69: _row(
         "consumer_group_describe", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)
     ),
+    # Clients report about themselves; who may alter the cluster's options decides what.
+    71: _row("get_telemetry_subscriptions"),
+    72: _row("push_telemetry"),
     74: _row("list_config_resources", Rule(_CLUSTER, _DESCRIBE_CONFIGS, _REQUEST)),
     75: _row(
         "describe_topic_partitions",

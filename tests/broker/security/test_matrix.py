@@ -48,6 +48,7 @@ from millstream.wire.apis import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -66,6 +67,7 @@ from millstream.wire.apis import (
     offset_for_leader_epoch,
     produce,
     prove_node,
+    push_telemetry,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -361,6 +363,18 @@ def _open_cases() -> Iterator[Case]:
     )
     yield Case(request, (), None)
     request = api_versions.ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    yield Case(request, (), None)
+    request = get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(
+        client_instance_id=NO_TOPIC_ID
+    )
+    yield Case(request, (), None)
+    request = push_telemetry.PushTelemetryRequest(
+        client_instance_id=uuid.uuid4(),
+        subscription_id=0,
+        terminating=False,
+        compression_type=0,
+        metrics=b"",
+    )
     yield Case(request, (), None)
     # It answers with a challenge; only the cluster's secret answers that.
     yield Case(prove_node.ProveNodeRequest(node_id=1, proof=b""), (), None)

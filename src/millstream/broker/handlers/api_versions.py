@@ -2,6 +2,7 @@
 
 import re
 
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import listed_versions
 from millstream.errors import KafkaCode
@@ -16,9 +17,11 @@ from millstream.wire.vendor import CLIENT_SOFTWARE_NAME
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(node: NodeState, request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
     code = KafkaCode.NONE
-    api_keys = listed_versions()
+    # Otherwise all clients would ask for subscriptions, for nothing; librdkafka logs a line, too.
+    with_telemetry = bool(node.image.client_metrics)
+    with_ours = False
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
         if all(_SOFTWARE.fullmatch(name) for name in names):
@@ -27,11 +30,11 @@ def handle(request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
             code = KafkaCode.INVALID_REQUEST
         if names[0] == CLIENT_SOFTWARE_NAME:
             # Other clients never see keys that Kafka does not have.
-            api_keys = listed_versions(with_ours=True)
+            with_ours = True
     supported, finalized = features()
     return ApiVersionsResponse(
         error_code=code,
-        api_keys=api_keys,
+        api_keys=listed_versions(with_ours=with_ours, with_telemetry=with_telemetry),
         supported_features=supported,
         finalized_features_epoch=0,
         finalized_features=finalized,

@@ -39,6 +39,8 @@ Refuser = Callable[[Request, Any, KafkaCode], Message]
 FrameHandler = Callable[[Request, Cursor], Pieces | Pending]
 
 _HANDLERS: Final = "millstream.broker.handlers"
+# GetTelemetrySubscriptions and PushTelemetry.
+_TELEMETRY: Final = frozenset({71, 72})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,15 @@ def served() -> dict[int, Api]:
     return {api.key: api for api in declared() if api.name in names}
 
 
-def listed_versions(*, with_ours: bool = False) -> list[ApiVersionsKey]:
-    """The versions that ApiVersions answers, with or without the keys that Kafka lacks."""
+def listed_versions(
+    *, with_ours: bool = False, with_telemetry: bool = False
+) -> list[ApiVersionsKey]:
+    """The versions that ApiVersions answers, with or without the keys that Kafka lacks, and those
+    by which clients learn that somebody wants their metrics."""
     return [
         ApiVersionsKey(api_key=api.key, min_version=api.min_listed, max_version=api.max_listed)
         for api in served().values()
-        if with_ours or api.key < KEYS_FROM
+        if (with_ours or api.key < KEYS_FROM) and (with_telemetry or api.key not in _TELEMETRY)
     ]
 
 

@@ -18,6 +18,7 @@ from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.client_telemetry import ClientTelemetry
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.turns import Turns
@@ -46,6 +47,7 @@ class Services:
     cleaner: Cleaner
     logins: Logins
     turns: Turns = field(default_factory=Turns)
+    telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)
     # Held while a large batch is checked in a thread.
