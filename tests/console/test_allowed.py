@@ -53,7 +53,13 @@ def test_what_the_user_may_not_read_is_not_read_from_memory_either(node: Console
             return False
 
     node.loop.call_soon_threadsafe(permissions.use, Refusing())
-    for path in ("/topics/secret/storage", "/topics/secret/batch?offset=0", "/clients", "/metrics"):
+    for path in (
+        "/topics/secret/storage",
+        "/topics/secret/batch?offset=0",
+        "/clients",
+        "/clients/x",
+        "/metrics",
+    ):
         answer = web.get(path)
         assert answer.status == 403, (path, answer.text)
         assert "classified" not in answer.text

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 def open_every_page(web: Browser, topic: str) -> None:
     for page in PAGES:
-        if "{group" in page.path:
+        if "{group" in page.path or "{instance" in page.path:
             continue
         path = page.path.replace("{topic}", topic)
         path = path.replace("{partition}", "0").replace("{offset}", "0")

@@ -15,6 +15,9 @@ from playwright.sync_api import Page, expect
 
 from millstream.console.pages import PAGES
 from tests.support.console_node import Browser, ConsoleNode
+from tests.support.otlp import gauge, metrics_data
+from tests.support.raw_client import RawClient
+from tests.support.telemetry import push_as_new_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SECONDS_MAX = 60
@@ -56,11 +59,15 @@ def test_every_page_opens_in_light_and_dark(
     tab: Page, console_node: ConsoleNode, topic: str
 ) -> None:
     commit(console_node, f"opens-{topic}", topic, 2)
+    name = "org.apache.kafka.producer.node.request.latency.max." * 3
+    with RawClient(console_node.bootstrap) as client:
+        instance = push_as_new_client(client, metrics_data(gauge(name, 0.5, topic=topic)))
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for page in PAGES:
             path = page.path.replace("{topic}", topic).replace("{group:path}", f"opens-{topic}")
             path = path.replace("{partition}", "0").replace("{offset}", "1")
+            path = path.replace("{instance}", instance)
             answer = tab.goto(url(console_node, path))
             assert answer is not None
             assert answer.status == 200, path

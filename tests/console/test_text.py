@@ -4,6 +4,7 @@ from millstream.console.text import (
     format_bytes,
     format_count,
     format_duration,
+    format_figure,
     format_rate,
     format_time,
     hex_dump,
@@ -83,3 +84,22 @@ def test_durations_and_times() -> None:
     assert format_duration(-1) == "unlimited"
     assert format_time(0) == "1970-01-01 00:00:00.000"
     assert format_time(2**62) == f"{2**62} ms"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (12.0, "12"),
+        (12.34567, "12.35"),
+        (12345.678, "12,346"),
+        (-0.0123456, "-0.01235"),
+        (0.0000123, "1.23e-05"),
+        (1e300, "1e+300"),
+        (2**63, "9.223e+18"),
+    ],
+)
+def test_measured_values_have_the_digits_that_count(value: float | None, text: str) -> None:
+    assert format_figure(value) == text

@@ -8,12 +8,15 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.network.output import SENT
+from millstream.broker.requests.client_telemetry import ClientInstance
 from millstream.broker.requests.routes import served
 from millstream.broker.requests.timing import RequestTimes
+from millstream.cluster.znodes import decode_uuid, encode_uuid
 from millstream.console.metrics.appended import AppendedBytes
 from millstream.console.metrics.table import NodeNumbers
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
+from millstream.wire.otlp import ReadMetrics
 
 _CLIENTS_MAX: Final = 1_000
 # Requests are timed during this much of every second.
@@ -32,6 +35,25 @@ class Client:
     software: str
     principal: str
     idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingClient:
+    """A client that asked which metrics to push (KIP-714). It keeps its id over connections."""
+
+    instance_id: str
+    client_id: str
+    software: str
+    peer: str
+    principal: str
+    # Is its last connection open?
+    is_connected: bool
+    interval_ms: int
+    # The metrics that it should push: prefixes of names.
+    wanted: tuple[str, ...]
+    # None before its first push.
+    pushed_seconds_ago: float | None
+    metric_count: int
 
 
 class LocalNode:
@@ -91,6 +113,25 @@ class LocalNode:
             for one in list(self.broker.connections)[:_CLIENTS_MAX]
         ]
         return sorted(found, key=lambda one: (one.client_id, one.peer))
+
+    def reporting_clients(self) -> list[ReportingClient]:
+        now_ms = self.broker.node.now_ms()
+        # The newest, if there are too many to show.
+        seen = self.broker.services.telemetry.clients(now_ms)[-_CLIENTS_MAX:]
+        found = [_reporting(one, now_ms) for one in seen]
+        return sorted(found, key=lambda one: (one.client_id, one.instance_id))
+
+    def pushed_metrics(self, instance_id: str) -> tuple[ReportingClient, ReadMetrics] | None:
+        """A client with its newest metrics; None if it is not known, or has been forgotten."""
+        now_ms = self.broker.node.now_ms()
+        try:
+            wanted = decode_uuid(instance_id)
+        except ValueError:
+            return None
+        client = self.broker.services.telemetry.find(wanted, now_ms)
+        if client is None:
+            return None
+        return _reporting(client, now_ms), client.metrics or ReadMetrics()
 
     def counters(self) -> dict[str, int]:
         """Counters whose rates are charted; called with every sample."""
@@ -162,6 +203,22 @@ class _Tally:
             leadership = partition.leader.leadership
             self.under_replicated += len(leadership.isr) < len(leadership.replicas)
             self.under_min_isr += not leadership.has_enough_in_sync
+
+
+def _reporting(client: ClientInstance, now_ms: int) -> ReportingClient:
+    connection, metrics = client.connection, client.metrics
+    return ReportingClient(
+        instance_id=encode_uuid(client.instance_id),
+        client_id=connection.client_id or "",
+        software=connection.client_software or "",
+        peer=connection.peer,
+        principal=str(connection.principal),
+        is_connected=not connection.is_closed,
+        interval_ms=client.wanted.interval_ms,
+        wanted=client.wanted.metrics,
+        pushed_seconds_ago=None if metrics is None else (now_ms - client.read_at_ms) / 1000,
+        metric_count=0 if metrics is None else len(metrics.points),
+    )
 
 
 def _name(api: str) -> str:

@@ -14,6 +14,7 @@ from millstream.console.pipeline_results import WindowChart
 _FILTERS: Final = {
     "bytes": text.format_bytes,
     "count": text.format_count,
+    "figure": text.format_figure,
     "rate": text.format_rate,
     "duration": text.format_duration,
     "time": text.format_time,

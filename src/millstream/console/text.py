@@ -39,6 +39,17 @@ def visible(text: str) -> str:
     return text.translate(_CONTROL_PICTURES)
 
 
+def format_figure(value: float | None) -> str:
+    """A measured value: whole numbers in full, others with four digits that count."""
+    if value is None:
+        return "–"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if 0.001 <= abs(value) < 1e15:
+        return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+    return f"{value:.4g}"
+
+
 def show(
     data: bytes | None, *, as_: str = "auto", characters_max: int = SHORT_CHARACTERS_MAX
 ) -> Shown:

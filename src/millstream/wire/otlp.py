@@ -44,7 +44,7 @@ class MetricPoint:
     value: float | None
     # How many measurements; None for gauges and sums.
     count: int | None
-    # Does it count from the client's push before this one?
+    # Does it count from the client's previous push?
     is_delta: bool
 
 

@@ -13,38 +13,20 @@ from millstream.wire.apis.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from millstream.wire.apis.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementallyAlterableConfig,
-)
 from millstream.wire.apis.push_telemetry import PushTelemetryRequest
 from tests.support.otlp import gauge, metrics_data
 from tests.support.raw_client import RawClient
+from tests.support.telemetry import subscribe
 
 NOBODY = uuid.UUID(int=0)
 METRICS = compress(Codec.ZSTD, metrics_data(gauge("m", 1.0)))
 
 
-def subscribe(client: RawClient, **options: str | None) -> None:
-    configs = [
-        IncrementallyAlterableConfig(
-            name=name.replace("_", "."), config_operation=0 if value else 1, value=value
-        )
-        for name, value in options.items()
-    ]
-    resource = IncrementalAlterConfigsResource(
-        resource_type=16, resource_name="all", configs=configs
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    assert client.ask(request, 1).responses[0].error_code == KafkaCode.NONE
-
-
 @pytest.fixture
 def subscribed(client: RawClient) -> Iterator[RawClient]:
-    subscribe(client, metrics="*", interval_ms="3600000")
+    subscribe(client, {"metrics": "*", "interval.ms": "3600000"})
     yield client
-    subscribe(client, metrics=None, interval_ms=None)
+    subscribe(client, {"metrics": None, "interval.ms": None})
 
 
 def get(client: RawClient, instance_id: uuid.UUID = NOBODY) -> GetTelemetrySubscriptionsResponse:
@@ -76,9 +58,9 @@ def listed(client: RawClient) -> set[int]:
 
 def test_clients_learn_of_telemetry_only_while_somebody_wants_it(client: RawClient) -> None:
     assert not listed(client) & {71, 72}
-    subscribe(client, metrics="*")
+    subscribe(client, {"metrics": "*"})
     assert listed(client) >= {71, 72}
-    subscribe(client, metrics=None)
+    subscribe(client, {"metrics": None})
     assert not listed(client) & {71, 72}
 
 

@@ -1,4 +1,4 @@
-"""Covers console/pages/overview.py, console/pages/nodes.py, console/pages/clients.py."""
+"""Covers console/pages/overview.py, console/pages/nodes.py."""
 
 from tests.support.console_node import Browser, ConsoleNode
 
