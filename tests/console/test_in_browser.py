@@ -17,7 +17,7 @@ from millstream.console.pages import PAGES
 from tests.support.console_node import Browser, ConsoleNode
 from tests.support.otlp import gauge, metrics_data
 from tests.support.raw_client import RawClient
-from tests.support.telemetry import push_as_new_client
+from tests.support.telemetry import push_as_new_client, subscribe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SECONDS_MAX = 60
@@ -61,7 +61,9 @@ def test_every_page_opens_in_light_and_dark(
     commit(console_node, f"opens-{topic}", topic, 2)
     name = "org.apache.kafka.producer.node.request.latency.max." * 3
     with RawClient(console_node.bootstrap) as client:
+        subscribe(client, {"metrics": "*"})
         instance = push_as_new_client(client, metrics_data(gauge(name, 0.5, topic=topic)))
+        subscribe(client, {"metrics": None})
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for page in PAGES:

@@ -40,6 +40,7 @@ from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import read_fetch_request
 from millstream.wire.headers import read_request_header
 from millstream.wire.offset_commit import read_offset_commit_request
+from millstream.wire.otlp import read_metrics
 from millstream.wire.produce import read_produce_request
 from tests.storage.logs import (
     CRASHED,
@@ -53,6 +54,7 @@ from tests.storage.logs import (
     read_all,
 )
 from tests.storage.memory_files import MemoryFileSystem
+from tests.support.otlp import gauge, metric, metrics_data
 
 _UNPACKED_MAX: Final = 1 << 20
 
@@ -352,6 +354,11 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "kafka_metadata": Target(
         adopt_metadata, (StartError,), lambda: [bytes([1, kind]) + bytes(60) for kind in range(24)]
+    ),
+    "telemetry": Target(
+        read_metrics,
+        (ValueError,),
+        lambda: [metrics_data(gauge("m", 1.0, topic="t")), metrics_data(metric("h", 9, bytes(9)))],
     ),
     "logins": Target(
         log_in, (), lambda: [b"n,,n=user,r=nonce", b"\0user\0password", b"n,,\1auth=Bearer x\1\1"]

@@ -32,6 +32,7 @@ from millstream.wire.apis.describe_topic_partitions import (
 )
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
 from millstream.wire.apis.leave_group import LeaveGroupMember, LeaveGroupRequest
 from millstream.wire.apis.list_offsets import (
@@ -47,9 +48,11 @@ from millstream.wire.apis.offset_commit import (
 )
 from millstream.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.push_telemetry import PushTelemetryRequest
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
 from millstream.wire.message import Message, Request
 from tests.support.raw_client import RawClient
+from tests.support.telemetry import subscribe
 
 # One below what a request may name: the topic counts, too.
 NAMED_MAX: Final = 199_000
@@ -407,6 +410,24 @@ def tiny_segments(client: RawClient, aim: Aim) -> list[bytes]:
     return [frame(request, 9)] * 3
 
 
+def telemetry_of_fields(client: RawClient, aim: Aim) -> list[bytes]:
+    """Pushes of new clients, each of which is a megabyte of the smallest fields."""
+    subscribe(client, {"metrics": "*"})
+    metrics = compress(Codec.ZSTD, b"\x10\x00" * 500_000)
+    found = []
+    for _ in range(aim.many(20)):
+        given = client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=NO_TOPIC_ID), 0)
+        request = PushTelemetryRequest(
+            client_instance_id=given.client_instance_id,
+            subscription_id=given.subscription_id,
+            terminating=False,
+            compression_type=Codec.ZSTD,
+            metrics=metrics,
+        )
+        found.append(frame(request, 0))
+    return found
+
+
 ATTACKS: Final = (
     Attack("Produce: 60 million empty headers, future timestamp", future_bomb),
     Attack("Produce: a million records, each rejected", rejected_records),
@@ -430,4 +451,5 @@ ATTACKS: Final = (
     Attack("JoinGroup: three groups with 50 MB of metadata", large_joins, False),
     Attack("Produce: 20,000 invented producer ids", invented_producers),
     Attack("Produce: segment.bytes=100, three requests", tiny_segments),
+    Attack("PushTelemetry: 500,000 fields, 20 times", telemetry_of_fields),
 )

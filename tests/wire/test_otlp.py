@@ -26,7 +26,8 @@ def test_a_gauge_has_its_value_unit_and_labels():
 
 
 def test_a_sum_may_be_a_delta_and_a_whole_number():
-    data = message(1, fixed64(3, 7) + fixed64(6, -5)) + varint(2 << 3) + varint(1)
+    points = message(1, fixed64(3, 7) + fixed64(6, -5))
+    data = points + varint(2 << 3) + varint(1)
     [point] = read_metrics(metrics_data(metric("sent", 7, data))).points
     assert (point.kind, point.value, point.is_delta) == ("sum", -5, True)
     cumulative = message(1, double(4, 2.0)) + varint(2 << 3) + varint(2)
@@ -85,6 +86,11 @@ def test_texts_are_bounded_and_need_not_be_text():
 def test_of_too_many_points_the_first_are_read():
     points = message(1, double(4, 1.0)) * (POINTS_MAX + 1)
     found = read_metrics(metrics_data(metric("m", 5, points)))
+    assert (len(found.points), found.is_complete) == (POINTS_MAX, False)
+
+
+def test_a_metric_with_more_points_than_fields_are_read_has_its_first_points():
+    found = read_metrics(metrics_data(metric("m", 5, message(1, double(4, 1.0)) * FIELDS_MAX)))
     assert (len(found.points), found.is_complete) == (POINTS_MAX, False)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 # A Java consumer of a thousand partitions has about 5,000 points with ten fields each.
 POINTS_MAX: Final = 5_000
-FIELDS_MAX: Final = 100_000
+FIELDS_MAX: Final = 60_000
 _NAME_LENGTH_MAX: Final = 200
 _LABELS_MAX: Final = 16
 _LABEL_LENGTH_MAX: Final = 250
@@ -44,7 +44,7 @@ class MetricPoint:
     value: float | None
     # How many measurements; None for gauges and sums.
     count: int | None
-    # Does it count from the client's previous push?
+    # Does it count from the client's previous push? Never set where a limit ended the reading.
     is_delta: bool
 
 
@@ -115,19 +115,18 @@ class _Reader:
             self._read_points(name, unit, shape, values)
 
     def _read_points(self, name: str, unit: str, shape: _Shape, data: memoryview) -> None:
-        is_delta = False
-        points = []
+        first = len(self._points)
         for number, value in self._fields(data):
             if number == 1 and isinstance(value, memoryview):
-                points.append(value)
-            elif number == 2:
-                is_delta = value == _DELTA
-        for each in points:
-            if len(self._points) == POINTS_MAX:
-                raise _LimitReached
-            point = MetricPoint(name, shape.kind, unit, {}, None, None, is_delta)
-            self._read_point(point, shape, each)
-            self._points.append(point)
+                if len(self._points) == POINTS_MAX:
+                    raise _LimitReached
+                point = MetricPoint(name, shape.kind, unit, {}, None, None, False)
+                self._read_point(point, shape, value)
+                self._points.append(point)
+            elif number == 2 and value == _DELTA:
+                # It follows the points that it is about.
+                for point in self._points[first:]:
+                    point.is_delta = True
 
     def _read_point(self, point: MetricPoint, shape: _Shape, data: memoryview) -> None:
         is_number = shape.kind in ("gauge", "sum")

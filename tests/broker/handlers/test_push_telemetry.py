@@ -101,3 +101,7 @@ def test_hostile_pushes_get_their_codes_and_the_node_lives(subscribed: RawClient
     unknown.client_instance_id = NOBODY
     assert push(subscribed, unknown) == KafkaCode.INVALID_REQUEST
     assert code(METRICS) == KafkaCode.NONE
+
+
+def test_metrics_that_nobody_asked_for_are_not_read(client: RawClient) -> None:
+    assert push(client, get(client), b"\x0a\xff\xff\xff") == KafkaCode.NONE

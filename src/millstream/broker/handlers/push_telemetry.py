@@ -38,7 +38,8 @@ def handle(
         client = telemetry.begin_push(body.client_instance_id, request.connection, push, now_ms)
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)
-    if not body.metrics:
+    # What nobody asked for is not read.
+    if not body.metrics or not client.wanted.metrics:
         return PushTelemetryResponse(error_code=KafkaCode.NONE)
     return _keep(node, telemetry, turns, client, body, push.size_bytes_max)
 
