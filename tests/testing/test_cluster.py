@@ -4,6 +4,8 @@ import pytest
 from confluent_kafka import Producer
 
 from millstream.testing.cluster import Cluster
+from millstream.wire.apis.metadata import MetadataRequest
+from tests.support.raw_client import RawClient
 
 TOPIC = "orders"
 
@@ -46,6 +48,13 @@ def test_a_leader_that_is_cut_off_is_replaced() -> None:
         put(cluster, 5)
         assert cluster.leader(TOPIC, 0) != leader
         assert leader not in cluster.in_sync(TOPIC, 0)
+        # A client that only reached this one would ask it for ever.
+        address = cluster.bootstrap.split(",")[leader - 1]
+        with RawClient(address) as client:
+            answer = client.ask(MetadataRequest(topics=None), 9)
+            assert [one.leader_id for one in answer.topics[0].partitions] == [-1]
+            with pytest.raises(ConnectionError):
+                client.ask(MetadataRequest(topics=None), 9)
         cluster.heal_network()
         cluster.wait_in_sync()
         assert leader in cluster.in_sync(TOPIC, 0)
@@ -82,7 +91,7 @@ def test_mistakes_are_explained() -> None:
     with pytest.raises(ValueError, match=r"chooses log\.dirs"):
         Cluster(settings={"log.dirs": "/data"})
     cluster = Cluster(brokers=1)
-    with pytest.raises(ValueError, match="each broker is on one side"):
+    with pytest.raises(ValueError, match="is on one side at most"):
         cluster.partition_network({1}, {1})
     with pytest.raises(ValueError, match="broker 1 does not run"):
         cluster.kill(1)

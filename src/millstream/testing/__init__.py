@@ -13,29 +13,29 @@ in `millstream.testing.plugin` has fixtures built on both. May use the broker an
 nothing else in Millstream imports this package.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.testing.broker import Broker
     from millstream.testing.cluster import Cluster
     from millstream.testing.faults import Faults
+    from millstream.testing.process_cluster import ProcessCluster
 
-__all__ = ["Broker", "Cluster", "Faults"]
+__all__ = ["Broker", "Cluster", "Faults", "ProcessCluster"]
+
+_MODULES = {
+    "Broker": "broker",
+    "Cluster": "cluster",
+    "Faults": "faults",
+    "ProcessCluster": "process_cluster",
+}
 
 
 def __getattr__(name: str) -> object:
     # Pytest imports this package in every run where Millstream is installed; the broker
     # itself is loaded only when a test uses it.
-    if name == "Broker":
-        from millstream.testing.broker import Broker
-
-        return Broker
-    if name == "Cluster":
-        from millstream.testing.cluster import Cluster
-
-        return Cluster
-    if name == "Faults":
-        from millstream.testing.faults import Faults
-
-        return Faults
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    return getattr(module, name)

@@ -24,7 +24,6 @@ from millstream.cluster.state import ClusterImage, PartitionState
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import load_config
-from millstream.errors import ProtocolError
 from millstream.testing.client_config import Access
 from millstream.testing.clock import MovableClock
 from millstream.testing.credentials import Credentials, secured_settings
@@ -32,6 +31,7 @@ from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
 from millstream.testing.kafka import Kafka
 from millstream.testing.loop_thread import LoopThread
+from millstream.testing.network import CutNetwork, largest, sides_of, unreached
 from millstream.testing.older_kafka import older_kafka
 from millstream.testing.traffic import ConnectedClient, SeenRequest, Traffic, connected_clients
 
@@ -39,13 +39,13 @@ _START_SECONDS_MAX: Final = 60.0
 _WAIT_SECONDS_MAX: Final = 60.0
 _LOOK_EVERY_SECONDS: Final = 0.01
 # A test's group should not wait for members that may come; small internal topics start sooner.
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "replica.fetch.backoff.ms": "50",
 }
-_CHOSEN: Final = {
+CHOSEN: Final = {
     *("listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
     *("log.dirs", "log.dir", "node.id", "broker.id", "zookeeper.connect"),
 }
@@ -76,8 +76,8 @@ class Cluster(Kafka):
         replicas = min(3, brokers) if replication is None else replication
         if not 1 <= replicas <= brokers:
             raise ValueError(f"replication is between 1 and {brokers}, not {replicas}")
-        self._settings = {**_SETTINGS, **_replicated(replicas), **(settings or {})}
-        for name in sorted(_CHOSEN & self._settings.keys()):
+        self._settings = {**SETTINGS, **replicated(replicas), **(settings or {})}
+        for name in sorted(CHOSEN & self._settings.keys()):
             raise ValueError(f"the cluster chooses {name} of its brokers: leave it out")
         check_storage(storage)
         self._topics = dict(topics or {})
@@ -92,8 +92,8 @@ class Cluster(Kafka):
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, int] = dict.fromkeys(self.ids, 0)
         self._sessions: dict[int, MemoryStore] = {}
-        # Pairs of nodes that do not reach each other, and nodes that do not reach the store.
-        self._cut: set[frozenset[int]] = set()
+        self._network = CutNetwork()
+        # Nodes that do not reach the coordination store.
         self._isolated: set[int] = set()
         # Of clients, with all brokers.
         self._traffic = Traffic(time.monotonic)
@@ -191,50 +191,32 @@ class Cluster(Kafka):
         """Brokers of different sides do not reach each other any more. The coordination store is
         with the largest side, or the first of equal ones; the others lose their sessions. Clients
         reach everyone."""
-        named = [node_id for side in sides for node_id in side]
-        if sorted(named) != sorted(set(named)) or not set(named) <= set(self.ids):
-            raise ValueError(f"each broker is on one side at most, of {list(self.ids)}: {sides}")
-        rest = set(self.ids) - set(named)
-        everyone = [set(side) for side in sides] + ([rest] if rest else [])
-        largest = max(everyone, key=len)
-        self._cut = {
-            frozenset((one, other))
-            for side in everyone
-            for one in side
-            for other in set(self.ids) - side
-        }
-        self._isolated = set(self.ids) - largest
+        everyone = sides_of(sides, self.ids)
+        self._isolated = set(self.ids) - largest(everyone)
+        self._network.cut(unreached(everyone))
         self._run(self._break_off())
 
     def heal_network(self) -> None:
         """Everyone reaches everyone again."""
-        self._cut = set()
+        self._network.cut({})
         self._isolated = set()
 
     async def _break_off(self) -> None:
         for node_id, node in self._nodes.items():
-            for connection in list(node.connections):
-                if self._is_cut(node_id, connection):
-                    connection.close()
+            self._network.break_off(node_id, node.connections)
         for node_id in self._isolated & self._nodes.keys():
             self._sessions[node_id].expire()
 
-    def _is_cut(self, node_id: int, connection: Connection) -> bool:
-        return frozenset((node_id, connection.proved_node_id)) in self._cut
-
-    def _guarded(self, node_id: int, dispatch: Dispatch) -> Dispatch:
-        """Requests of clients are noted and may get a fault. Those of nodes that this one does not
-        reach end with their connection."""
+    def _watched(self, node_id: int, dispatch: Dispatch) -> Dispatch:
+        """Requests of clients are noted and may get a fault; those of nodes need the network."""
         of_clients = self._traffic.through(dispatch)
+        of_nodes = self._network.guarded(node_id, dispatch)
 
-        def guarded(connection: Connection, frame: memoryview) -> Pieces | Pending:
-            if connection.proved_node_id < 0:
-                return of_clients(connection, frame)
-            if self._is_cut(node_id, connection):
-                raise ProtocolError("the test has cut the network")
-            return dispatch(connection, frame)
+        def watched(connection: Connection, frame: memoryview) -> Pieces | Pending:
+            answer = of_clients if connection.proved_node_id < 0 else of_nodes
+            return answer(connection, frame)
 
-        return guarded
+        return watched
 
     # -- looking ----------------------------------------------------------------------
 
@@ -352,7 +334,7 @@ class Cluster(Kafka):
         )
         opener = partial(self._open_session, node_id)
         node = Node(config, dev=True, clock=self.clock, open_session=opener)
-        node.pass_through(partial(self._guarded, node_id))
+        node.pass_through(partial(self._watched, node_id))
         await node.start()
         self._ports[node_id] = node.port
         self._nodes[node_id] = node
@@ -364,7 +346,8 @@ class Cluster(Kafka):
         return self._sessions[node_id]
 
 
-def _replicated(replicas: int) -> dict[str, str]:
+def replicated(replicas: int) -> dict[str, str]:
+    """Options for so many replicas of everything."""
     names = (
         "default.replication.factor",
         "offsets.topic.replication.factor",

@@ -145,6 +145,9 @@ def _answer(
     shown: list[MetadataTopic],
 ) -> MetadataResponse:
     cluster = node.cluster
+    if cluster.is_fenced:
+        # Clients keep asking a node that answers: this one sends them to the others.
+        request.connection.close_when_sent("this node is fenced, others lead now")
     addresses = cluster.brokers(request.listener) + cluster.departed(request.listener)
     return MetadataResponse(
         brokers=[topic_view.broker(address) for address in addresses],

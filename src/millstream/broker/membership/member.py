@@ -199,6 +199,10 @@ class Member:
     def controller_id(self) -> int:
         return self._node.image.controller_id
 
+    @property
+    def is_fenced(self) -> bool:
+        return self.membership.is_fenced
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         return _at_listener(self._node.image.brokers.values(), listener)
 
@@ -206,6 +210,8 @@ class Member:
         return _at_listener(self.membership.departed(), listener)
 
     def reachable_leader(self, topic: TopicState, index: int) -> int:
+        if self.is_fenced:
+            return NO_LEADER
         leader = topic.partitions[index].leader
         # A client that is sent to a leader which has just died retries only much later.
         is_reachable = leader in self._node.image.brokers and not self.membership.is_suspect(leader)

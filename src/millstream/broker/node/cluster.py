@@ -75,6 +75,11 @@ class Cluster(Protocol):
         """-1 while there is none."""
         ...
 
+    @property
+    def is_fenced(self) -> bool:
+        """Has the cluster gone on without this node, so that it does not know who leads now?"""
+        ...
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         """The live nodes that have a listener of this name."""
         ...

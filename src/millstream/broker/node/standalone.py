@@ -74,6 +74,10 @@ class Standalone:
     def controller_id(self) -> int:
         return self._node.node_id
 
+    @property
+    def is_fenced(self) -> bool:
+        return False
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         rack = self._node.config.optional_string("broker.rack")
         return [NodeAddress(self._node.node_id, *self._advertised(listener), rack)]
