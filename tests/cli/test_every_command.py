@@ -30,6 +30,7 @@ from tests.support.waiting import wait_until
 # What a person waits for a failure, and what a busy machine takes to start Python.
 SECONDS_MAX = 5.0 + 15.0
 SIDE_BY_SIDE = 3
+TOO_LATE = "too late"
 # Of commands that only wait.
 WAITING_SIDE_BY_SIDE = 12
 
@@ -145,7 +146,11 @@ def problems_of(
 ) -> dict[str, str]:
     """What is wrong with each command, as `judge` sees it."""
     with ThreadPoolExecutor(side_by_side) as pool:
-        return {n: text for n, text in zip(names, pool.map(judge, names), strict=True) if text}
+        found = dict(zip(names, pool.map(judge, names), strict=True))
+    # Whoever was late gets another chance, alone: the machine may be busy.
+    for name in [name for name, text in found.items() if text == TOO_LATE]:
+        found[name] = judge(name)
+    return {name: text for name, text in found.items() if text}
 
 
 def unclear(ran: Ran, code: int) -> str | None:
@@ -234,7 +239,7 @@ def test_a_broker_that_is_not_there(start: Callable[..., "subprocess.Popen[str]"
         began = time.monotonic()
         ran = finish(start(name, address))
         late = time.monotonic() - began > SECONDS_MAX
-        return "too late" if late else unclear(ran, EXIT_CODES.get(name, 4))
+        return TOO_LATE if late else unclear(ran, EXIT_CODES.get(name, 4))
 
     assert problems_of(list(CALLS), judge) == {}
 
@@ -256,7 +261,7 @@ def test_a_port_that_is_not_kafka(start: Callable[..., "subprocess.Popen[str]"],
             began = time.monotonic()
             ran = finish(start(name, address))
             late = time.monotonic() - began > SECONDS_MAX
-            return "too late" if late else unclear(ran, EXIT_CODES.get(name, 4))
+            return TOO_LATE if late else unclear(ran, EXIT_CODES.get(name, 4))
 
         found = problems_of(list(CALLS), judge, WAITING_SIDE_BY_SIDE)
         for each in held:
@@ -285,7 +290,7 @@ def test_ctrl_c_while_nothing_answers(start: Callable[..., "subprocess.Popen[str
             for each in held:
                 each.close()
         if time.monotonic() - began > SECONDS_MAX:
-            return "too late"
+            return TOO_LATE
         return None if ran.exit_code == 130 and "Traceback" not in ran.errors else str(ran)
 
     assert problems_of(list(CALLS), judge) == {}
