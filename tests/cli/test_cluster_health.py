@@ -18,10 +18,10 @@ def test_a_healthy_cluster_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("state", "text", "is_notice"),
     [
-        (partition(leader=-1, in_sync=()), "have no leader", False),
+        (partition(leader=-1, in_sync=()), "has no leader", False),
         (partition(in_sync=(1,)), "fewer replicas in sync than min.insync.replicas", False),
         (partition(in_sync=(1, 2)), "not in sync", False),
-        (partition(adding=(3,), in_sync=(1, 2)), "are moving", True),
+        (partition(adding=(3,), in_sync=(1, 2)), "is moving", True),
         (partition(leader=2), "not led by their preferred replica", True),
     ],
 )

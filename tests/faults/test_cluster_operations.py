@@ -157,7 +157,7 @@ def test_a_move_whose_command_is_killed_is_cancelled_or_continued(tmp_path: Path
         slowly = ["cluster", "reassign", "moved", "--to", target, "-y", "--mb-per-second", "0.2"]
         start_and_kill(slowly, cluster)
         found = run("cluster", "health")
-        assert "are moving to other nodes" in found.output
+        assert "is moving to other nodes" in found.output
         assert run("cluster", "reassign", "--cancel", "-y").exit_code == 0
         assert replicas_of(cluster, "moved") == before
         described = run("topic", "describe", "moved").output

@@ -104,7 +104,7 @@ def found_problems(
         some = [one for one in rest if is_so(one, min_isr.get(one.where.topic, 1))]
         rest = [one for one in rest if one not in some]
         if some:
-            named = f"{counted(len(some), 'partition')} {text}: {_named(some)}"
+            named = f"{_said_of(len(some), text)}: {_named(some)}"
             found.append(Problem(f"{key} {_named(some)}", named, advice, is_notice))
     return [*found, *_disk_problems(disks)]
 
@@ -159,6 +159,15 @@ _GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, 
         True,
     ),
 )
+
+
+def _said_of(count: int, text: str) -> str:
+    """`2 partitions have ...`, `1 partition has ...`."""
+    verb, _, rest = text.partition(" ")
+    return f"{counted(count, 'partition')} {_OF_ONE[verb] if count == 1 else verb} {rest}"
+
+
+_OF_ONE: Final = {"are": "is", "have": "has"}
 
 
 def _named(partitions: list[PartitionView]) -> str:
