@@ -51,7 +51,7 @@ def test_killed_and_cut_off_leaders_are_replaced() -> None:
 
 
 def test_mistakes_are_explained() -> None:
-    with pytest.raises(ValueError, match="2 brokers cannot have 3 replicas"):
+    with pytest.raises(ValueError, match="replication is between 1 and 2, not 3"):
         ProcessCluster(brokers=2, replication=3)
     with pytest.raises(ValueError, match=r"chooses zookeeper\.connect"):
         ProcessCluster(settings={"zookeeper.connect": "127.0.0.1:2181"})

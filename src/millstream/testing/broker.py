@@ -11,13 +11,11 @@ import contextlib
 import shutil
 import tempfile
 import time
-import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
@@ -26,12 +24,12 @@ from millstream.storage.lookup import find_timestamp
 from millstream.testing.client_config import Access
 from millstream.testing.clock import MovableClock, milliseconds
 from millstream.testing.credentials import Credentials, secured_settings
-from millstream.testing.data_folder import check_storage, new_folder
+from millstream.testing.data_folder import check_storage
 from millstream.testing.faults import Faults
-from millstream.testing.kafka import Kafka
 from millstream.testing.loop_thread import LoopThread
 from millstream.testing.older_kafka import older_kafka
 from millstream.testing.registry import RegistryThread
+from millstream.testing.started import StartedKafka
 from millstream.testing.traffic import ConnectedClient, SeenRequest, Traffic, connected_clients
 
 _START_SECONDS_MAX = 30.0
@@ -47,7 +45,7 @@ class Snapshot:
     folder: Path
 
 
-class Broker(Kafka):
+class Broker(StartedKafka):
     """`with Broker() as broker:` runs a node until the block ends."""
 
     def __init__(
@@ -91,24 +89,9 @@ class Broker(Kafka):
         self.clock = MovableClock()
         self._traffic = Traffic(time.monotonic)
         self._credentials: Credentials | None = None
-        # Of data that is not kept, snapshots and credentials; removed with the broker, at last.
-        self._temporary: Path | None = None
-        self._remove: Callable[[], object] = lambda: None
         # Both not None exactly while the node runs.
         self._thread: LoopThread | None = None
         self._node: Node | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -151,12 +134,8 @@ class Broker(Kafka):
             raise
 
     def _folder(self) -> Path:
-        if self._temporary is None:
-            self._temporary = new_folder(self._storage)
-            self._remove = weakref.finalize(
-                self, shutil.rmtree, self._temporary, ignore_errors=True
-            )
-        return self._temporary
+        """For data that is not kept, snapshots and credentials."""
+        return self._temporary_folder(self._storage)
 
     def _data(self) -> Path:
         return self._data_dir or self._folder() / "data"
@@ -179,8 +158,7 @@ class Broker(Kafka):
         try:
             self.stop()
         finally:
-            self._remove()
-            self._temporary = None
+            self._remove_temporary()
 
     def snapshot(self) -> Snapshot:
         """All data as it is now. The node is stopped for a moment: clients reconnect."""

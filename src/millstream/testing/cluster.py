@@ -4,14 +4,11 @@ Each is the broker that users run, with its own port and its own data. Only the 
 is another one: it is in memory, where a cluster has ZooKeeper.
 """
 
-import shutil
 import time
-import weakref
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
@@ -20,38 +17,24 @@ from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch
 from millstream.cluster.membership import Membership
-from millstream.cluster.state import ClusterImage, PartitionState
+from millstream.cluster.state import ClusterImage
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import load_config
+from millstream.testing.brokers import Brokers, Replicas
 from millstream.testing.client_config import Access
 from millstream.testing.clock import MovableClock
 from millstream.testing.credentials import Credentials, secured_settings
-from millstream.testing.data_folder import check_storage, new_folder
 from millstream.testing.faults import Faults
-from millstream.testing.kafka import Kafka
 from millstream.testing.loop_thread import LoopThread
 from millstream.testing.network import CutNetwork, largest, sides_of, unreached
 from millstream.testing.older_kafka import older_kafka
 from millstream.testing.traffic import ConnectedClient, SeenRequest, Traffic, connected_clients
 
 _START_SECONDS_MAX: Final = 60.0
-_WAIT_SECONDS_MAX: Final = 60.0
-_LOOK_EVERY_SECONDS: Final = 0.01
-# A test's group should not wait for members that may come; small internal topics start sooner.
-SETTINGS: Final = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "4",
-    "transaction.state.log.num.partitions": "4",
-    "replica.fetch.backoff.ms": "50",
-}
-CHOSEN: Final = {
-    *("listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
-    *("log.dirs", "log.dir", "node.id", "broker.id", "zookeeper.connect"),
-}
 
 
-class Cluster(Kafka):
+class Cluster(Brokers):
     """`with Cluster(brokers=3) as cluster:` runs nodes 1, 2 and 3 until the block ends."""
 
     def __init__(
@@ -70,27 +53,20 @@ class Cluster(Kafka):
         each broker if there are fewer. `security` is `ssl`, `sasl_ssl` or `sasl_plaintext`, for
         clients; the brokers talk to each other on a second listener. A `data_dir` that is given is
         kept afterwards, with a directory for each broker; without one the data is temporary."""
-        super().__init__()
-        if brokers < 1:
-            raise ValueError(f"a cluster has at least one broker, not {brokers}")
-        replicas = min(3, brokers) if replication is None else replication
-        if not 1 <= replicas <= brokers:
-            raise ValueError(f"replication is between 1 and {brokers}, not {replicas}")
-        self._settings = {**SETTINGS, **replicated(replicas), **(settings or {})}
-        for name in sorted(CHOSEN & self._settings.keys()):
-            raise ValueError(f"the cluster chooses {name} of its brokers: leave it out")
-        check_storage(storage)
-        self._topics = dict(topics or {})
-        self._storage = storage
+        super().__init__(
+            brokers=brokers,
+            replication=replication,
+            topics=topics,
+            settings=settings,
+            storage=storage,
+        )
         self._data_dir = data_dir
         self._security = security
         self._credentials: Credentials | None = None
-        self.ids: tuple[int, ...] = tuple(range(1, brokers + 1))
         self.clock = MovableClock()
         self._tree = MemoryTree()
         # Those that run; the others were killed.
         self._nodes: dict[int, Node] = {}
-        self._ports: dict[int, int] = dict.fromkeys(self.ids, 0)
         self._sessions: dict[int, MemoryStore] = {}
         self._network = CutNetwork()
         # Nodes that do not reach the coordination store.
@@ -100,39 +76,18 @@ class Cluster(Kafka):
         self._traffic.name_of = self._name_of
         self._thread: LoopThread | None = None
         self._folder: Path
-        self._remove: Callable[[], object] = lambda: None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- start and stop ---------------------------------------------------------------
 
     def start(self) -> None:
         """Run all brokers; they form a cluster when this returns."""
         assert self._thread is None, "the cluster runs already"
-        if self._data_dir is not None:
-            self._folder = self._data_dir
-        else:
-            self._folder = new_folder(self._storage)
-            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = self._data_dir or self._temporary_folder(self._storage)
         if self._security is not None:
             self._credentials = Credentials.make(self._security, self._folder)
         self._thread = LoopThread("millstream-cluster", self.clock)
         try:
-            for node_id in self.ids:
-                self._run(self._start(node_id))
-            self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
-            self._wait(self._all_know_each_other, "the brokers know each other")
-            self._create_missing_topics(self._topics)
+            self._start_all()
         except BaseException:
             # A block that was not entered is never left.
             self.close()
@@ -149,41 +104,24 @@ class Cluster(Kafka):
                 thread.run(node.abandon(), seconds_max=_START_SECONDS_MAX)
         finally:
             thread.stop()
-            self._remove()
+            self._remove_temporary()
 
     def kill(self, node_id: int) -> None:
         """As `kill -9` does: no farewell. Other brokers take over what it leads."""
-        node = self._nodes.pop(self._running(node_id))
+        node = self._nodes.pop(self._check_running(node_id))
         self._run(node.abandon())
 
     def stop(self, node_id: int) -> None:
         """Stop a broker cleanly: it hands its leaderships over first."""
-        node = self._nodes.pop(self._running(node_id))
+        node = self._nodes.pop(self._check_running(node_id))
         self._run(node.stop())
 
-    def restart(self, node_id: int) -> None:
-        """Start a broker that does not run, on its port and with its data; one that runs is
-        stopped first. It may take a moment until it is back in sync."""
-        if node_id in self._nodes:
-            self.stop(node_id)
-        elif node_id not in self._ports:
-            raise ValueError(f"there is no broker {node_id}; there are {list(self.ids)}")
-        self._run(self._start(node_id))
-
-    def _running(self, node_id: int) -> int:
-        if node_id not in self._nodes:
-            raise ValueError(f"broker {node_id} does not run; {sorted(self._nodes)} do")
-        return node_id
-
     def repair(self) -> None:
-        """Everything runs and is in sync again, whatever a test has done."""
-        self.heal_network()
         self.faults.clear()
-        for node_id in self.ids:
-            if node_id not in self._nodes:
-                self.restart(node_id)
-        self._wait(self._all_know_each_other, "the brokers know each other")
-        self.wait_in_sync()
+        super().repair()
+
+    def _start_one(self, node_id: int) -> None:
+        self._run(self._start(node_id))
 
     # -- the network ------------------------------------------------------------------
 
@@ -259,27 +197,16 @@ class Cluster(Kafka):
     def controller(self) -> int:
         return self._image().controller_id
 
-    def leader(self, topic: str, partition: int) -> int:
-        """The broker that leads; waits while there is none."""
-        self._wait(
-            lambda: self._state(topic, partition).leader in self._nodes,
-            f"{topic}-{partition} has a leader",
-        )
-        return self._state(topic, partition).leader
+    def _replicas(self) -> dict[tuple[str, int], Replicas]:
+        return {
+            (topic.name, number): Replicas(one.leader, frozenset(one.replicas), one.isr)
+            for topic in list(self._image().topics.values())
+            for number, one in enumerate(topic.partitions)
+        }
 
-    def in_sync(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The in-sync replicas."""
-        return self._state(topic, partition).isr
-
-    def wait_in_sync(self) -> None:
-        """Wait until every replica of every partition is in sync."""
-        self._wait(self._all_in_sync, "all replicas are in sync")
-
-    def _state(self, topic: str, partition: int) -> PartitionState:
-        found = self._image().partition(topic, partition)
-        if found is None:
-            raise ValueError(f"there is no partition {topic}-{partition}")
-        return found
+    def _alive(self) -> Collection[int]:
+        images = [node.node.image for node in self._nodes.values()]
+        return set[int](self.ids).intersection(*(image.brokers for image in images))
 
     def _image(self) -> ClusterImage:
         """What a broker knows that reaches the coordination store."""
@@ -295,23 +222,6 @@ class Cluster(Kafka):
             assert isinstance(member, Member), "open_session makes it one"
             if not member.membership.is_fenced:
                 yield member.membership
-
-    def _all_know_each_other(self) -> bool:
-        return all(node.node.image.brokers.keys() == set(self.ids) for node in self._nodes.values())
-
-    def _all_in_sync(self) -> bool:
-        return all(
-            set(state.replicas) == set(state.isr)
-            for topic in list(self._image().topics.values())
-            for state in topic.partitions
-        )
-
-    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
-        ends_at = time.monotonic() + _WAIT_SECONDS_MAX
-        while not is_so():
-            if time.monotonic() > ends_at:
-                raise TimeoutError(f"not within {_WAIT_SECONDS_MAX:.0f} s: {what}")
-            time.sleep(_LOOK_EVERY_SECONDS)
 
     # -- in the thread of the brokers -------------------------------------------------
 
@@ -344,16 +254,3 @@ class Cluster(Kafka):
             raise CoordinationFailed("the test has cut the network")
         self._sessions[node_id] = self._tree.open_session()
         return self._sessions[node_id]
-
-
-def replicated(replicas: int) -> dict[str, str]:
-    """Options for so many replicas of everything."""
-    names = (
-        "default.replication.factor",
-        "offsets.topic.replication.factor",
-        "transaction.state.log.replication.factor",
-    )
-    return {
-        **dict.fromkeys(names, str(replicas)),
-        "transaction.state.log.min.isr": str(min(replicas, 2)),
-    }

@@ -5,33 +5,25 @@ ZooKeeper needs Java, and PySpark or Debian's package zookeeper.
 """
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
 import threading
-import time
-import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from millstream.client.blocking import Address, Connection
-from millstream.testing.cluster import CHOSEN, SETTINGS, replicated
-from millstream.testing.data_folder import check_storage, new_folder
-from millstream.testing.kafka import Kafka
+from millstream.testing.brokers import Brokers, Replicas
 from millstream.testing.network import largest, sides_of, unreached
-from millstream.wire.apis.metadata import MetadataPartition, MetadataRequest, MetadataResponse
+from millstream.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 _START_SECONDS_MAX: Final = 60.0
-_WAIT_SECONDS_MAX: Final = 60.0
-_LOOK_EVERY_SECONDS: Final = 0.05
-# As short as ZooKeeper allows: a test waits for it when a node is cut off.
-_SESSION_MS: Final = 2_000
+# A test waits for it when a node is cut off. On a busy machine, processes stand still for seconds.
+_SESSION_MS: Final = 6_000
 
 
-class ProcessCluster(Kafka):
+class ProcessCluster(Brokers):
     """`with ProcessCluster(brokers=3) as cluster:` runs nodes 1, 2 and 3 until the block ends."""
 
     def __init__(
@@ -44,18 +36,13 @@ class ProcessCluster(Kafka):
         storage: str = "memory",
     ) -> None:
         """The options are those of `Cluster`."""
-        super().__init__()
-        replicas = min(3, brokers) if replication is None else replication
-        if brokers < 1 or not 1 <= replicas <= brokers:
-            raise ValueError(f"{brokers} brokers cannot have {replicas} replicas of a topic")
-        check_storage(storage)
-        self._settings = {**SETTINGS, **replicated(replicas), **(settings or {})}
-        for name in sorted(CHOSEN & self._settings.keys()):
-            raise ValueError(f"the cluster chooses {name} of its brokers: leave it out")
-        self._topics = dict(topics or {})
-        self._storage = storage
-        self.ids: tuple[int, ...] = tuple(range(1, brokers + 1))
-        self._ports: dict[int, int] = dict.fromkeys(self.ids, 0)
+        super().__init__(
+            brokers=brokers,
+            replication=replication,
+            topics=topics,
+            settings=settings,
+            storage=storage,
+        )
         self._processes: dict[int, _Process] = {}
         self._zookeeper: _Process | None = None
         # Each node reaches ZooKeeper through its own.
@@ -64,34 +51,16 @@ class ProcessCluster(Kafka):
         # Those that do not reach ZooKeeper.
         self._isolated: set[int] = set()
         self._folder: Path
-        self._remove: Callable[[], object] = lambda: None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- start and stop ---------------------------------------------------------------
 
     def start(self) -> None:
         """Run ZooKeeper and all brokers; they form a cluster when this returns."""
         assert self._zookeeper is None, "the cluster runs already"
-        self._folder = new_folder(self._storage)
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = self._temporary_folder(self._storage)
         try:
             self._start_zookeeper()
-            for node_id in self.ids:
-                self._start(node_id)
-            self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
-            self._wait(self._all_are_alive, "the brokers know each other")
-            self._create_missing_topics(self._topics)
+            self._start_all()
         except BaseException:
             self.close()
             raise
@@ -108,38 +77,15 @@ class ProcessCluster(Kafka):
         if self._zookeeper is not None:
             self._zookeeper.kill()
             self._zookeeper = None
-        self._remove()
+        self._remove_temporary()
 
     def kill(self, node_id: int) -> None:
         """SIGKILL."""
-        self._processes.pop(self._running(node_id)).kill()
+        self._processes.pop(self._check_running(node_id)).kill()
 
     def stop(self, node_id: int) -> None:
         """Stop a broker cleanly: it hands its leaderships over first."""
-        self._processes.pop(self._running(node_id)).stop()
-
-    def restart(self, node_id: int) -> None:
-        """Start a broker that does not run, on its port and with its data; one that runs is
-        stopped first."""
-        if node_id in self._processes:
-            self.stop(node_id)
-        elif node_id not in self._ports:
-            raise ValueError(f"there is no broker {node_id}; there are {list(self.ids)}")
-        self._start(node_id)
-
-    def repair(self) -> None:
-        """Everything runs and is in sync again, whatever a test has done."""
-        self.heal_network()
-        for node_id in self.ids:
-            if node_id not in self._processes:
-                self._start(node_id)
-        self._wait(self._all_are_alive, "the brokers know each other")
-        self.wait_in_sync()
-
-    def _running(self, node_id: int) -> int:
-        if node_id not in self._processes:
-            raise ValueError(f"broker {node_id} does not run; {self.running} do")
-        return node_id
+        self._processes.pop(self._check_running(node_id)).stop()
 
     def _start_zookeeper(self) -> None:
         self._zookeeper = _Process(
@@ -153,7 +99,7 @@ class ProcessCluster(Kafka):
         port = int(address.rpartition(":")[2])
         self._relays = {node_id: _Relay(port) for node_id in self.ids}
 
-    def _start(self, node_id: int) -> None:
+    def _start_one(self, node_id: int) -> None:
         process = _Process(
             ["-m", "millstream.testing.node_process"], self._folder / f"node-{node_id}.log"
         )
@@ -213,22 +159,6 @@ class ProcessCluster(Kafka):
     def controller(self) -> int:
         return self._metadata().controller_id
 
-    def leader(self, topic: str, partition: int) -> int:
-        """The broker that leads; waits while there is none."""
-        self._wait(
-            lambda: self._partition(topic, partition).leader_id in self._processes,
-            f"{topic}-{partition} has a leader",
-        )
-        return self._partition(topic, partition).leader_id
-
-    def in_sync(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The in-sync replicas."""
-        return tuple(self._partition(topic, partition).isr_nodes)
-
-    def wait_in_sync(self) -> None:
-        """Wait until every replica of every partition is in sync."""
-        self._wait(self._all_in_sync, "all replicas are in sync")
-
     def _metadata(self) -> MetadataResponse:
         """What a broker knows that reaches ZooKeeper."""
         sure = [node_id for node_id in self.running if node_id not in self._isolated]
@@ -241,29 +171,17 @@ class ProcessCluster(Kafka):
         finally:
             connection.close()
 
-    def _partition(self, topic: str, partition: int) -> MetadataPartition:
-        for one in self._metadata().topics:
-            if one.name == topic and partition < len(one.partitions):
-                [found] = [each for each in one.partitions if each.partition_index == partition]
-                return found
-        raise ValueError(f"there is no partition {topic}-{partition}")
-
-    def _all_are_alive(self) -> bool:
-        return {one.node_id for one in self._metadata().brokers} == set(self.ids)
-
-    def _all_in_sync(self) -> bool:
-        return all(
-            set(one.replica_nodes) == set(one.isr_nodes)
+    def _replicas(self) -> dict[tuple[str, int], Replicas]:
+        return {
+            (topic.name or "", one.partition_index): Replicas(
+                one.leader_id, frozenset(one.replica_nodes), tuple(one.isr_nodes)
+            )
             for topic in self._metadata().topics
             for one in topic.partitions
-        )
+        }
 
-    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
-        ends_at = time.monotonic() + _WAIT_SECONDS_MAX
-        while not is_so():
-            if time.monotonic() > ends_at:
-                raise TimeoutError(f"not within {_WAIT_SECONDS_MAX:.0f} s: {what}")
-            time.sleep(_LOOK_EVERY_SECONDS)
+    def _alive(self) -> Collection[int]:
+        return {one.node_id for one in self._metadata().brokers}
 
 
 class _Process:
