@@ -102,3 +102,13 @@ def test_a_full_disk() -> None:
         producer.produce("orders", "value", on_delivery=lambda error, _: failed.append(error))
         producer.flush(20)
         assert failed[0] is not None
+
+
+def test_a_rule_that_could_never_apply_is_an_error() -> None:
+    faults = Faults()
+    with pytest.raises(ValueError, match="there is no request 'Prodduce'"):
+        faults.fail("Prodduce", error="NOT_LEADER_OR_FOLLOWER")
+    with pytest.raises(ValueError, match="p is between 0 and 1"):
+        faults.drop_connection("Fetch", p=10)
+    with pytest.raises(ValueError, match="ms is not below 0"):
+        faults.delay("Fetch", ms=-5)

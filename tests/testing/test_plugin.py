@@ -68,12 +68,24 @@ def test_faults(kafka, kafka_faults, make_topic):
 def test_faults_are_cleared(kafka_faults):
     assert kafka_faults.rules == []
 
-@pytest.mark.millstream
 def test_clock(kafka, kafka_clock):
     kafka_clock.freeze("2026-01-01T00:00Z")
     assert kafka.clock.now_ms() == 1767225600000
 """
 
+
+_AFTERWARDS = """
+def test_clock(kafka_clock):
+    kafka_clock.freeze("2026-01-01T00:00Z")
+
+def test_time_goes_on_elsewhere(kafka, make_topic):
+    assert kafka.clock.now_ms() > 1767225600000
+    make_topic().produce(["x"])
+    kafka.stop()
+
+def test_a_broker_that_a_test_stopped_is_back(kafka, make_topic):
+    make_topic().produce(["x"])
+"""
 
 _OF_A_CLUSTER = """
 import pytest
@@ -85,7 +97,7 @@ def orders(kafka_cluster):
 def test_failover(kafka_cluster, orders):
     orders.produce(["x"])
     kafka_cluster.kill(kafka_cluster.leader("orders", 0))
-    assert [record.text for record in orders.wait(1)] == ["x"]
+    assert [record.text for record in orders.wait(1, timeout=60)] == ["x"]
 
 def test_all_are_back(kafka_cluster, orders):
     assert kafka_cluster.running == [1, 2, 3]
@@ -122,6 +134,13 @@ def test_a_marker_gives_a_broker_of_its_own(tmp_path: Path) -> None:
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
+
+
+def test_what_a_test_does_to_time_and_to_the_broker_ends_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_user.py").write_text(_AFTERWARDS)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_a_cluster_is_whole_again_after_each_test(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def run(
     The command finds the address in KAFKA_BOOTSTRAP_SERVERS and MILLSTREAM_BOOTSTRAP. SIGTERM
     and SIGINT are passed on to it.
 
-    Example: millstream run --topic orders:3 -- pytest tests
+    Example: millstream run --topic orders:3 -- npm test
     """
     wanted = dict(parse_topic(text) for text in topics)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="millstream: %(message)s")

@@ -187,6 +187,10 @@ class Broker(StartedKafka):
         self.start()
 
     @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
     def registry_url(self) -> str:
         """Of the schema registry, for its clients."""
         if self._registry is None:

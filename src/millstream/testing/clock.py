@@ -34,10 +34,16 @@ class MovableClock:
     # -- for the test -----------------------------------------------------------------
 
     def advance(
-        self, *, milliseconds: float = 0, seconds: float = 0, minutes: float = 0, hours: float = 0
+        self,
+        *,
+        milliseconds: float = 0,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
     ) -> None:
         passed = timedelta(
-            milliseconds=milliseconds, seconds=seconds, minutes=minutes, hours=hours
+            milliseconds=milliseconds, seconds=seconds, minutes=minutes, hours=hours, days=days
         ).total_seconds()
         if passed < 0:
             raise ValueError("time only goes forward")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.broker.requests.routes import served
 from millstream.errors import KafkaCode
 
 _ALWAYS: Final = 1 << 62
@@ -136,7 +137,11 @@ class Faults:
         delay_ms: float = 0.0,
         drops_connection: bool = False,
     ) -> Fault:
-        name = None if api is None else normalised(api)
+        name = None if api is None else known_api(api)
+        if not 0 <= probability <= 1:
+            raise ValueError(f"p is between 0 and 1, not {probability}")
+        if delay_ms < 0:
+            raise ValueError(f"ms is not below 0, as {delay_ms} is")
         rule = Fault(name, topic, client_id, times, probability, error, delay_ms, drops_connection)
         self.rules.append(rule)
         return rule
@@ -145,6 +150,14 @@ class Faults:
 def normalised(api: str) -> str:
     """`Produce`, `produce` and `CREATE_TOPICS` as `produce` and `createtopics`."""
     return api.replace("_", "").lower()
+
+
+def known_api(name: str) -> str:
+    """As rules have it. Raises ValueError for one that does not exist."""
+    wanted = normalised(name)
+    if wanted not in {normalised(api.name) for api in served().values()}:
+        raise ValueError(f"there is no request {name!r}; write it as Kafka does, such as Produce")
+    return wanted
 
 
 def _code(error: str | KafkaCode) -> KafkaCode:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 REQUEST_SECONDS_MAX: Final = 20.0
+_LIST_SECONDS_MAX: Final = 5.0
 
 
 class Kafka:
@@ -58,7 +59,9 @@ class Kafka:
 
     def group_states(self) -> dict[str, str]:
         """The state of every group, by its id."""
-        listed = self._connect_admin().list_consumer_groups().result(REQUEST_SECONDS_MAX)
+        # All brokers are asked: one that is dead must not keep the others' answers.
+        asked = self._connect_admin().list_consumer_groups(request_timeout=_LIST_SECONDS_MAX)
+        listed = asked.result(REQUEST_SECONDS_MAX)
         return {one.group_id: one.state.name for one in listed.valid}
 
     def _create_missing_topics(self, topics: Mapping[str, int]) -> None:

@@ -91,6 +91,13 @@ class CurrentKafka:
             self._restore_address()
             own.close()
 
+    def start_if_stopped(self) -> None:
+        """A test has stopped the shared broker: the next one wants it."""
+        from millstream.testing.broker import Broker
+
+        if isinstance(self._shared, Broker) and not self._shared.is_running:
+            self._shared.start()
+
     def close(self) -> None:
         from millstream.testing.broker import Broker
 
@@ -226,6 +233,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_BEGAN] = time.monotonic()
     marker = item.get_closest_marker("millstream")
     fixtures = getattr(item, "fixturenames", ())
+    if marker is None and "kafka_clock" in fixtures:
+        # Time only goes forward: the next test would live in the future.
+        marker = pytest.mark.millstream().mark
     if marker is None or "kafka" not in fixtures:
         return
     if "kafka_bootstrap" in fixtures:
@@ -233,7 +243,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "schema_registry" in fixtures:
         pytest.fail("schema_registry is the shared broker's; use kafka.registry_url here")
     if item.config.getoption("--millstream-external"):
-        pytest.skip("--millstream-external: the test wants a broker of its own")
+        pytest.skip("--millstream-external: the test wants another broker than the shared one")
     item.config.stash[_CURRENT].begin_own(_options(marker, item.config))
 
 
@@ -242,6 +252,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     current = item.config.stash[_CURRENT]
     cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
     current.end_own()
+    current.start_if_stopped()
     if cluster is not None and cluster.is_running:
         cluster.repair()
 
@@ -294,6 +305,7 @@ def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic
 
     yield make
     if made:
+        kafka.start_if_stopped()
         left = set(kafka.topic_names())
         for name in made:
             if name in left:
@@ -302,7 +314,7 @@ def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic
 
 @pytest.fixture
 def kafka_clock(kafka: Any) -> "MovableClock":
-    """The broker's clock. Use it with a broker of the test's own: others would be surprised."""
+    """The clock of a broker for this test alone."""
     return _node(kafka).clock
 
 
@@ -334,14 +346,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.when != "call":
         return
     current = item.config.stash[_CURRENT]
+    cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
     trace = item.config.getoption("--millstream-trace")
     if trace:
         brokers = [current.broker] if current.is_running else []
-        cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
         _append_trace(Path(trace), item, [*brokers, cluster])
     if not report.failed:
         return
-    if "kafka" in getattr(item, "fixturenames", ()) and current.is_running:
-        from millstream.testing.report import describe
+    from millstream.testing.report import describe
 
+    if "kafka" in getattr(item, "fixturenames", ()) and current.is_running:
         report.sections.append(("Millstream", describe(current.broker)))
+    if cluster is not None:
+        report.sections.append(("Millstream cluster", describe(cluster)))

@@ -1,6 +1,7 @@
 """What a broker knows when a test has failed, as text for a person."""
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Final
 
 from millstream.testing.broker import Broker
@@ -47,13 +48,16 @@ def _groups(kafka: Kafka) -> list[str]:
 
 
 def _requests(kafka: Broker | Cluster) -> list[str]:
-    shown = kafka.requests()[-_REQUESTS_SHOWN:]
-    lines = [f"the last {len(shown)} requests:"]
-    for one in shown:
+    seen = kafka.requests()
+    runs = [list(run) for _, run in groupby(seen, lambda one: (one.api, one.client_id, one.error))]
+    lines = ["the last requests, alike ones in one line:"]
+    for run in runs[-_REQUESTS_SHOWN:]:
+        one = run[-1]
         took = "no answer yet" if one.latency_ms is None else f"{one.latency_ms:.1f} ms"
         ended = one.fault or one.error
+        times = f"{len(run)} times, " if len(run) > 1 else ""
         lines.append(
-            f"  {one.api} {one.version} of {one.client_id or 'a client without id'}, "
+            f"  {one.api} {one.version} of {one.client_id or 'a client without id'}, {times}"
             f"{one.size_bytes} bytes, {took}" + (f" ({ended})" if ended else "")
         )
     lines += [f"fault: {rule}" for rule in kafka.faults.rules]

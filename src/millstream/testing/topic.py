@@ -54,6 +54,8 @@ class Topic(str):
         """All of them are acknowledged when this returns."""
         from confluent_kafka import KafkaException, Producer
 
+        if isinstance(records, str | bytes):
+            raise TypeError(f"produce takes a list of records: [{records!r:.40}]")
         failed: list[Any] = []
         producer = Producer({**self._settings, "acks": "all", "linger.ms": 0})
         for record in records:

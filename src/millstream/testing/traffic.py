@@ -19,7 +19,7 @@ from millstream.broker.network.server import Dispatch
 from millstream.broker.requests.routes import listed_versions, served
 from millstream.errors import ProtocolError
 from millstream.testing.error_answers import error_answer, first_error
-from millstream.testing.faults import Fault, Faults, RequestFacts, normalised
+from millstream.testing.faults import Fault, Faults, RequestFacts, known_api, normalised
 from millstream.testing.older_kafka import OlderKafka
 from millstream.wire.codec import request_reader, response_writer
 from millstream.wire.cursor import Cursor
@@ -80,7 +80,7 @@ class Traffic:
 
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """The last ten thousand, in order."""
-        wanted = None if api is None else normalised(api)
+        wanted = None if api is None else known_api(api)
         return [
             seen
             for seen in tuple(self._seen)
