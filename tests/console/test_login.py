@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ from confluent_kafka.admin import (
 
 from millstream.client.sasl import Credentials
 from millstream.client.security import Security
-from millstream.console.login import COOKIE, SESSIONS_MAX
+from millstream.console.login import COOKIE, SESSIONS_OF_USER_MAX
 from tests.support.console_node import Answer, ConsoleNode
 
 if TYPE_CHECKING:
@@ -176,11 +177,39 @@ def test_invented_cookies_open_nothing(secured: ConsoleNode) -> None:
         assert answer.status == 303, cookie
 
 
-def test_the_session_that_was_used_least_lately_makes_room(secured: ConsoleNode) -> None:
+def test_a_user_crowds_out_only_themselves(secured: ConsoleNode) -> None:
+    admin = cookie_of(log_in(secured, "admin", "all-of-it"))
     first = cookie_of(log_in(secured, "alice", "wonder"))
-    for _ in range(SESSIONS_MAX):
+    for _ in range(SESSIONS_OF_USER_MAX):
         cookie_of(log_in(secured, "alice", "wonder"))
-    assert secured.browser.request("GET", "/topics", headers=first).status == 303
+    web = secured.browser
+    assert web.request("GET", "/topics", headers=first).status == 303
+    assert web.request("GET", "/topics", headers=admin).status == 200
+
+
+def test_requests_of_a_program_that_come_together_share_a_session(secured: ConsoleNode) -> None:
+    basic = base64.b64encode(b"admin:all-of-it").decode()
+    headers = {"Authorization": f"Basic {basic}"}
+
+    def ask(_: int) -> int:
+        return secured.browser.request("GET", "/api/v1/topics", headers=headers).status
+
+    with ThreadPoolExecutor(20) as pool:
+        assert set(pool.map(ask, range(40))) == {200}
+
+
+def test_panels_without_a_topic_need_a_permission_on_the_cluster(secured: ConsoleNode) -> None:
+    cookie = cookie_of(log_in(secured, "alice", "wonder"))
+    for path in ("/api/v1/pipeline", "/api/v1/history?series=node.requests"):
+        assert secured.browser.request("GET", path, headers=cookie).status == 403, path
+
+
+def test_broken_requests_are_refused(secured: ConsoleNode) -> None:
+    web = secured.browser
+    assert web.request("GET", "/login", headers={"Host": "["}).status == 421
+    form = {"Content-Type": "multipart/form-data"}
+    assert web.request("POST", "/login", b"x", {**form, "Origin": "http://["}).status == 403
+    assert web.request("POST", "/login", b"x", form).status == 400
 
 
 @pytest.mark.slow

@@ -17,8 +17,16 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import quote
 
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millstream.clock import Clock
@@ -33,10 +41,13 @@ log = logging.getLogger(__name__)
 COOKIE: Final = "millstream_console"
 # Each samples the cluster by itself.
 SESSIONS_MAX: Final = 20
+SESSIONS_OF_USER_MAX: Final = 5
 IDLE_SECONDS_MAX: Final = 8 * 3600.0
 # Of names and passwords that are being tried; others wait.
 _TRIES_AT_ONCE: Final = 4
 _NAME_CHARACTERS_MAX: Final = 200
+# A stranger who sends a form slowly occupies a connection.
+_FORM_SECONDS_MAX: Final = 10.0
 # What a stranger may see: files of ours, and whether the console runs.
 _OPEN: Final = ("/static/", "/healthz")
 _PROGRAMS: Final = (API_PREFIX, "/metrics", "/readyz", "/live")
@@ -68,6 +79,7 @@ class Logins:
         self._clock = clock
         self._sessions: dict[str, Session] = {}
         self._tries = asyncio.Semaphore(_TRIES_AT_ONCE)
+        self._opening = asyncio.Lock()
         # Digests of programs' secrets are of no use to anyone who reads this memory later.
         self._salt = secrets.token_bytes(16)
 
@@ -90,26 +102,39 @@ class Logins:
             except BaseException:
                 console.client.close()
                 raise
-        await self._make_room()
+        ended = [self._sessions.pop(key) for key in self._crowded_out(user)]
         console.start()
         key = secrets.token_urlsafe(32)
         self._sessions[key] = Session(console, self._make_app(console), self._clock.monotonic())
         log.info("console: %s has logged in", user)
+        for session in ended:
+            await session.console.stop()
         return key
 
     async def of_program(self, user: str, password: str) -> Session:
         """The same session for the same name and password. Raises AskFailed."""
         digest = hashlib.sha256(self._salt + f"{user}\0{password}".encode()).digest()
+        known = self._of_digest(digest)
+        if known is not None:
+            return known
+        # Requests that come together want one session, not one each.
+        async with self._opening:
+            known = self._of_digest(digest)
+            if known is not None:
+                return known
+            key = await self.open(user, password)
+            session = self._sessions.get(key)
+            if session is None:
+                raise AskFailed("too many people log in at this moment")
+            session.secret_digest = digest
+            return session
+
+    def _of_digest(self, digest: bytes) -> Session | None:
         for key, session in self._sessions.items():
             known = session.secret_digest
             if known is not None and secrets.compare_digest(known, digest):
-                return self.find(key) or await self._open_for_program(user, password, digest)
-        return await self._open_for_program(user, password, digest)
-
-    async def _open_for_program(self, user: str, password: str, digest: bytes) -> Session:
-        session = self._sessions[await self.open(user, password)]
-        session.secret_digest = digest
-        return session
+                return self.find(key)
+        return None
 
     async def close(self, key: str) -> None:
         session = self._sessions.pop(key, None)
@@ -120,14 +145,17 @@ class Logins:
         for key in list(self._sessions):
             await self.close(key)
 
-    async def _make_room(self) -> None:
-        """The sessions that were used least lately end."""
+    def _crowded_out(self, user: str) -> list[str]:
+        """Sessions that end when this user opens another: idle ones, and the user's own that were
+        used least lately; then those of others."""
         now = self._clock.monotonic()
         by_use = sorted(self._sessions, key=lambda key: self._sessions[key].used_at)
-        for place, key in enumerate(by_use):
-            is_old = now - self._sessions[key].used_at > IDLE_SECONDS_MAX
-            if is_old or len(by_use) - place >= SESSIONS_MAX:
-                await self.close(key)
+        ended = [key for key in by_use if now - self._sessions[key].used_at > IDLE_SECONDS_MAX]
+        staying = [key for key in by_use if key not in ended]
+        own = [key for key in staying if self._sessions[key].console.user == user]
+        ended += own[: max(len(own) - SESSIONS_OF_USER_MAX + 1, 0)]
+        staying = [key for key in staying if key not in ended]
+        return ended + staying[: max(len(staying) - SESSIONS_MAX + 1, 0)]
 
 
 class LoginGate:
@@ -169,7 +197,13 @@ class LoginGate:
         return self._logins.find(_cookie(request))
 
     async def _enter(self, request: Request) -> Response:
-        form = await request.form(max_files=0, max_fields=10)
+        try:
+            async with asyncio.timeout(_FORM_SECONDS_MAX):
+                form = await request.form(max_files=0, max_fields=10)
+        except TimeoutError:
+            return PlainTextResponse("The form did not arrive in time.\n", 408)
+        except (MultiPartException, HTTPException):
+            return PlainTextResponse("This is not the form of the login page.\n", 400)
         user, password = str(form.get("user", "")), str(form.get("password", ""))
         after = str(form.get("after", "/"))
         try:
@@ -177,6 +211,7 @@ class LoginGate:
         except AskFailed as refused:
             log.warning("console: login of %.200r from %s refused", user, _peer(request))
             return _login_page(after, user=user, problem=str(refused), status=401)
+        await self._logins.close(_cookie(request))
         answer = RedirectResponse(_local(after), 303)
         answer.set_cookie(
             COOKIE, key, httponly=True, samesite="strict", secure=self._has_tls, path="/"

@@ -58,7 +58,17 @@ def is_loopback(host: str) -> bool:
 
 def host_name(host_header: str) -> str:
     """The name in a Host header, without port and brackets."""
-    return urlsplit(f"//{host_header}").hostname or ""
+    try:
+        return urlsplit(f"//{host_header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 class Refused(Exception):
@@ -118,7 +128,7 @@ class Guard:
 
     def _check_origin(self, headers: Headers) -> None:
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _netloc(origin) != headers.get("host"):
             raise Refused(403, "The request comes from another web site.")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(403, "The request comes from another web site.")

@@ -75,7 +75,7 @@ class ProcessCluster(Brokers):
             relay.close()
         self._relays.clear()
         if self._zookeeper is not None:
-            self._zookeeper.kill()
+            self._zookeeper.stop()
             self._zookeeper = None
         self._remove_temporary()
 
@@ -88,9 +88,12 @@ class ProcessCluster(Brokers):
         self._processes.pop(self._check_running(node_id)).stop()
 
     def _start_zookeeper(self) -> None:
+        # It ends when the input does, so also when this process is killed.
+        until_end_of_input = '"$@" & child=$!; cat >/dev/null; kill "$child"; wait "$child"'
         self._zookeeper = _Process(
             [
-                *("-m", "millstream", "zookeeper", "--json"),
+                *("sh", "-c", until_end_of_input, "zookeeper"),
+                *(sys.executable, "-m", "millstream", "zookeeper", "--json"),
                 *("--data-dir", str(self._folder / "zookeeper"), "--listen", "127.0.0.1:0"),
             ],
             self._folder / "zookeeper.log",
@@ -101,7 +104,8 @@ class ProcessCluster(Brokers):
 
     def _start_one(self, node_id: int) -> None:
         process = _Process(
-            ["-m", "millstream.testing.node_process"], self._folder / f"node-{node_id}.log"
+            [sys.executable, "-m", "millstream.testing.node_process"],
+            self._folder / f"node-{node_id}.log",
         )
         self._processes[node_id] = process
         process.send(
@@ -185,13 +189,13 @@ class ProcessCluster(Brokers):
 
 
 class _Process:
-    """A Python process that reads and writes JSON lines."""
+    """A process that reads and writes JSON lines, and ends with its input."""
 
-    def __init__(self, arguments: list[str], log_path: Path) -> None:
+    def __init__(self, command: list[str], log_path: Path) -> None:
         self._log_path = log_path
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *arguments],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -63,3 +63,23 @@ def test_depth_is_counted_without_recursion() -> None:
     assert load_json('{"a":[1,2.5,null]}') == {"a": [1, 2.5, None]}
     with pytest.raises(InvalidSchema, match="line 2, column 1"):
         load_json("{\n")
+
+
+def test_many_names_against_many_patterns_are_not_compared_for_ever() -> None:
+    patterns = {f"^q{number}$": {"type": "string"} for number in range(4_000)}
+
+    def schema(letter: str) -> str:
+        names = {f"{letter}{number}": {"type": "string"} for number in range(4_000)}
+        return json.dumps(
+            {"properties": names, "patternProperties": patterns, "additionalProperties": False}
+        )
+
+    began = time.process_time()
+    assert compare(parse(T.JSON, schema("r")), parse(T.JSON, schema("p"))) != []
+    assert time.process_time() - began < SECONDS_MAX
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "9" * 400])
+def test_numbers_that_no_double_holds_are_refused(text: str) -> None:
+    with pytest.raises(InvalidSchema, match="not JSON"):
+        load_json(f'{{"maximum": {text}}}')

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from millstream.console.allowed import require_describe_cluster
 from millstream.console.console import Console
 from millstream.console.facts import NodeFacts
 from millstream.console.history import Chart
@@ -68,6 +69,8 @@ async def overview(console: Console, values: Values) -> Overview:
 
 async def history(console: Console, values: Values) -> Chart:
     names = [name for name in values.text("series").split(",") if name][:_SERIES_MAX]
+    if console.user is not None and any(name.startswith("node.") for name in names):
+        await require_describe_cluster(console)
     since = values.number("since_ms", 0)
     return console.sampler.history.chart(names, since=since / 1000)
 

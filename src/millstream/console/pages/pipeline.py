@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from millstream.console.allowed import require_describe_cluster
 from millstream.console.console import Console
 from millstream.console.page import Page, Parameter, Values
 from millstream.console.pipeline_results import (
@@ -77,6 +78,9 @@ class Pipeline:
 
 
 async def pipeline(console: Console, values: Values) -> Pipeline:
+    if console.user is not None:
+        # Tables and reports are files of this machine: no ACL of a topic covers them.
+        await require_describe_cluster(console)
     names = pipeline_names((await console.facts()).topics)
     wanted = values.text("name")
     name = wanted if wanted in names else (names[0] if names else None)

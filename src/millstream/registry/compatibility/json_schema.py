@@ -92,10 +92,13 @@ class _Comparison:
         self._kept: list[object] = []
         self._pairs = 0
 
-    def compare(self, reader: _Node, writer: _Node, path: str) -> list[Difference]:
-        self._pairs += 1
+    def _count(self, pairs: int = 1) -> None:
+        self._pairs += pairs
         if self._pairs > PAIRS_MAX:
             raise TooManyPairs
+
+    def compare(self, reader: _Node, writer: _Node, path: str) -> list[Difference]:
+        self._count()
         reader, writer = _resolved(reader), _resolved(writer)
         if reader.takes_all or writer.takes_nothing:
             return []
@@ -193,7 +196,7 @@ class _Comparison:
     def _added(
         self, part: _Node, writer: _Node, name: str, where: str, *, is_required: bool
     ) -> Iterator[Difference]:
-        model = _covering(writer, name)
+        model = self._covering(writer, name)
         if not model.takes_nothing:
             if model.takes_all and not _resolved(part).takes_all:
                 text = f"The property '{name}' was added, and the other content model is open"
@@ -209,7 +212,7 @@ class _Comparison:
             yield Difference("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", where, text)
 
     def _removed(self, reader: _Node, part: _Node, name: str, where: str) -> Iterator[Difference]:
-        model = _covering(reader, name)
+        model = self._covering(reader, name)
         if model.takes_nothing and not _resolved(part).takes_nothing:
             text = f"The property '{name}' was removed, and the content model is closed"
             yield Difference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", where, text)
@@ -217,6 +220,14 @@ class _Comparison:
             text = f"The property '{name}' was removed, and what stands for it refuses its values"
             kind = "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
             yield Difference(kind, where, text)
+
+    def _covering(self, node: _Node, name: str) -> _Node:
+        """The schema of a property that is not named."""
+        for pattern, value in (node.get("patternProperties") or {}).items():
+            self._count()
+            if _matches(pattern, name):
+                return node.part(value)
+        return _resolved(_additional_of(node))
 
     def _additional(self, reader: _Node, writer: _Node, path: str) -> Iterator[Difference]:
         """Properties that neither schema names."""
@@ -349,14 +360,6 @@ def _limits(reader: _Node, writer: _Node, path: str) -> Iterator[Difference]:
 def _additional_of(node: _Node) -> _Node:
     value = node.get("additionalProperties")
     return node.part(True if value is None else value)
-
-
-def _covering(node: _Node, name: str) -> _Node:
-    """The schema of a property that is not named."""
-    for pattern, value in (node.get("patternProperties") or {}).items():
-        if _matches(pattern, name):
-            return node.part(value)
-    return _resolved(_additional_of(node))
 
 
 def _matches(pattern: str, name: str) -> bool:

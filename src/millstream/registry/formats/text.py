@@ -1,11 +1,14 @@
 """What the formats share: the schemas that a schema refers to, JSON with limits, the refusal."""
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 # Deeper than any schema that people write, and far from Python's limit for functions that walk it.
 DEPTH_MAX: Final = 200
+# What a double can hold.
+_DIGITS_MAX: Final = 300
 
 
 class InvalidSchema(Exception):
@@ -23,7 +26,9 @@ class Dependency:
 def load_json(text: str) -> Any:
     """Raises InvalidSchema."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_short
+        )
     except json.JSONDecodeError as wrong:
         raise InvalidSchema(
             f"not JSON at line {wrong.lineno}, column {wrong.colno}: {wrong.msg}"
@@ -40,6 +45,20 @@ def load_json(text: str) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large")
+    return number
+
+
+def _short(text: str) -> int:
+    """So that it can be compared with any other number."""
+    if len(text) > _DIGITS_MAX:
+        raise ValueError(f"{text:.40}... has more than {_DIGITS_MAX} digits")
+    return int(text)
 
 
 def is_too_deep(value: Any) -> bool:
