@@ -11,6 +11,8 @@ import pytest
 
 from millstream.wire.apis import create_acls, create_topics, find_coordinator, metadata
 from millstream.wire.apis.api_versions import ApiVersionsRequest
+from millstream.wire.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from millstream.wire.apis.push_telemetry import PushTelemetryRequest
 from millstream.wire.vendor import KEYS_FROM
 from tests.broker.security.test_matrix import (
     DENIALS,
@@ -33,8 +35,14 @@ pytestmark = pytest.mark.slow
 
 # Kafka reads the records to see whether a produce is transactional; in the matrix they are none.
 UNLIKE = "produce-TOPIC:WRITE+TRANSACTIONAL_ID:WRITE"
+# Kafka offers telemetry only with a plugin that receives it.
+NOT_OFFERED = {GetTelemetrySubscriptionsRequest, PushTelemetryRequest}
 SAMPLE = [
-    case for case in cases() if type(case.request).api.key < KEYS_FROM and name_of(case) != UNLIKE
+    case
+    for case in cases()
+    if type(case.request).api.key < KEYS_FROM
+    and type(case.request) not in NOT_OFFERED
+    and name_of(case) != UNLIKE
 ]
 LOGIN = "LOGIN"
 PASSWORD = "not-a-secret"
