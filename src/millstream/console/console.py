@@ -79,8 +79,12 @@ class Console:
         self.sampler.start()
 
     async def stop(self) -> None:
+        """Streams end; requests that are being answered may still ask the cluster."""
         self.stopping.set()
         await self.sampler.stop()
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
         self.client.close()
 
     async def facts(self) -> ClusterFacts:

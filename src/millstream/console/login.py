@@ -109,6 +109,7 @@ class Logins:
         log.info("console: %s has logged in", user)
         for session in ended:
             await session.console.stop()
+            session.console.close()
         return key
 
     async def of_program(self, user: str, password: str) -> Session:
@@ -140,6 +141,7 @@ class Logins:
         session = self._sessions.pop(key, None)
         if session is not None:
             await session.console.stop()
+            session.console.close()
 
     async def close_all(self) -> None:
         for key in list(self._sessions):

@@ -41,7 +41,14 @@ class Site(Protocol):
 
     def app(self, names: list[str], *, has_tls: bool) -> ASGIApp: ...
     def start(self) -> None: ...
-    async def stop(self) -> None: ...
+
+    async def stop(self) -> None:
+        """Before the server stops."""
+        ...
+
+    def close(self) -> None:
+        """After that."""
+        ...
 
 
 class OpenSite:
@@ -60,6 +67,9 @@ class OpenSite:
 
     async def stop(self) -> None:
         await self.console.stop()
+
+    def close(self) -> None:
+        self.console.close()
 
 
 class LoginSite:
@@ -85,6 +95,9 @@ class LoginSite:
     async def stop(self) -> None:
         if self._logins is not None:
             await self._logins.close_all()
+
+    def close(self) -> None:
+        """Every session has been closed."""
 
 
 class ConsoleServer:
@@ -145,6 +158,7 @@ class ConsoleServer:
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving
+        self.site.close()
 
 
 class _SilentServer(uvicorn.Server):
