@@ -1,4 +1,4 @@
-"""One node with a console for all tests here; each test makes its own topics."""
+"""One node with a console for the tests of a module; each test makes its own topics."""
 
 import shutil
 import uuid
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 _SECONDS_MAX = 30.0
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def console_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleNode]:
-    node = ConsoleNode(tmp_path_factory.mktemp("console-node"))
-    with node:
-        try:
-            yield node
-        finally:
-            node.is_patient = True
+    with ConsoleNode(tmp_path_factory.mktemp("console-node")) as node:
+        yield node
 
 
 @pytest.fixture

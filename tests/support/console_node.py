@@ -118,9 +118,6 @@ class ConsoleNode:
         self._is_read_only = is_read_only
         self._settings = settings
         self.bootstrap = bootstrap
-        # The one that serves all tests has once not ended within a minute, and nobody knows why: it
-        # only prints what it waits for. Those of single tests have to end.
-        self.is_patient = False
         self.browser: Browser
         self.node: Node | None = None
         self.console: ConsoleServer
@@ -145,8 +142,9 @@ class ConsoleNode:
         self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_SECONDS_MAX)
         if self._thread.is_alive():
+            # What it waits for.
             faulthandler.dump_traceback(file=sys.__stderr__)
-        assert self.is_patient or not self._thread.is_alive(), "the console did not stop"
+        assert not self._thread.is_alive(), "the console did not stop"
 
     async def _run(self, started: "Future[None]") -> None:
         self.loop = asyncio.get_running_loop()
