@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+from millstream.broker.coordination.creation_quota import CreationQuota
 from millstream.broker.coordination.member_quota import MemberQuota
 from millstream.broker.coordination.shards import Shards, shown
 from millstream.broker.node.state import NodeState
@@ -36,6 +37,7 @@ class GroupCoordinators:
         self,
         node: NodeState,
         topics: Topics,
+        creations: CreationQuota,
         machine: GroupMachine = GROUPS,
         mirror: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
@@ -43,6 +45,7 @@ class GroupCoordinators:
         self._mirror = mirror
         self._node = node
         self._topics = topics
+        self._creations = creations
         self.shards = Shards(node, topics, self._topic, machine, self._env)
         self._quota = MemberQuota()
         self._settings: GroupSettings | None = None
@@ -124,8 +127,14 @@ class GroupCoordinators:
             return refuse(error)
         return shown(answer, show, refuse)
 
+    def admit_group(self, group_id: str, address: str) -> None:
+        """Raises KafkaError where the group is new, and the address has begun too many."""
+        if group_id not in self.shard_for(group_id).state.groups:
+            self._creations.admit(address, now_ms=self._node.now_ms())
+
     def admit_member(self, group_id: str, address: str, size_bytes: int) -> None:
-        """Raises KafkaError where an address has too many members in this node's groups.
+        """Raises KafkaError where an address has too many members in this node's groups, or has
+        begun too many groups.
 
         Members whose session has expired leave first: one of them may own the instance id that
         the new member brings.
@@ -133,6 +142,7 @@ class GroupCoordinators:
         self.shards.end_what_is_over(group_id)
         groups = (group for shard in self.shards.all for group in shard.state.groups.values())
         self._quota.admit(address, size_bytes, groups, now_ms=self._node.now_ms())
+        self.admit_group(group_id, address)
 
     async def active_shards(self) -> list[GroupShard]:
         """All shards, once what they show is committed. Raises KafkaError while one loads."""

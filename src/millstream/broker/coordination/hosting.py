@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from millstream.broker.coordination.creation_quota import CreationQuota
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
@@ -24,6 +25,8 @@ class Coordinators:
         self._node = node
         # Between `start` and `stop`; a coordinator created after `stop` is not started.
         self._is_serving = False
+        # What addresses have begun: groups, transactional ids and producer ids.
+        self.creations = CreationQuota()
         # In a cluster: the session with ZooKeeper, for groups that are mirrored there.
         self.mirror_session: Callable[[], Session] | None = None
         # Wired after both exist, because each needs the other.
@@ -36,13 +39,15 @@ class Coordinators:
 
         session = self.mirror_session
         if session is None or not self._node.config.boolean("zookeeper.consumers.mirror"):
-            groups = GroupCoordinators(self._node, self.topics)
+            groups = GroupCoordinators(self._node, self.topics, self.creations)
         else:
             # Rarely configured, and every start would pay for the import.
             from millstream.broker.coordination.consumers_mirror import ConsumersMirror
 
             mirror = ConsumersMirror(self._node, lambda: groups.shards, session)
-            groups = GroupCoordinators(self._node, self.topics, mirror.machine(), mirror.run)
+            groups = GroupCoordinators(
+                self._node, self.topics, self.creations, mirror.machine(), mirror.run
+            )
         if self._is_serving:
             groups.start()
         return groups
@@ -52,7 +57,7 @@ class Coordinators:
         from millstream.broker.coordination.transactions import TransactionCoordinator
 
         transactions = TransactionCoordinator(
-            self._node, self.topics, self.producer_ids, lambda: self.groups
+            self._node, self.topics, self.producer_ids, self.creations, lambda: self.groups
         )
         if self._is_serving:
             transactions.start()

@@ -10,9 +10,11 @@ log = logging.getLogger(__name__)
 
 
 class ProducerIds:
-    """A block is stored before its first id is used; a crash wastes the rest of it.
+    """A block has a thousand ids (`PRODUCER_ID_BLOCK`). It is stored before its first id is used; a
+    crash wastes the rest of it.
 
-    With a spare block, new producers can start while the store is down.
+    A member of a cluster keeps a spare block: a thousand new producers can start while ZooKeeper is
+    down.
     """
 
     def __init__(self, metadata: ClusterMetadata) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.creation_quota import CreationQuota
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.remote_transactions import ask_coordinator, write_markers
 from millstream.broker.coordination.shards import Shards
@@ -54,11 +55,13 @@ class TransactionCoordinator:
         node: NodeState,
         topics: Topics,
         producer_ids: ProducerIds,
+        creations: CreationQuota,
         groups: Callable[[], GroupCoordinators],
     ) -> None:
         """`groups` gets the markers of transactions that commit offsets."""
         self._node = node
         self._producer_ids = producer_ids
+        self._creations = creations
         self._groups = groups
         self.shards = Shards(node, topics, self._topic, TRANSACTIONS, self._env)
         self.shards.on_committed = self._write_markers
@@ -108,6 +111,11 @@ class TransactionCoordinator:
 
     def shard_for(self, transactional_id: str) -> TransactionShard:
         return self.shards.shard_for(shard_name(transactional_id))
+
+    def admit(self, transactional_id: str, address: str) -> None:
+        """Raises KafkaError where the id is new, and the address has begun too many."""
+        if transactional_id not in self.shard_for(transactional_id).state.transactions:
+            self._creations.admit(address, now_ms=self._node.now_ms())
 
     def submit(
         self, transactional_id: str, decide: "TransactionDecide[R]"

@@ -9,6 +9,7 @@ from typing import Final
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
@@ -23,6 +24,7 @@ KNOWS_FENCING_FROM: Final = 4
 
 
 async def handle(
+    node: NodeState,
     coordination: Coordinators,
     producer_ids: ProducerIds,
     permissions: Permissions,
@@ -35,7 +37,9 @@ async def handle(
             # Kafka's answer if two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
+            coordination.transactions.admit(body.transactional_id, request.client_host)
             return await _take_over(coordination, producer_ids, body, body.transactional_id)
+        coordination.creations.admit(request.client_host, now_ms=node.now_ms())
         producer_id = await producer_ids.next()
     except KafkaError as error:
         code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)

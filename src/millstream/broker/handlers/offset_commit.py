@@ -61,7 +61,7 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     admission = parts.admissions.of_commit(request.connection, body.group_id, names)
     _learn(parts, request, body, admission, cursor.data)
     commit = _commit_request(body, request.header.version)
-    codes = _commit(parts, commit, admission, body.topics)
+    codes = _first_commit(parts, request, commit, admission, body.topics)
     if isinstance(codes, asyncio.Future):
         return Pending(codes, finish=partial(_answer_later, request, body.topics))
     return _answer(request, body.topics, codes)
@@ -129,6 +129,22 @@ def _commit_request(body: OffsetCommitRequest, version: int) -> CommitRequest:
         body.retention_ms,
         version >= KNOWS_MEMBER_EPOCHS_FROM,
     )
+
+
+def _first_commit(
+    parts: Parts,
+    request: Request,
+    commit: CommitRequest,
+    admission: CommitAdmission,
+    topics: list[OffsetCommitTopic],
+) -> "CommitReply | asyncio.Future[CommitReply]":
+    """One that may create its group. A repeated commit comes after it."""
+    if admission.refusal is None:
+        try:
+            parts.groups.admit_group(commit.group_id, request.client_host)
+        except KafkaError as error:
+            return _refused(topics, error)
+    return _commit(parts, commit, admission, topics)
 
 
 def _commit(

@@ -59,6 +59,7 @@ async def handle(
             return _answer(body, denials, [])
         partitions = offsets_partition(groups, body.group_id)
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
+        groups.admit_group(body.group_id, request.client_host)
         codes = await _commit(node, groups, body, allowed, producer)
     except KafkaError as error:
         code = _code_for_version(error.code, request.version)

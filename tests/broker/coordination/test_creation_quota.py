@@ -1,0 +1,90 @@
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.broker.coordination import creation_quota
+from millstream.broker.coordination.creation_quota import AT_ONCE_MAX, PER_SECOND, CreationQuota
+from millstream.errors import KafkaCode, KafkaError
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from tests.broker.handlers.test_groups import commit, find_coordinator
+from tests.support.broker import Broker
+from tests.support.raw_client import RawClient
+
+_FEW = 3
+
+
+def is_admitted(quota: CreationQuota, address: str, *, now_ms: int) -> bool:
+    try:
+        quota.admit(address, now_ms=now_ms)
+    except KafkaError as error:
+        return error.code is not KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    return True
+
+
+def used_up(*, now_ms: int) -> CreationQuota:
+    quota = CreationQuota()
+    for _ in range(AT_ONCE_MAX):
+        assert is_admitted(quota, "a", now_ms=now_ms)
+    return quota
+
+
+def test_an_address_that_has_begun_many_waits() -> None:
+    quota = used_up(now_ms=5_000)
+    assert not is_admitted(quota, "a", now_ms=5_000)
+    assert is_admitted(quota, "b", now_ms=5_000)
+
+
+def test_time_earns_more() -> None:
+    quota = used_up(now_ms=0)
+    admitted = [is_admitted(quota, "a", now_ms=1_000) for _ in range(PER_SECOND + 1)]
+    assert admitted == [True] * PER_SECOND + [False]
+
+
+def test_addresses_that_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation_quota, "_ADDRESSES_KEPT", 2)
+    quota = used_up(now_ms=0)
+    for number, address in enumerate(["b", "c", "d"]):
+        assert is_admitted(quota, address, now_ms=1_000 * number)
+    assert not all(is_admitted(quota, "a", now_ms=2_000) for _ in range(2 * PER_SECOND + 1))
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[RawClient]:
+    monkeypatch.setattr(creation_quota, "AT_ONCE_MAX", _FEW)
+    monkeypatch.setattr(creation_quota, "PER_SECOND", 0.001)
+    with Broker(topics={"orders": 3}) as broker, RawClient(broker.bootstrap) as connected:
+        find_coordinator(connected)
+        yield connected
+
+
+def new_producer(client: RawClient, transactional_id: str | None) -> int:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=1000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    return client.ask(request, 4).error_code
+
+
+def test_groups_are_counted_once(client: RawClient) -> None:
+    for number in range(_FEW):
+        for offset in range(2):
+            assert commit(client, f"group-{number}", offset) == KafkaCode.NONE
+    assert commit(client, "one-more", 1) == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert commit(client, "group-0", 9) == KafkaCode.NONE
+
+
+def test_transactional_ids_are_counted_once(client: RawClient) -> None:
+    client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["0"]), 4)
+    for number in range(_FEW):
+        for _ in range(2):
+            assert new_producer(client, str(number)) == KafkaCode.NONE
+    assert new_producer(client, "one-more") == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert new_producer(client, "0") == KafkaCode.NONE
+
+
+def test_producer_ids_are_counted(client: RawClient) -> None:
+    codes = [new_producer(client, None) for _ in range(_FEW + 1)]
+    assert codes == [KafkaCode.NONE] * _FEW + [KafkaCode.THROTTLING_QUOTA_EXCEEDED]
