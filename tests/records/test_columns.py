@@ -173,6 +173,39 @@ def test_a_builder_that_was_emptied_begins_again(implementation: columns.Impleme
     assert add(used, 9) == add(implementation.ColumnsBuilder(), 9)
 
 
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 300), st.integers(0, 255))
+def test_a_batch_that_is_refused_leaves_no_trace(
+    first: int, second: int, position: int, byte: int
+) -> None:
+    """The batch before it and the one after it are as if it had not been there."""
+
+    def batch_of(count: int) -> BatchView:
+        records = [
+            Record(n, n, b"k" * (n % 3) if n % 2 else None, b"v" * n, [("h", None), ("i", b"1")])
+            for n in range(count + 1)
+        ]
+        return BatchView(memoryview(build_batch(records, base_offset=0)))
+
+    spoiled = bytearray(batch_of(20).records)
+    spoiled[position % len(spoiled)] = byte
+    for implementation in (PURE, COMPILED):
+        assert implementation is not None
+        found = []
+        for middle in (None, bytes(spoiled)):
+            builder = implementation.ColumnsBuilder()
+            builder.add(batch_of(first).bytes[:61], batch_of(first).records, 0, 100)
+            if middle is not None:
+                try:
+                    builder.add(batch_of(20).bytes[:61], middle, 0, 100)
+                except ValueError:
+                    pass
+                else:
+                    return
+            builder.add(batch_of(second).bytes[:61], batch_of(second).records, 0, 100)
+            found.append(builder.take())
+        assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("implementation", BOTH)
 def test_control_batches_and_skipped_batches_are_in_no_column(
     implementation: columns.Implementation,

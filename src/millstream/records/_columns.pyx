@@ -185,6 +185,17 @@ cdef inline void put_field(Buffer* validity, Buffer* ends, Buffer* data, size_t 
     put_int32(ends, <int32_t> data.size)
 
 
+cdef inline void cut_column(Buffer* validity, Buffer* ends, Buffer* data,
+                            size_t count) noexcept nogil:
+    """Take all entries from `count` on out of a column; `validity` may be NULL."""
+    if validity != NULL:
+        validity.size = (count + 7) // 8
+        if count % 8:
+            validity.data[validity.size - 1] &= <uint8_t> ((1 << (count % 8)) - 1)
+    ends.size = (count + 1) * 4
+    data.size = (<int32_t*> ends.data)[count]
+
+
 cdef bytes taken(Buffer* buffer):
     cdef bytes data = PyBytes_FromStringAndSize(<const char*> buffer.data, buffer.size)
     buffer.size = 0
@@ -806,6 +817,18 @@ cdef class ColumnsBuilder:
                 and reserve(&self._value_data, records_bytes)
                 and reserve(&self._header_ends, count * 4))
 
+    cdef void _cut(self, int64_t count, int64_t header_count) noexcept nogil:
+        """Take out the records and headers from these numbers on."""
+        self.count = count
+        self._header_count = header_count
+        self._offsets.size = count * 8
+        self._timestamps.size = count * 8
+        cut_column(&self._key_validity, &self._key_ends, &self._key_data, count)
+        cut_column(&self._value_validity, &self._value_ends, &self._value_data, count)
+        self._header_ends.size = (count + 1) * 4
+        cut_column(NULL, &self._name_ends, &self._name_data, header_count)
+        cut_column(&self._content_validity, &self._content_ends, &self._content_data, header_count)
+
     cdef int _add_headers(self, Part* part) noexcept nogil:
         cdef int64_t count, index, length
         cdef const uint8_t* field = NULL
@@ -875,11 +898,12 @@ cdef class ColumnsBuilder:
             int64_t from_offset, int64_t upto_offset):
         """The records of one batch, unpacked, with offsets in [from_offset, upto_offset).
 
-        After an error the builder is not to be used any more.
+        Raises ValueError where they do not add up; then none of them is taken in.
         """
         cdef Header header
         cdef const uint8_t* p = NULL
         cdef int stop
+        cdef int64_t count = self.count, header_count = self._header_count
         # Arrow's offsets are 32 bits wide.
         if (self._value_data.size + self._key_data.size + self._name_data.size
                 + self._content_data.size + <size_t> records.shape[0] > 0x7FFFFFFF):
@@ -890,6 +914,7 @@ cdef class ColumnsBuilder:
         with nogil:
             stop = self._add(p, p + records.shape[0], &header, from_offset, upto_offset)
         if stop == STOP_DAMAGED:
+            self._cut(count, header_count)
             raise ValueError("records do not add up")
         if stop == STOP_FULL:
             raise MemoryError("no memory for columns")

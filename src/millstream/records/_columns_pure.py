@@ -357,6 +357,12 @@ class _Strings:
             self.data += data
         self.ends.append(len(self.data))
 
+    def cut(self, count: int) -> None:
+        """Take out all from `count` on."""
+        del self.ends[count + 1 :], self.data[self.ends[-1] :], self.validity[(count + 7) // 8 :]
+        if count % 8:
+            self.validity[-1] &= (1 << (count % 8)) - 1
+
 
 class ColumnsBuilder:
     """Records, one batch after the other, into the buffers of `columns.Columns`."""
@@ -377,8 +383,25 @@ class ColumnsBuilder:
     def add(self, header_bytes: Bytes, records: Bytes, from_offset: int, upto_offset: int) -> None:
         """The records of one batch, unpacked, with offsets in [from_offset, upto_offset).
 
-        After an error the builder is not to be used any more.
+        Raises ValueError where they do not add up; then none of them is taken in.
         """
+        count, header_count = self.count, len(self._names.ends) - 1
+        try:
+            self._add(header_bytes, records, from_offset, upto_offset)
+        except ValueError:
+            self._cut(count, header_count)
+            raise
+
+    def _cut(self, count: int, header_count: int) -> None:
+        """Take out the records and headers from these numbers on."""
+        self.count = count
+        del self._offsets[count:], self._timestamps[count:], self._header_ends[count + 1 :]
+        self._keys.cut(count)
+        self._values.cut(count)
+        self._names.cut(header_count)
+        self._contents.cut(header_count)
+
+    def _add(self, header_bytes: Bytes, records: Bytes, from_offset: int, upto_offset: int) -> None:
         held = (self._keys, self._values, self._names, self._contents)
         if sum(len(each.data) for each in held) + len(records) > 2**31 - 1:
             raise ValueError("more than 2 GiB of records in one go")

@@ -184,6 +184,16 @@ def decode(
     return Columns(builder.count, *builder.take())
 
 
+def is_readable(batch: BatchView, *, implementation: Implementation = IMPLEMENTATION) -> bool:
+    """Whether the records add up. Earlier versions stored whatever had the right checksum."""
+    builder = implementation.ColumnsBuilder()
+    try:
+        builder.add(batch.buffer[:HEADER_BYTES], unpacked_records(batch), 0, INT64_MAX)
+    except ValueError:
+        return False
+    return True
+
+
 def unpacked_records(batch: BatchView) -> Bytes:
     """The records without their codec; ValueError when they cannot be unpacked."""
     if batch.codec is Codec.NONE:

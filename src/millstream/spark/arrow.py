@@ -5,6 +5,7 @@ names. Only times (milliseconds to microseconds) and the columns that are the sa
 every row need new memory.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,8 @@ from millstream.records.columns import (
 )
 from millstream.spark.failure import SourceError
 from millstream.spark.fetching import Part
+
+log = logging.getLogger(__name__)
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
@@ -81,7 +84,7 @@ def _fill(
     held_type = TimestampType.CREATE_TIME
     for batch in part.batches:
         if not batch.crc_is_valid():
-            raise _unreadable(partition, batch, "its checksum is wrong")
+            raise _damaged(partition, batch, "its checksum is wrong")
         is_other_type = batch.timestamp_type is not held_type
         if builder.count and (
             is_other_type or builder.count >= ROWS_MAX or held_bytes >= BYTES_MAX
@@ -92,14 +95,17 @@ def _fill(
         try:
             records = unpacked_records(batch)
             builder.add(batch.buffer[:HEADER_BYTES], records, part.from_offset, upto_offset)
-        except ValueError as damaged:
-            raise _unreadable(partition, batch, str(damaged)) from damaged
+        except ValueError as error:
+            # As it was stored: an earlier version accepted it. No client can read it.
+            where = f"{partition}, offsets {batch.base_offset} to {batch.last_offset}"
+            log.warning("%s: skipped, the records cannot be read: %s", where, error)
+            continue
         held_bytes += len(records)
     if builder.count:
         yield held_type
 
 
-def _unreadable(partition: TopicPartition, batch: BatchView, why: str) -> SourceError:
+def _damaged(partition: TopicPartition, batch: BatchView, why: str) -> SourceError:
     return SourceError(
         "UNREADABLE_RECORDS", f"{partition}, batch at offset {batch.base_offset}: {why}"
     )

@@ -184,7 +184,11 @@ def _is_control(batch: BatchView) -> bool:
 
 
 def _first_not_older(batch: BatchView, timestamp_ms: int, from_offset: int, upto: int) -> int:
-    columns = decode(batch.bytes, from_offset=from_offset, upto_offset=upto)
+    try:
+        columns = decode(batch.bytes, from_offset=from_offset, upto_offset=upto)
+    except ValueError:
+        # What cannot be read has no times. A reader skips it, or reports damage.
+        return -1
     times = memoryview(columns.timestamps_ms).cast("q")
     offsets = memoryview(columns.offsets).cast("q")
     return next((offsets[n] for n, time_ms in enumerate(times) if time_ms >= timestamp_ms), -1)

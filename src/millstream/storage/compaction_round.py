@@ -7,16 +7,19 @@ writes new ones under names that a start ignores. A segment is on the disk when 
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 from millstream.records.columns import (
     IMPLEMENTATION,
     Implementation,
+    KeyMap,
     Rewriter,
     Stop,
+    is_readable,
     unpacked_records,
 )
 from millstream.records.rewriting import emptied, rebuilt
@@ -31,6 +34,11 @@ _MARK: Final = struct.Struct("=qqqq")
 
 class CannotCompact(Exception):
     """The partition's files are damaged. Nothing was changed."""
+
+
+class _Unreadable(Exception):
+    """A batch is intact, but its records do not add up: an earlier version accepted it. It is kept
+    as it is, and its keys do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class CleanedSegment:
     time_index_bytes: int
     # -1 if there is no such file.
     aborted_index_bytes: int
+    # Batches that are intact but cannot be read; they are kept as they are.
+    unreadable_batches: int
     # For the whole round: keys in the dirty part, and the offset up to which the log is then clean.
     keys: int
     end_offset: int
@@ -129,10 +139,17 @@ class _Work:
         self._file_system = file_system
         self._moved = moved
         self._implementation = implementation
+        self._keys = self._new_keys()
+        # Where unreadable batches begin in the dirty part: positions in each file, in order, by
+        # the segment's base offset. Empty until one is met while keys are read; then all of them.
+        self._unreadable: dict[int, list[int]] = {}
+
+    def _new_keys(self) -> KeyMap:
         # Never more than there are offsets: a small log needs little memory.
+        what = self._what
         dirty = what.spans[-1].next_offset - what.first_dirty_offset
-        room = int(what.keys_bytes / implementation.ENTRY_BYTES * what.load_factor)
-        self._keys = implementation.KeyMap(max(1, min(room, dirty)), what.load_factor)
+        room = int(what.keys_bytes / self._implementation.ENTRY_BYTES * what.load_factor)
+        return self._implementation.KeyMap(max(1, min(room, dirty)), what.load_factor)
 
     def _path(self, base_offset: int, suffix: str) -> str:
         return f"{self._what.directory}/{layout.offset_file_name(base_offset, suffix)}"
@@ -147,7 +164,8 @@ class _Work:
             while position < span.size_bytes:
                 wanted = min(length, span.size_bytes - position)
                 data = self._file_system.read_at(descriptor, wanted, position)
-                chunk = _Chunk(path, position, data, position + len(data) == span.size_bytes)
+                is_end = position + len(data) == span.size_bytes
+                chunk = _Chunk(path, position, data, is_end)
                 yield chunk
                 if chunk.done == 0:
                     length = chunk.first_batch_bytes(span.size_bytes)
@@ -160,6 +178,30 @@ class _Work:
 
     def read_keys(self) -> int:
         """Fill the map from the dirty part; return the offset it reached."""
+        try:
+            return self._read_all_keys()
+        except _Unreadable:
+            # Some of its keys may be in the map already.
+            self._unreadable = self._find_unreadable()
+            self._keys = self._new_keys()
+            return self._read_all_keys()
+
+    def _find_unreadable(self) -> dict[int, list[int]]:
+        """Raises CannotCompact where a batch is damaged."""
+        found: dict[int, list[int]] = {}
+        for span in self._what.spans:
+            if span.next_offset <= self._what.first_dirty_offset:
+                continue
+            positions = found[span.base_offset] = []
+            for chunk in self._chunks(span):
+                while chunk.whole_batch() is not None:
+                    batch = chunk.intact_batch()
+                    if not is_readable(batch, implementation=self._implementation):
+                        positions.append(chunk.position)
+                    chunk.done += batch.size_bytes
+        return found
+
+    def _read_all_keys(self) -> int:
         start = self._what.first_dirty_offset
         transactions = Transactions(self._what.aborted, from_offset=start)
         end_offset = start
@@ -176,9 +218,11 @@ class _Work:
     def _read_keys_of(self, span: Span, transactions: Transactions) -> bool:
         """False if the map is full."""
         start = self._what.first_dirty_offset
+        unreadable_positions = self._unreadable.get(span.base_offset, [])
         for chunk in self._chunks(span):
             while True:
-                chunk.done, stop = self._keys.add_batches(chunk.data, chunk.done, start)
+                readable = chunk.data_before(unreadable_positions)
+                chunk.done, stop = self._keys.add_batches(readable, chunk.done, start)
                 if stop == Stop.SPECIAL:
                     batch = chunk.next_batch()
                     if batch.last_offset >= start:
@@ -186,28 +230,36 @@ class _Work:
                 if stop == Stop.FULL:
                     return False
                 if stop == Stop.DAMAGED:
-                    raise chunk.damaged()
+                    raise _Unreadable(chunk.intact_batch().base_offset)
                 if stop == Stop.END:
-                    break
+                    unreadable = chunk.whole_batch() if len(readable) < len(chunk.data) else None
+                    if unreadable is None:
+                        break
+                    batch = unreadable
+                    self._keys.latest_offset = batch.last_offset
                 chunk.done += batch.size_bytes
         return True
 
     def _add_special(self, batch: BatchView, transactions: Transactions, chunk: "_Chunk") -> Stop:
         """SPECIAL if the batch is in, so that the caller continues after it."""
         keys = self._keys
-        with chunk.errors():
-            if batch.is_control:
+        if batch.is_control:
+            with chunk.errors():
                 transactions.is_marker_needless(batch)
-            elif not transactions.is_aborted(batch):
-                stop = keys.add_records(
-                    unpacked_records(batch),
-                    batch.base_offset,
-                    batch.last_offset_delta,
-                    batch.record_count,
-                    self._what.first_dirty_offset,
-                )
-                if stop != Stop.END:
-                    return Stop(stop)
+        elif not transactions.is_aborted(batch):
+            try:
+                records = unpacked_records(batch)
+            except ValueError:
+                return Stop.DAMAGED
+            stop = keys.add_records(
+                records,
+                batch.base_offset,
+                batch.last_offset_delta,
+                batch.record_count,
+                self._what.first_dirty_offset,
+            )
+            if stop != Stop.END:
+                return Stop(stop)
         keys.latest_offset = batch.last_offset
         return Stop.SPECIAL
 
@@ -226,13 +278,15 @@ class _Work:
             what.index_interval_bytes,
         )
         marks = bytearray()
+        unreadable = 0
         with _NewFile(
             self._file_system, self._path(base_offset, layout.LOG_SUFFIX + layout.CLEANED_SUFFIX)
         ) as log_file:
             for span in group:
                 is_last = span is group[-1]
                 for chunk in self._chunks(span):
-                    self._rewrite(chunk, rewriter, transactions, is_last and chunk.is_end)
+                    is_end = is_last and chunk.is_end
+                    unreadable += self._rewrite(chunk, rewriter, transactions, is_end)
                     data = rewriter.take_bytes()
                     log_file.append(data)
                     self._moved(len(data))
@@ -251,32 +305,45 @@ class _Work:
             index_bytes=sizes[0],
             time_index_bytes=sizes[1],
             aborted_index_bytes=sizes[2],
+            unreadable_batches=unreadable,
             keys=self._keys.count,
             end_offset=end_offset,
         )
 
     def _rewrite(
         self, chunk: "_Chunk", rewriter: Rewriter, transactions: Transactions, is_end: bool
-    ) -> None:
+    ) -> int:
+        """How many batches could not be read, and were written as they are."""
+        unreadable = 0
         while True:
             chunk.done, stop = rewriter.rewrite_batches(chunk.data, chunk.done, is_end)
-            if stop == Stop.DAMAGED:
-                raise chunk.damaged()
             if stop == Stop.END:
-                return
-            batch = chunk.next_batch()
-            is_last = is_end and chunk.done + batch.size_bytes == len(chunk.data)
-            with chunk.errors():
-                self._rewrite_special(batch, rewriter, transactions, is_last)
+                return unreadable
+            if stop == Stop.DAMAGED:
+                batch = chunk.intact_batch()
+                is_rewritten = False
+            else:
+                batch = chunk.next_batch()
+                is_last = is_end and chunk.done + batch.size_bytes == len(chunk.data)
+                is_rewritten = self._rewrite_special(batch, rewriter, transactions, is_last, chunk)
+            if not is_rewritten:
+                rewriter.write(batch.bytes)
+                unreadable += 1
             chunk.done += batch.size_bytes
 
     def _rewrite_special(
-        self, batch: BatchView, rewriter: Rewriter, transactions: Transactions, is_last: bool
-    ) -> None:
-        """Compressed, transactional and control batches."""
+        self,
+        batch: BatchView,
+        rewriter: Rewriter,
+        transactions: Transactions,
+        is_last: bool,
+        chunk: "_Chunk",
+    ) -> bool:
+        """Compressed, transactional and control batches. False if its records cannot be read."""
         is_kept_empty = is_last or self._is_last_of_producer(batch)
         if batch.is_control:
-            is_needless = transactions.is_marker_needless(batch)
+            with chunk.errors():
+                is_needless = transactions.is_marker_needless(batch)
             is_dropped = is_needless and is_horizon_past(batch, self._what.now_ms)
         else:
             is_needless = False
@@ -284,19 +351,23 @@ class _Work:
         if is_dropped or batch.record_count == 0:
             if is_kept_empty:
                 rewriter.write(emptied(batch))
-            return
-        filtered = rewriter.filter_records(
-            batch.buffer[:HEADER_BYTES],
-            unpacked_records(batch),
-            batch.is_control,
-            is_needless,
-        )
+            return True
+        try:
+            filtered = rewriter.filter_records(
+                batch.buffer[:HEADER_BYTES],
+                unpacked_records(batch),
+                batch.is_control,
+                is_needless,
+            )
+        except ValueError:
+            return False
         if filtered is None:
             rewriter.write(batch.bytes)
         elif filtered[0]:
             rewriter.write(rebuilt(batch, filtered))
         elif is_kept_empty:
             rewriter.write(emptied(batch))
+        return True
 
     def _is_last_of_producer(self, batch: BatchView) -> bool:
         if batch.producer_id < 0:
@@ -350,6 +421,35 @@ class _Chunk:
     def next_batch(self) -> BatchView:
         """The batch at `done`, which is known to be complete."""
         return BatchView(memoryview(self.data)[self.done :])
+
+    @property
+    def position(self) -> int:
+        """Of `done` in the file."""
+        return self._position + self.done
+
+    def whole_batch(self) -> BatchView | None:
+        """The batch at `done`, which may not be complete; None if it is not."""
+        left = len(self.data) - self.done
+        if left < HEADER_BYTES:
+            return None
+        batch = self.next_batch()
+        if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES or batch.last_offset_delta < 0:
+            raise self.damaged()
+        return batch if batch.size_bytes <= left else None
+
+    def intact_batch(self) -> BatchView:
+        """The batch at `done`. Raises CannotCompact if its bytes are not those that were stored."""
+        batch = self.whole_batch()
+        if batch is None or not batch.crc_is_valid():
+            raise self.damaged()
+        return batch
+
+    def data_before(self, positions: list[int]) -> bytes:
+        """The data up to the first of these positions in the file that is not before `done`."""
+        index = bisect_left(positions, self.position)
+        if index == len(positions):
+            return self.data
+        return self.data[: positions[index] - self._position]
 
     def first_batch_bytes(self, file_bytes: int) -> int:
         """How much has to be read for a batch that is larger than the chunk."""

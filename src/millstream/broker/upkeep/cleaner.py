@@ -247,6 +247,7 @@ class Cleaner:
                     if not is_in_place:
                         break
                     _count(progress, cleaned)
+                    _warn(partition.topic_partition, cleaned)
                     progress.moved_bytes = moved_bytes + throttle.moved_bytes
                     progress.elapsed_ms = _elapsed_ms(node, began)
                     end_offset = cleaned.end_offset
@@ -330,6 +331,17 @@ def _count(progress: Progress, cleaned: CleanedSegment) -> None:
     progress.records_before += cleaned.records_before
     progress.records_after += cleaned.records_after
     progress.keys = max(progress.keys, cleaned.keys)
+
+
+def _warn(where: TopicPartition, cleaned: CleanedSegment) -> None:
+    if cleaned.unreadable_batches:
+        log.warning(
+            "%s: kept %d batches as they are in the segment at offset %d: their records cannot be"
+            " read, so no client can consume them",
+            where,
+            cleaned.unreadable_batches,
+            cleaned.base_offset,
+        )
 
 
 def _elapsed_ms(node: NodeState, began: float) -> int:
