@@ -1,4 +1,4 @@
-"""How long commands take to answer, on a node of its own: `python -m bench.commands`.
+"""How long commands take to answer, on a node that it starts: `python -m bench.commands`.
 
 The best of several runs, so that other work on the machine disturbs little. Prints milliseconds.
 """

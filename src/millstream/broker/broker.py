@@ -369,8 +369,8 @@ class Broker:
             log.error("the coordination store was not closed cleanly: %s", error)
 
     async def abandon(self) -> None:
-        """End as if the process had been killed: nobody is told, nothing is synced, and the next
-        start has to recover. For tests; only the operating system's memory survives."""
+        """End as if the process had been killed: no other node learns of it, nothing is synced, and
+        the next start has to recover. For tests; only the operating system's memory survives."""
         await self._server.stop()
         await self._cancel(self._certificate_watch, self._housekeeping, self._confirming)
         await self.cleaner.stop()

@@ -57,7 +57,7 @@ is.
                                             <- mirror, at the group's coordinator
 
 Names of users, client ids and addresses are quoted as Kafka does; `<default>` stands for those
-without options of their own. Whoever changes one also writes /config/users, /config/clients or
+without options. A writer of one also writes /config/users, /config/clients or
 /config/ips, so that one watch on each of the three is enough.
 
 A standalone node writes all of them through `publisher`, into its own database. `adoption`
@@ -396,7 +396,7 @@ def encode_partition(
     """Kafka's keys and, if a cluster's writer has left its token, ours.
 
     The replicas are in the topic's znode too, where Kafka has them. Here they share the version
-    of the state: whoever reads it has both as they were written together.
+    of the state, so a reader gets both as they were written together.
     """
     # Built by hand: at ten thousand partitions json.dumps was a third of a start.
     ours = ""

@@ -297,7 +297,7 @@ def _site(
     *,
     login: bool,
 ) -> Site:
-    """With `login`, the name and password of `security` are those of whoever logs in."""
+    """With `login`, each user who logs in provides the name and password of `security`."""
     if not login:
         return OpenSite(new_console(security, None))
 

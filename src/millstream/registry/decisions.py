@@ -1,6 +1,6 @@
 """What a request changes: the state in, changes for the log and an answer out.
 
-Plain functions. Whoever calls them holds the right to write and has read the log to its end;
+Plain functions. The caller holds the right to write and has read the log to its end;
 nothing is changed until the changes come back from the log. All raise RegistryError.
 """
 

@@ -1,9 +1,9 @@
 """The topic of the registry: read from its beginning, and written in transactions.
 
 One thread reads; what it has read is applied in the event loop, in order. Writes go through a
-transactional producer whose id all instances share. Whoever begins to write fences everybody who
-wrote before, so a leader that was frozen or cut off cannot write any more when it comes back: no id
-is given twice, and nothing is written that was decided on an old state.
+transactional producer whose id all instances share. An instance that begins to write fences all
+that wrote before. So a leader that was frozen or cut off cannot write when it comes back: no id is
+given twice, and nothing is written that was decided on an old state.
 """
 
 import asyncio

@@ -241,7 +241,7 @@ class Membership:
 
 
 def _assignments(joined: JoinGroupResponse) -> list[SyncGroupAssignment]:
-    """Every member is told the same. Raises _Refused."""
+    """All members get the same assignment. Raises _Refused."""
     try:
         members = {one.member_id: read_identity(bytes(one.metadata)) for one in joined.members}
     except ValueError as wrong:

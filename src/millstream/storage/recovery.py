@@ -12,7 +12,8 @@ checked, and the indexes of those segments are built again. What is wrong is one
   and nothing above the recovery point was promised. It is cut at the first bad batch and
   the bytes are kept beside the segment, in `.log.torn`.
 
-Corruption is never cut: the partition stays offline until a person decides.
+Corruption is never cut: the partition stays offline until a person decides. What was read is not
+known to be on the disk; `recovery_sync` brings it there later.
 """
 
 from collections.abc import Callable

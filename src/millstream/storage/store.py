@@ -12,13 +12,13 @@ from pathlib import Path
 from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
-from millstream.storage.confirming import Confirmation, sync_all
 from millstream.storage.directories import PartitionDirectories, make_with_parents
 from millstream.storage.files import DescriptorCache, FileSystem
 from millstream.storage.last_shutdown import LastShutdown
 from millstream.storage.log import Log
 from millstream.storage.meta import DirectoryOwner
 from millstream.storage.recovery import Circumstances, recover_log
+from millstream.storage.recovery_sync import Confirmation, sync_all
 from millstream.storage.segment_files import create_segment
 from millstream.storage.snapshots import Snapshots
 from millstream.storage.store_checkpoints import StoreCheckpoints

@@ -111,7 +111,7 @@ class DataDirectory:
 
     async def confirm_recovery(self) -> None:
         """After a crash: sync what may only be in the page cache, while clients are served.
-        Producers with acks=all wait for it."""
+        Only a clean stop waits for it."""
         confirmation = self.store.confirmation()
         if confirmation is None:
             return

@@ -374,8 +374,8 @@ class ZooKeeper:
         connection._invoke = invoke_soon
 
     def _notice_refused_login(self) -> None:
-        """A server that requires SASL answers a wrong password with an error of its own, which
-        would end kazoo's thread with a traceback. And kazoo takes a server that stops during a
+        """A server that requires SASL answers a wrong password with an error that kazoo does not
+        know: its thread would end with a traceback. And kazoo takes a server that stops during a
         login for one that refuses it, and would give up the session."""
         connection = self._client._connection
         authenticate = connection._authenticate_with_sasl

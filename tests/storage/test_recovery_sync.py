@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from millstream.model import TopicPartition
-from millstream.storage import confirming
+from millstream.storage import recovery_sync
 from millstream.storage.files import OsFileSystem
 from millstream.storage.store import LogStore
 from tests.storage.logs import NOW_MS, append, batch, make_log_config
@@ -97,7 +97,7 @@ def test_large_files_are_written_before_the_sync_and_small_ones_with_it(
     store = loaded_store(disk)
     append(store.logs[FIRST], batch(100))
     size_bytes = store.logs[FIRST].segments.size_bytes
-    monkeypatch.setattr(confirming, "_LARGE_BYTES", size_bytes)
+    monkeypatch.setattr(recovery_sync, "_LARGE_BYTES", size_bytes)
     confirmation = store.confirmation()
     assert confirmation is not None
     confirmation.sync()
