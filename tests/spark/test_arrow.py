@@ -7,8 +7,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millstream.model import Codec, TimestampType, TopicPartition
-from millstream.records.batch import BatchView
+from millstream.records.batch import CRC_START, HEADER_BYTES, BatchView
 from millstream.records.builder import build_batch
+from millstream.records.checksum import crc32c
 from millstream.records.records import Record
 from millstream.spark import arrow
 from millstream.spark.arrow import COLUMNS, HEADERS_COLUMN, Layout, to_arrow
@@ -102,6 +103,16 @@ def test_a_damaged_batch_is_named() -> None:
     built[-1] ^= 1
     with pytest.raises(SourceError, match="offset 41"):
         rows_of([BatchView(memoryview(built))])
+
+
+def test_what_nobody_can_read_is_skipped_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    built = build_batch([record(41), record(42)], base_offset=41)
+    # A record of less than nothing, under a right checksum.
+    built[HEADER_BYTES] = 1
+    built[17:CRC_START] = crc32c(built[CRC_START:]).to_bytes(4, "big")
+    batches = [batch_of(record(40)), BatchView(memoryview(built)), batch_of(record(43))]
+    assert [row["offset"] for row in rows_of(batches)] == [40, 43]
+    assert "offsets 41 to 42: skipped" in caplog.text
 
 
 def test_arrow_batches_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,11 @@ class Reading:
         self._is_broker_gone = False
         self._matches = matches
         self._decode = decode
+        # Where reading begins; empty in a group, where the commits decide.
+        self._starts: dict[Place, int] = {}
+        from millstream.cli.unreadable_batches import UnreadableBatches
+
+        self._unreadable = UnreadableBatches(watch.bootstrap, consumer, self._starts)
 
     def assign(self, bounds: dict[Place, Bounds], *, is_bounded: bool) -> None:
         from confluent_kafka import TopicPartition
@@ -177,6 +182,7 @@ class Reading:
         if is_bounded:
             bounds = {where: each for where, each in bounds.items() if each.start < each.end}
             self.ends = {where: each.end for where, each in bounds.items()}
+        self._starts.update((where, each.start) for where, each in bounds.items())
         self._consumer.assign(
             [TopicPartition(where.topic, where.partition, b.start) for where, b in bounds.items()]
         )
@@ -219,7 +225,9 @@ class Reading:
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             self._check_broker()
+            self._skip_unreadable()
             return []
+        self._unreadable.heard()
         records = []
         for message in [first, *self._consumer.consume(limit - 1, timeout=0)]:
             error = message.error()
@@ -239,6 +247,11 @@ class Reading:
         except CommandFailed:
             self._is_broker_gone = True
             raise
+
+    def _skip_unreadable(self) -> None:
+        for where, offset in self._unreadable.skip().items():
+            if self.ends is not None and offset >= self.ends.get(where, offset):
+                self.ends.pop(where, None)
 
     def _is_inside(self, record: TextRecord) -> bool:
         if self.ends is None:

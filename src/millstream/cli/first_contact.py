@@ -101,7 +101,7 @@ class BrokerWatch:
     """
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._security = security_of_command()
         # The library's error, or our own doubt; None while all is well.
         self._suspected = False
@@ -124,7 +124,7 @@ class BrokerWatch:
             return
         began = time.monotonic()
         try:
-            open_first(self._bootstrap, self._security).close()
+            open_first(self.bootstrap, self._security).close()
         except CommandFailed:
             if self._gone_since is None:
                 self._gone_since = began

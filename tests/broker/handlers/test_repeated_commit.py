@@ -117,6 +117,7 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
             client_id=None,
             listener="PLAINTEXT",
             principal=ANONYMOUS,
+            peer="127.0.0.1:1",
             proved_node_id=-1,
             shortcut=None,
             last_request=None,
