@@ -1,0 +1,459 @@
+"""A share partition: who gets which record of a partition, and what became of it.
+
+    available --acquire--> acquired --accept----------> acknowledged
+        ^                     |  \\----reject, too often-> archived
+        `-- release, lock over, too few deliveries yet --'
+
+Records below `start_offset` are finished. Those from `next_offset` on were never delivered.
+Between the two they are in flight, at most `limits.in_flight_max`.
+
+A change that a client asks for (`acknowledge`, `release`) has two steps, because it is
+answered only when it is stored: it is begun here, then it is `stored` or `not_stored`. In
+between nobody else gets the records. A lock that is over (`expire`) needs no answer: it
+counts at once.
+
+Knows no log, no loop and no clock. Time is the node's uptime in milliseconds.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from millstream.coordinators.share.in_flight import Delivery, InFlight, InFlightBatch
+from millstream.coordinators.share.state_batches import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    FINISHED,
+    StateBatch,
+    joined,
+)
+from millstream.errors import KafkaCode, KafkaError
+
+# Types of acknowledgements. A gap is an offset that the log does not have.
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+_STATE_AFTER: Final = {
+    GAP: ARCHIVED,
+    ACCEPT: ACKNOWLEDGED,
+    RELEASE: AVAILABLE,
+    REJECT: ARCHIVED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLimits:
+    """The group's options, or else the node's."""
+
+    deliveries_max: int
+    in_flight_max: int
+    lock_ms: int
+    may_renew: bool = True
+
+    @property
+    def isolating_from(self) -> int:
+        """Records that were delivered so often are delivered in ever smaller batches: if one of
+        them makes consumers fail, it must not take the others with it."""
+        return max(2, -(-self.deliveries_max // 2))
+
+
+class Acknowledgement(NamedTuple):
+    """What a client says about offsets; one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class Acquired(NamedTuple):
+    first: int
+    last: int
+    delivery_count: int
+
+
+class Counts(NamedTuple):
+    """How many records in flight are in which state."""
+
+    available: int
+    acquired: int
+    finished: int
+
+
+@dataclass(slots=True)
+class Change:
+    """A change that is being stored: the deliveries that it changes, with their offsets."""
+
+    parts: list[tuple[Delivery, int, int]] = field(default_factory=list)
+
+    def state_batches(self) -> list[StateBatch]:
+        return joined(
+            StateBatch(first, last, delivery.state, delivery.count)
+            for delivery, first, last in self.parts
+        )
+
+
+class SharePartition:
+    def __init__(
+        self, limits: ShareLimits, *, start_offset: int, stored: Sequence[StateBatch] = ()
+    ) -> None:
+        """`stored` is what is known of records from `start_offset` on. Offsets between the stored
+        ranges were in flight when the last leader stopped, and are delivered again."""
+        self.limits = limits
+        self.start_offset = start_offset
+        self.next_offset = start_offset
+        self.in_flight = InFlight()
+        # Finished records in flight; those before them keep the start from moving.
+        self.finished_count = 0
+        # False if no record in flight is available: then no one has to search.
+        self._may_have_available = False
+        self._load(stored)
+
+    def _load(self, stored: Sequence[StateBatch]) -> None:
+        for batch in stored:
+            if batch.first < self.next_offset or batch.last < batch.first:
+                raise ValueError(f"stored range {batch} is out of place at {self.next_offset}")
+            if batch.first > self.next_offset:
+                self._add(self.next_offset, batch.first - 1, Delivery(AVAILABLE, 0))
+            self._add(batch.first, batch.last, Delivery(batch.state, batch.delivery_count))
+            if batch.state in FINISHED:
+                self.finished_count += batch.last - batch.first + 1
+        self._may_have_available = bool(stored)
+        self._move_start()
+
+    def _add(self, first: int, last: int, delivery: Delivery) -> InFlightBatch:
+        batch = InFlightBatch(first, last, delivery)
+        self.in_flight.add(batch)
+        self.next_offset = max(self.next_offset, last + 1)
+        return batch
+
+    # -- what to fetch ------------------------------------------------------------------
+
+    @property
+    def in_flight_count(self) -> int:
+        return self.next_offset - self.start_offset
+
+    def next_fetch_offset(self) -> int:
+        """The first record that is available, or else the first that was never delivered."""
+        if self._may_have_available:
+            for batch in self.in_flight.batches:
+                if batch.whole is not None:
+                    if batch.whole.is_available:
+                        return max(batch.first, self.start_offset)
+                    continue
+                for offset, one in batch.deliveries(self.start_offset, batch.last):
+                    if one.is_available:
+                        return offset
+            self._may_have_available = False
+        return self.next_offset
+
+    def may_acquire(self) -> bool:
+        """Is there room for records in flight, or one of them available?"""
+        if self.in_flight_count < self.limits.in_flight_max:
+            return True
+        return self.next_fetch_offset() < self.next_offset
+
+    def last_offset_wanted(self, fetch_offset: int, max_records: int) -> int:
+        """How far a fetch has to read to find so many records that can be acquired."""
+        left = max_records
+        for batch in self.in_flight.overlapping(fetch_offset, self.next_offset - 1):
+            left -= batch.available_count(fetch_offset)
+            if left <= 0:
+                return batch.last
+        return max(self.next_offset, fetch_offset) + left - 1
+
+    def counts(self) -> Counts:
+        available = acquired = 0
+        for batch in self.in_flight.batches:
+            if batch.whole is not None:
+                size = batch.last - max(batch.first, self.start_offset) + 1
+                available += size if batch.whole.state == AVAILABLE else 0
+                acquired += size if batch.whole.state == ACQUIRED else 0
+                continue
+            for _, one in batch.deliveries(self.start_offset, batch.last):
+                available += one.state == AVAILABLE
+                acquired += one.state == ACQUIRED
+        return Counts(available, acquired, self.finished_count)
+
+    # -- acquiring: see `acquiring` -----------------------------------------------------
+
+    def add_acquired(self, first: int, last: int, delivery: Delivery) -> InFlightBatch:
+        """Records that were never delivered. If nothing else is in flight, the start moves there:
+        the offsets before do not exist."""
+        is_first = not self.in_flight.batches or first < self.in_flight.batches[0].first
+        batch = self._add(first, last, delivery)
+        if is_first:
+            self.start_offset = first
+        return batch
+
+    def note_available(self) -> None:
+        self._may_have_available = True
+
+    def archive_missing(self, first: int, end: int) -> None:
+        """The log has no record in [first, end) any more: compaction removed them."""
+        for batch in self.in_flight.overlapping(first, end - 1):
+            self._archive(batch, first, end - 1, AVAILABLE)
+
+    def archive_acquired(self, first: int, last: int) -> None:
+        """The records are of a transaction that was aborted: nobody gets them."""
+        for batch in self.in_flight.overlapping(first, last):
+            self._archive(batch, first, last, ACQUIRED)
+        self._move_start()
+
+    def _archive(self, batch: InFlightBatch, first: int, last: int, state: int) -> None:
+        if batch.whole is not None:
+            if batch.whole.state != state or batch.whole.before is not None:
+                return
+            if first <= batch.first and batch.last <= last:
+                batch.whole.settle(ARCHIVED)
+                self.finished_count += self._counted(batch.first, batch.last)
+                return
+            if batch.is_undelivered:
+                self._archive_part(batch, first, last)
+                return
+        batch.split()
+        for offset, one in batch.deliveries(first, last):
+            if one.state == state and one.before is None:
+                one.settle(ARCHIVED)
+                self.finished_count += offset >= self.start_offset
+
+    def _archive_part(self, batch: InFlightBatch, first: int, last: int) -> None:
+        """Of a gap, without a delivery for each record."""
+        if batch.first < first:
+            batch = self.in_flight.cut(batch, first)
+        if last < batch.last:
+            self.in_flight.cut(batch, last + 1)
+        assert batch.whole is not None
+        batch.whole.settle(ARCHIVED)
+        self.finished_count += self._counted(batch.first, batch.last)
+
+    # -- acknowledging ------------------------------------------------------------------
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Iterable[Acknowledgement], *, now_ms: int
+    ) -> Change:
+        """Begin what a member says about its records. Raises KafkaError if it may not say it about
+        one of them; then nothing has changed, except that locks may be renewed."""
+        change = Change()
+        try:
+            for one in acknowledgements:
+                self._acknowledge(change, member_id, one, now_ms)
+        except KafkaError:
+            self.not_stored(change, now_ms=now_ms)
+            raise
+        return change
+
+    def _acknowledge(
+        self, change: Change, member_id: str, asked: Acknowledgement, now_ms: int
+    ) -> None:
+        if asked.last < self.start_offset:
+            # They were deleted meanwhile, or the group was reset.
+            return
+        for batch in self._named(asked):
+            if batch.last < self.start_offset:
+                continue
+            whole = batch.whole
+            if whole is not None:
+                _check_owner(whole, member_id, "batch")
+                is_all = asked.first <= batch.first and batch.last <= asked.last
+                if is_all and len(asked.types) == 1 and batch.first >= self.start_offset:
+                    kind = asked.types[0]
+                    self._begin(change, whole, batch.first, batch.last, kind, now_ms)
+                    continue
+                batch.split()
+            first = max(asked.first, self.start_offset)
+            for offset, one in batch.deliveries(first, asked.last):
+                _check_owner(one, member_id, "offset")
+                is_one_for_all = len(asked.types) == 1
+                kind = asked.types[0 if is_one_for_all else offset - asked.first]
+                self._begin(change, one, offset, offset, kind, now_ms)
+
+    def _named(self, asked: Acknowledgement) -> list[InFlightBatch]:
+        batches = self.in_flight.batches
+        if not batches or self.start_offset <= asked.first < batches[0].first:
+            raise KafkaError(
+                KafkaCode.INVALID_RECORD_STATE,
+                "Batch record not found. The request batch offsets are not found in the cache.",
+            )
+        found = self.in_flight.overlapping(max(asked.first, self.start_offset), asked.last)
+        if not found or found[-1].last < asked.last:
+            which = "last" if found else "first"
+            raise KafkaError(
+                KafkaCode.INVALID_REQUEST,
+                f"Batch record not found. The {which} offset in request is past acquired records.",
+            )
+        return found
+
+    def _begin(
+        self, change: Change, one: Delivery, first: int, last: int, kind: int, now_ms: int
+    ) -> None:
+        if kind == RENEW:
+            if not self.limits.may_renew:
+                raise KafkaError(
+                    KafkaCode.INVALID_RECORD_STATE,
+                    "Renewing acquisition locks is not enabled for the group.",
+                )
+            one.lock_until_ms = now_ms + self.limits.lock_ms
+            return
+        self._change(change, one, first, last, _STATE_AFTER[kind])
+
+    def _change(self, change: Change, one: Delivery, first: int, last: int, state: int) -> None:
+        one.before = (one.state, one.member_id)
+        one.state = self._without_excess(one, state)
+        one.member_id = ""
+        change.parts.append((one, first, last))
+        if one.state in FINISHED:
+            self.finished_count += self._counted(first, last)
+
+    def _without_excess(self, one: Delivery, state: int) -> int:
+        """A record that was delivered often enough is not delivered again."""
+        is_last = one.count >= self.limits.deliveries_max
+        return ARCHIVED if state == AVAILABLE and is_last else state
+
+    def _counted(self, first: int, last: int) -> int:
+        return max(0, last - max(first, self.start_offset) + 1)
+
+    def release(self, member_id: str) -> Change:
+        """Begin to give back what a member has acquired: it has left."""
+        change = Change()
+        for batch in self.in_flight.batches:
+            whole = batch.whole
+            if whole is not None:
+                if not whole.is_locked or whole.member_id != member_id:
+                    continue
+                if batch.first >= self.start_offset:
+                    self._change(change, whole, batch.first, batch.last, AVAILABLE)
+                    continue
+                batch.split()
+            for offset, one in batch.deliveries(self.start_offset, batch.last):
+                if one.is_locked and one.member_id == member_id:
+                    self._change(change, one, offset, offset, AVAILABLE)
+        return change
+
+    def stored(self, change: Change) -> None:
+        for one, _, _ in change.parts:
+            # Without `before` it was archived meanwhile, and stays that.
+            if one.before is not None:
+                one.settle(one.state)
+                self._may_have_available |= one.state == AVAILABLE
+        self._move_start()
+
+    def not_stored(self, change: Change, *, now_ms: int) -> None:
+        """Go back to before; to where the end of the lock would have led, if it ended meanwhile."""
+        for one, first, last in change.parts:
+            if one.before is None:
+                continue
+            if one.state in FINISHED:
+                self.finished_count -= self._counted(first, last)
+            if one.lock_until_ms <= now_ms:
+                one.settle(self._without_excess(one, AVAILABLE))
+            else:
+                one.state, one.member_id = one.before
+                one.before = None
+            if one.state in FINISHED:
+                self.finished_count += self._counted(first, last)
+            self._may_have_available |= one.state == AVAILABLE
+
+    # -- time ---------------------------------------------------------------------------
+
+    def next_lock_end_ms(self) -> int | None:
+        """When the first lock is over; None while nothing is acquired."""
+        ends = [one.lock_until_ms for one in self._locked()]
+        return min(ends, default=None)
+
+    def _locked(self) -> Iterable[Delivery]:
+        for batch in self.in_flight.batches:
+            if batch.whole is not None:
+                if batch.whole.is_locked:
+                    yield batch.whole
+            else:
+                yield from (one for one in batch.each or () if one.is_locked)
+
+    def expire(self, now_ms: int) -> list[StateBatch]:
+        """End the locks that are over. They count at once; what is returned should be stored."""
+        ended: list[StateBatch] = []
+        for batch in self.in_flight.batches:
+            whole = batch.whole
+            if whole is not None:
+                if not whole.is_locked or whole.lock_until_ms > now_ms:
+                    continue
+                if batch.first >= self.start_offset:
+                    self._end_lock(ended, whole, batch.first, batch.last)
+                    continue
+                batch.split()
+            for offset, one in batch.deliveries(self.start_offset, batch.last):
+                if one.is_locked and one.lock_until_ms <= now_ms:
+                    self._end_lock(ended, one, offset, offset)
+        if ended:
+            self._move_start()
+        return joined(ended)
+
+    def _end_lock(self, ended: list[StateBatch], one: Delivery, first: int, last: int) -> None:
+        one.settle(self._without_excess(one, AVAILABLE))
+        if one.state in FINISHED:
+            self.finished_count += self._counted(first, last)
+        else:
+            self._may_have_available = True
+        ended.append(StateBatch(first, last, one.state, one.count))
+
+    # -- the start ----------------------------------------------------------------------
+
+    def log_starts_at(self, offset: int) -> None:
+        """Records below were deleted."""
+        if offset <= self.start_offset:
+            return
+        for batch in self.in_flight.overlapping(self.start_offset, offset - 1):
+            self._forget_before(batch, offset)
+        self.in_flight.drop_before(offset)
+        self.start_offset = offset
+        self.next_offset = max(self.next_offset, offset)
+        self._may_have_available = True
+        self._move_start()
+
+    def _forget_before(self, batch: InFlightBatch, offset: int) -> None:
+        last = min(batch.last, offset - 1)
+        if batch.whole is not None:
+            if batch.whole.state in FINISHED:
+                self.finished_count -= self._counted(batch.first, last)
+            return
+        for _, one in batch.deliveries(self.start_offset, last):
+            self.finished_count -= one.state in FINISHED
+
+    def _move_start(self) -> None:
+        """Forget finished records at the start."""
+        batches = self.in_flight.batches
+        passed = 0
+        for batch in batches:
+            first_open = self._first_open(batch)
+            if first_open is not None:
+                if passed or first_open > batch.first:
+                    self.start_offset = max(self.start_offset, first_open)
+                break
+            passed += 1
+        else:
+            self.start_offset = self.next_offset
+        del batches[:passed]
+
+    def _first_open(self, batch: InFlightBatch) -> int | None:
+        """The first offset that is not finished; the finished ones before are counted out."""
+        if batch.whole is not None:
+            if not batch.whole.is_finished:
+                return batch.first
+            self.finished_count -= self._counted(batch.first, batch.last)
+            return None
+        for offset, one in batch.deliveries(self.start_offset, batch.last):
+            if not one.is_finished:
+                return offset
+            self.finished_count -= 1
+        return None
+
+
+def _check_owner(one: Delivery, member_id: str, what: str) -> None:
+    if one.before is not None:
+        text = "An earlier acknowledgement of the record is still being stored."
+    elif one.state != ACQUIRED:
+        text = f"The {what} cannot be acknowledged. The {what} is not in the acquired state."
+    elif one.member_id != member_id:
+        text = f"Member is not the owner of {what} record"
+    else:
+        return
+    raise KafkaError(KafkaCode.INVALID_RECORD_STATE, text)

@@ -1,0 +1,88 @@
+"""What became of records, as ranges of offsets: the form in which it is stored and sent.
+
+Ranges are sorted and do not overlap, and neighbours differ in state or count.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+# The states of a record, with Kafka's numbers. Acquired is never stored: a lock ends with its node.
+AVAILABLE: Final = 0
+ACQUIRED: Final = 1
+ACKNOWLEDGED: Final = 2
+ARCHIVED: Final = 4
+# Nothing happens to these records any more.
+FINISHED: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
+
+
+class StateBatch(NamedTuple):
+    """Records of the same state; both offsets are included."""
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+
+def _rank(batch: StateBatch) -> tuple[int, int]:
+    """Of two reports about a record the higher one is newer, in whatever order they arrive: a
+    delivery raises the count, and within a delivery the state only rises."""
+    return batch.delivery_count, batch.state
+
+
+def combine(
+    known: Sequence[StateBatch], news: Iterable[StateBatch], *, start_offset: int
+) -> tuple[StateBatch, ...]:
+    """The known ranges after the news, without what is below `start_offset`."""
+    batches = list(known)
+    for batch in news:
+        _overlay(batches, batch)
+    return tuple(_cut(batches, start_offset))
+
+
+def _cut(batches: list[StateBatch], start_offset: int) -> list[StateBatch]:
+    kept = [batch for batch in batches if batch.last >= start_offset]
+    if kept and kept[0].first < start_offset:
+        kept[0] = kept[0]._replace(first=start_offset)
+    return kept
+
+
+def _overlay(batches: list[StateBatch], new: StateBatch) -> None:
+    """Put a range over sorted ones. Neighbours are included, because they may become one."""
+    begin = bisect_left(batches, new.first - 1, key=lambda batch: batch.last)
+    end = begin
+    while end < len(batches) and batches[end].first <= new.last + 1:
+        end += 1
+    pieces: list[StateBatch] = []
+    position = new.first
+    for old in batches[begin:end]:
+        if old.first < new.first:
+            pieces.append(old._replace(last=min(old.last, new.first - 1)))
+        if position < old.first <= new.last:
+            pieces.append(new._replace(first=position, last=old.first - 1))
+        first, last = max(old.first, new.first), min(old.last, new.last)
+        if first <= last:
+            winner = old if _rank(old) > _rank(new) else new
+            pieces.append(winner._replace(first=first, last=last))
+            position = last + 1
+        if old.last > new.last:
+            if position <= new.last:
+                pieces.append(new._replace(first=position))
+                position = new.last + 1
+            pieces.append(old._replace(first=max(old.first, new.last + 1)))
+    if position <= new.last:
+        pieces.append(new._replace(first=position))
+    batches[begin:end] = joined(pieces)
+
+
+def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    """Adjacent ranges with the same state and count as one."""
+    result: list[StateBatch] = []
+    for batch in batches:
+        before = result[-1] if result else None
+        if before is not None and before.last + 1 == batch.first and before[2:] == batch[2:]:
+            result[-1] = before._replace(last=batch.last)
+        else:
+            result.append(batch)
+    return result
