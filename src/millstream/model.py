@@ -1,9 +1,10 @@
 """Names and small values that every package shares. No behaviour, no I/O."""
 
 import uuid
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
+
+from millstream.lazy_dataclass import dataclass
 
 BrokerId = NewType("BrokerId", int)
 TopicId = uuid.UUID

@@ -5,7 +5,7 @@ raises the KafkaError that Kafka returns. Nothing here writes; `metadata` does.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, assert_never
 
@@ -26,6 +26,7 @@ from millstream.config import (
     topic_overrides_problem,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import topic_name_problem
 
 # Kafka's bound on what one request may create; a larger one would be one huge transaction.

@@ -5,8 +5,9 @@ be secrets: never log them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from millstream.lazy_dataclass import dataclass
 
 # The entity that stands for all that have no options of their own. No entity has an empty name.
 DEFAULT_NAME: Final = ""

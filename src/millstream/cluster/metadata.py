@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -45,6 +45,7 @@ from millstream.config import (
     topic_config,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_TOPIC_ID
 from millstream.security.acl import Binding, BindingFilter
 from millstream.security.delegation import DelegationToken

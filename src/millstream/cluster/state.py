@@ -3,13 +3,14 @@
 Only the observer changes an image (on a standalone node, the publisher); other code reads it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from millstream.cluster.acls import StoredAcls
 from millstream.cluster.client_entities import ClientEntities
 from millstream.cluster.delegation_tokens import DelegationTokens
+from millstream.lazy_dataclass import dataclass
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
 

@@ -69,7 +69,6 @@ import base64
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -85,6 +84,7 @@ from millstream.cluster.state import (
     TopicState,
 )
 from millstream.cluster.stores.store import Create, Delete, Node, Operation
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.security.acl import (
     RESOURCE_TYPES,

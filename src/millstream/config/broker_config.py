@@ -5,7 +5,7 @@ value when it is created, so readers do not check again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from millstream.config.option import (
@@ -24,6 +24,7 @@ from millstream.config.table import (
 )
 from millstream.config.values import Described, Source, Synonym, TypedValues
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 
 # At run time these are set for one listener, as in Kafka.
 _ONLY_PER_LISTENER: Final = ("ssl.keystore.", "ssl.truststore.")

@@ -5,7 +5,6 @@ as at least one option is set.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
@@ -14,6 +13,7 @@ from millstream.config.overrides import OverridingConfig, typed_overrides
 from millstream.config.table import CLIENT_METRICS_OPTIONS
 from millstream.config.values import Source
 from millstream.errors import ConfigError, KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.patterns import WholePattern
 
 # What a client can be matched by.

@@ -7,11 +7,11 @@ name; clients of that listener get that address.
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 
 _ENTRY: Final = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\s]*):(?P<port>-?\d+)"

@@ -7,11 +7,11 @@ of where values come from.
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 
 Value = bool | int | float | str | tuple[str, ...] | None
 

@@ -6,7 +6,6 @@ list of options, and keep `docs/configuration.md` equal to it.
 
 import os.path
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +19,7 @@ from millstream.config.option import (
     typed_value,
 )
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 
 # Kafka hands every name with such a prefix to a plug-in, so no table lists them.
 PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "kafka.metrics.")

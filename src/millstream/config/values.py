@@ -1,9 +1,9 @@
 """The values in force: typed getters, and what DescribeConfigs answers for one of them."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from millstream.config.option import Option, Value
+from millstream.lazy_dataclass import dataclass
 
 
 class Source(IntEnum):

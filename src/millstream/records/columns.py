@@ -9,10 +9,10 @@ the same bytes. `IMPLEMENTATION` is the one in use; `PURE` is always there.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Codec
 from millstream.records import _columns_pure
 from millstream.records.batch import HEADER_BYTES, BatchView, split_batches

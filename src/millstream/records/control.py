@@ -5,10 +5,10 @@ decided (version, coordinator epoch). Clients never write these; consumers skip 
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_LEADER_EPOCH
 from millstream.records.batch import BatchView
 from millstream.records.builder import build_batch

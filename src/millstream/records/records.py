@@ -14,9 +14,10 @@ these bytes come from strangers and later readers trust them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Codec
 from millstream.records.batch import TIMESTAMP_TYPE_MASK, BatchView
 from millstream.records.compression import decompress

@@ -13,10 +13,10 @@ they were received. What a topic asks of a batch is written down once, for both,
 `_check_size` and `_check_facts`.
 """
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Codec, TimestampType
 from millstream.records.batch import (
     CODEC_MASK,

@@ -4,10 +4,10 @@ Each loop exists twice, compiled and in Python, with the same result. `IMPLEMENT
 one in use; `PURE` is always there.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from millstream.lazy_dataclass import dataclass
 from millstream.records import _walk_pure
 
 Bytes = bytes | bytearray | memoryview

@@ -9,9 +9,9 @@ This module has the partition's part: `Standing`, and the terms under which it a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.records.validation import BatchRules
 
 

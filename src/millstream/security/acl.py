@@ -4,14 +4,15 @@ Numbers are those of Kafka's protocol. An ACL binding is a resource pattern with
 "on topics that begin with `a`, allow User:b from host c the operation d".
 """
 
+import dataclasses
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 WILDCARD: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -125,7 +126,7 @@ class ResourcePattern(NamedTuple):
 
 
 # Without slots, for the cached network.
-@dataclass(frozen=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class Entry:
     """Who may or may not do what, and from where: an address, a network (`10.1.0.0/16`, not
     in Kafka), or `*`."""

@@ -15,9 +15,9 @@ the entries of the principal and of `User:*`. Other ACLs cost nothing, however m
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Principal
 from millstream.security.acl import (
     ANY_HOST,

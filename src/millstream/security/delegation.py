@@ -7,9 +7,10 @@ have, so it is stored nowhere.
 import hashlib
 import hmac
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

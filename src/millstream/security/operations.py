@@ -9,12 +9,12 @@ are checked by handlers. A step distinguishes rules of one API for the same type
 Metadata describes topics, and in another step creates them.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Final
 
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 from millstream.security.acl import Operation, ResourceType
 
 _LAST_VERSION: Final = 2**15 - 1

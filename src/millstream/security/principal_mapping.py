@@ -6,10 +6,10 @@ write rules and ACLs for that text. `ssl.principal.mapping.rules` then make a sh
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.config import ConfigError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import ANONYMOUS, Principal
 
 # Java writes these by name and every other attribute by its number, its value in hexadecimal.

@@ -9,10 +9,10 @@ import ipaddress
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 PRODUCE: Final = "producer_byte_rate"
 FETCH: Final = "consumer_byte_rate"

@@ -10,10 +10,11 @@ import re
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from millstream.config import ListenerConfig

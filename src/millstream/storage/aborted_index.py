@@ -6,9 +6,9 @@ to it. The file exists only for segments with an abort.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.storage.index_file import EntryFile
 
 ENTRY: Final = struct.Struct(">hqqqq")

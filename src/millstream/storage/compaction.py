@@ -12,8 +12,8 @@ The loops over records are in `records.columns`.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from millstream.lazy_dataclass import dataclass
 from millstream.records.batch import DELETE_HORIZON_MASK, BatchView
 from millstream.records.control import ControlType, read_end_marker
 from millstream.storage.aborted_index import AbortedTransaction

@@ -1,7 +1,6 @@
 """Turns a log into the plain values that a round of compaction works on."""
 
-from dataclasses import dataclass
-
+from millstream.lazy_dataclass import dataclass
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.compaction import Dirtiness, Span, dirtiness
 from millstream.storage.compaction_round import Round

@@ -9,9 +9,10 @@ writes new ones under names that a start ignores. A segment is on the disk when 
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 from millstream.records.columns import (
     IMPLEMENTATION,

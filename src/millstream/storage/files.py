@@ -11,9 +11,9 @@ reports an error in writing them back only to open descriptors).
 import errno
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from millstream.lazy_dataclass import dataclass
 from millstream.storage import linux
 
 Data = bytes | bytearray | memoryview

@@ -5,9 +5,9 @@ is one that we would have written.
 """
 
 import uuid
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition, topic_name_problem
 
 LOG_SUFFIX: Final = ".log"

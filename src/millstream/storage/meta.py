@@ -1,9 +1,9 @@
 """`meta.properties`: the cluster, node and id of a data directory."""
 
 import uuid
-from dataclasses import dataclass
 
 from millstream.errors import StartError
+from millstream.lazy_dataclass import dataclass
 from millstream.storage import layout
 from millstream.storage.checkpoints import format_properties, format_uuid, parse_properties
 from millstream.storage.files import FileSystem, read_file, write_file

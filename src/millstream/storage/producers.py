@@ -10,10 +10,11 @@ import heapq
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.records.batch import BatchView
 from millstream.records.checksum import crc32c
 from millstream.records.control import ControlType, EndTransactionMarker, read_end_marker

@@ -17,8 +17,8 @@ known to be on the disk; `recovery_sync` brings it there later.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_TOPIC_ID, TopicId, TopicPartition
 from millstream.storage import layout
 from millstream.storage.aborted import lacks_aborted, rebuild_aborted

@@ -1,8 +1,8 @@
 """Which of the oldest records may be removed: decided from plain values."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from millstream.lazy_dataclass import dataclass
 from millstream.storage.segment import Segment
 from millstream.storage.values import LogConfig
 

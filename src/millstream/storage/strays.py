@@ -5,9 +5,9 @@ else on a disk records it reliably. Nothing here decides that one is deleted.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.storage import layout
 from millstream.storage.checkpoints import parse_partition_metadata

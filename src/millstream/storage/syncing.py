@@ -5,9 +5,10 @@ descriptors and paths in the tickets, and the logs get the result afterwards, on
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.storage import layout
 from millstream.storage.files import FileSystem, LogFile, write_file
 from millstream.storage.values import storage_failure

@@ -1,10 +1,10 @@
 """What a log takes and returns: its options, batches, ranges of files, errors."""
 
 import errno
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed, NoSpace
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Codec, TimestampType
 from millstream.records.validation import WellFormedGroup
 from millstream.storage.files import LogFile

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from uuid import UUID
 
 from millstream.broker.broker import Broker as Node
 from millstream.config import load_config
+from millstream.lazy_dataclass import dataclass
 from millstream.storage.lookup import find_timestamp
 from millstream.testing.client_config import Access
 from millstream.testing.clock import MovableClock, milliseconds

@@ -1,9 +1,10 @@
 """Options that connect somebody's client to a broker of a test."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 import base64
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
+from millstream.lazy_dataclass import dataclass
 from millstream.testing.client_config import Access
 
 _PROTOCOLS: Final = ("ssl", "sasl_ssl", "sasl_plaintext")

@@ -6,11 +6,12 @@ from a seed, so a run can be repeated.
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.broker.requests.routes import served
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 
 _ALWAYS: Final = 1 << 62
 

@@ -5,11 +5,11 @@ a client that sends more, as that release would.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.handlers.api_versions import features
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 from millstream.wire.apis.api_versions import ApiVersionsKey, ApiVersionsResponse
 from millstream.wire.headers import RequestHeader
 

@@ -3,9 +3,10 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
+from millstream.lazy_dataclass import dataclass
 from millstream.testing.asking import answered
 
 _REQUEST_SECONDS_MAX = 20.0

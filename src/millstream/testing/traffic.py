@@ -6,7 +6,7 @@ Requests that repeat are answered without this by a node that is alone; in a tes
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch
 from millstream.broker.requests.routes import listed_versions, served
 from millstream.errors import ProtocolError
+from millstream.lazy_dataclass import dataclass
 from millstream.testing.error_answers import error_answer, first_error
 from millstream.testing.faults import Fault, Faults, RequestFacts, known_api, normalised
 from millstream.testing.older_kafka import OlderKafka

@@ -6,10 +6,11 @@ encoding and the last fetched epoch, 13 topic ids, 15 moved the replica id into 
 
 import struct
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_TOPIC_ID
 from millstream.wire import output
 from millstream.wire.cursor import Cursor

@@ -1,9 +1,9 @@
 """Request and response headers, and the size before every frame."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.wire import output
 from millstream.wire.apis import declared_api
 from millstream.wire.cursor import Cursor

@@ -11,8 +11,10 @@ Histogram or Summary > data points.
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from millstream.lazy_dataclass import dataclass
 
 # A Java consumer of a thousand partitions has about 5,000 points with ten fields each.
 POINTS_MAX: Final = 5_000

@@ -5,9 +5,10 @@ the kernel's queue. What one address may open is a quota, and refused: `broker.s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.quotas import RateWindow
 
 _NODE: Final = ""

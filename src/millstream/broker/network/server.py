@@ -10,7 +10,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.tls_connection import Identity, TlsConnection
 from millstream.broker.network.tls_socket import RECEIVED_BYTES_MAX
 from millstream.errors import StartError
+from millstream.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

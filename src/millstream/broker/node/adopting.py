@@ -29,8 +29,8 @@ def plan_if_needed(
 ) -> "AdoptionPlan | None":
     """What to adopt, or None. Raises StartError if the user has to agree first."""
     has_begun = (directory / MARKER_FILE).exists()
-    if not has_begun and (directory / FILE_NAME).exists():
-        # Already ours, as at nearly every start: the rest is not even imported.
+    if not has_begun and (_is_empty(directory) or (directory / FILE_NAME).exists()):
+        # New, or already ours, as at nearly every start: the rest is not even imported.
         return None
     from millstream.cluster.adoption import needs_adoption, plan_adoption
 
@@ -45,6 +45,10 @@ def plan_if_needed(
     for line in plan.lines:
         log.info("adopting: %s", line)
     return plan
+
+
+def _is_empty(directory: Path) -> bool:
+    return not directory.is_dir() or next(directory.iterdir(), None) is None
 
 
 def mark_begun(directory: Path) -> None:

@@ -5,11 +5,11 @@ cluster, so that no other code has to know which of the two it runs in.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from millstream.cluster.state import PartitionState, Reassignment, TopicState
 from millstream.cluster.stores.store import Node
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage.log import Log

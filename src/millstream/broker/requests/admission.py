@@ -12,12 +12,13 @@ The generation is bumped by: changes of a topic's or the node's options (`node/t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.security.authorizer import ClientConnection
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 from millstream.model import INTERNAL_TOPICS
 from millstream.replication.admission import Generation, Refusal, WriteTerms
 from millstream.replication.partition import Partition

@@ -10,7 +10,7 @@ Time is passed in, in milliseconds of the monotonic clock. Knows neither loop no
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from millstream.config.client_metrics_config import (
     CLIENT_SOURCE_PORT,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Codec, Principal
 from millstream.records.checksum import crc32c
 from millstream.records.compression import TooLarge, decompress

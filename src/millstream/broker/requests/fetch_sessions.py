@@ -7,10 +7,10 @@ per partition, the consumer's position and what it was last sent.
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicId
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 

@@ -1,8 +1,7 @@
 """What a handler gets besides the body: the caller, its connection, and the version."""
 
-from dataclasses import dataclass
-
 from millstream.broker.network.connection import Connection
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Principal
 from millstream.wire.headers import RequestHeader
 

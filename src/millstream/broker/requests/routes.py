@@ -16,7 +16,6 @@ whose parts are named as in `services`, and may declare:
 
 import pkgutil
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from inspect import signature
@@ -27,6 +26,7 @@ from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.services import Services
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 from millstream.wire.apis import declared
 from millstream.wire.apis.api_versions import ApiVersionsKey
 from millstream.wire.cursor import Cursor

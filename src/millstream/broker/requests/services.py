@@ -10,7 +10,7 @@ of those it uses.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from millstream.broker.coordination.hosting import Coordinators
@@ -27,6 +27,7 @@ from millstream.broker.security.logins import Logins
 from millstream.broker.security.quotas import ClientQuotas
 from millstream.broker.security.tokens import Tokens
 from millstream.broker.upkeep.cleaner import Cleaner
+from millstream.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from millstream.broker.coordination.coordinators import GroupCoordinators

@@ -8,11 +8,11 @@ other clients wait for one turn and not for the request. Work ends when its clie
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests.request import Request
+from millstream.lazy_dataclass import dataclass
 from millstream.wire.message import Message
 
 TURN_SECONDS_MAX: Final = 0.001

@@ -6,9 +6,9 @@ the number of those in between. Values are never written: they may be secrets.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.acl import Operation, ResourceType
 
 log = logging.getLogger("millstream.audit")

@@ -21,13 +21,13 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.network.connection import Answer, Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.security.mechanisms import Conversation, Login, Mechanism
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Principal
 from millstream.security.sasl.outcome import AuthenticationFailed
 

@@ -7,7 +7,6 @@ import base64
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,6 +14,7 @@ from millstream.broker.security.plain_users import PlainUsers
 from millstream.broker.security.scram_credentials import ScramCredentials
 from millstream.broker.security.slow_checks import SlowChecks
 from millstream.broker.security.token_keys import TokenKeys
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.jwt_check import InvalidToken, TokenRules, UnknownKey, check_token
 from millstream.security.sasl.oauthbearer import ACKNOWLEDGED, REFUSAL, read_initial
 from millstream.security.sasl.outcome import (

@@ -6,11 +6,11 @@ follow their changes. Each node measures its own clients, as in Kafka.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.cluster.client_entities import DEFAULT_NAME, ClientEntities, ClientEntity
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import Principal
 from millstream.security.quotas import (
     CLIENT_QUOTAS,

@@ -1,7 +1,7 @@
 """From options to the SASL mechanisms of each listener."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from millstream.broker.security.token_keys import TokenKeys, key_location
 from millstream.clock import Clock
 from millstream.config import BrokerConfig, Listener
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.jaas import parse_jaas
 from millstream.security.sasl.jwt_check import TokenRules
 from millstream.security.sasl.scram import HASHES

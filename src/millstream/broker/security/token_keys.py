@@ -7,13 +7,13 @@ not more often than the pause between two attempts allows.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from millstream.config import ListenerConfig
 from millstream.errors import ConfigError
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.jwt_check import VerificationKey, read_keys
 
 log = logging.getLogger(__name__)

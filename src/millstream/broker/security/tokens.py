@@ -10,7 +10,6 @@ import logging
 import os
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,6 +18,7 @@ from millstream.broker.security.mechanisms import TokenCredential
 from millstream.broker.security.slow_checks import SlowChecks
 from millstream.cluster.znodes import encode_uuid
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.security.delegation import (
     DelegationToken,
     Lifetimes,

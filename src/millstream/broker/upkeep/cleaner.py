@@ -9,12 +9,12 @@ import asyncio
 import errno
 import logging
 from contextlib import aclosing
-from dataclasses import dataclass
 from enum import IntEnum
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.upkeep.compaction_worker import Stopped, Throttle, run_round
 from millstream.errors import KafkaError, LogDirFailed, NoSpace
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.replication.partition import Partition
 from millstream.storage import layout

@@ -11,8 +11,9 @@ conformance suite tests all of them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from millstream.lazy_dataclass import dataclass
 
 ANY_VERSION: Final = -1
 # In the data directory of a node that is a member of a cluster.

@@ -7,9 +7,9 @@ quotation mark are quoted.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
 _VALUE: Final = r'(?:"(?:[^"\\]|\\.)*"|[^",\[\]]+)'

@@ -4,8 +4,9 @@ org.apache.kafka.common.security.scram.ScramLoginModule required username="a" pa
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from millstream.lazy_dataclass import dataclass
 
 _MODULE: Final = re.compile(
     r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b\s*(.*?)\s*;\s*",

@@ -6,9 +6,9 @@ the first keys are read.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.outcome import Identity
 
 if TYPE_CHECKING:

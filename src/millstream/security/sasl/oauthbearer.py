@@ -5,9 +5,9 @@ one byte, and only then the authentication fails.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.outcome import AuthenticationFailed
 
 ACKNOWLEDGED: Final = b"\x01"

@@ -1,7 +1,8 @@
 """How an authentication ends."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from millstream.lazy_dataclass import dataclass
 
 # The same for an unknown user and for a wrong password.
 INVALID_CREDENTIALS: Final = "Authentication failed: invalid credentials"

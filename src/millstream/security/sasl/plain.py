@@ -7,9 +7,9 @@ or hashed, in the form of a SCRAM-SHA-256 credential.
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.outcome import AuthenticationFailed, check_authorization_id
 from millstream.security.sasl.scram import ScramCredential, decode_credential, is_password
 

@@ -15,9 +15,9 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.outcome import (
     INVALID_CREDENTIALS,
     AuthenticationFailed,
