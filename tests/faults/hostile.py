@@ -289,6 +289,8 @@ def _round(
     bad = problems(ledger, found, writers={"all"}) + good.failures
     if not node.is_running:
         bad.append(f"the node died: {node.log_text[-2000:]}")
+    if not attacks:
+        bad.append("no attack was made")
     if not good.consumed:
         bad.append("the good client consumed nothing")
     if _committed(node.bootstrap) == 0:

@@ -18,6 +18,7 @@ def thresholds() -> Iterator[None]:
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 def old_garbage() -> "weakref.ref[Cycle]":
@@ -65,3 +66,27 @@ def test_large_requests_put_a_collection_off_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert watch(monkeypatch, lambda: True, checks=30) == [13, 26]
+
+
+def test_survivors_are_visited_again_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[weakref.ref[Cycle]] = []
+    gone_at: list[int] = []
+    checks = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 2:
+            # Frozen by the first collection, and garbage since.
+            kept.clear()
+        if found[0]() is None:
+            gone_at.append(checks - 1)
+            raise asyncio.CancelledError
+
+    kept = [Cycle()]
+    found.append(weakref.ref(kept[0]))
+    monkeypatch.setattr(garbage.asyncio, "sleep", sleep)
+    monkeypatch.setattr(garbage.gc, "get_count", lambda: (0, 0, 50))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(garbage.collect_in_quiet_moments(lambda: False))
+    assert gone_at == [20]

@@ -4,6 +4,9 @@ A full collection visits every object that is alive, with the loop stopped. Pyth
 when many objects were created, and that is just when a request with 200,000 elements is being
 decoded: other clients waited 400 ms. So full collections are made here, between such requests;
 those of young objects stay automatic, and take less than a millisecond.
+
+What survives one is mostly partitions, which live long: with ten thousand of them the next full
+collection would take half a second again. So survivors are frozen, and only now and then visited.
 """
 
 import asyncio
@@ -17,6 +20,8 @@ _CHECK_SECONDS: Final = 5.0
 _DUE_AFTER: Final = 50
 # Garbage may not grow for ever because large requests never end.
 _CHECKS_PUT_OFF_MAX: Final = 12
+# Frozen objects that became garbage wait for this many collections.
+_FROZEN_FOR: Final = 20
 _NEVER: Final = 1_000_000
 
 
@@ -28,6 +33,7 @@ def stop_automatic_full_collections() -> None:
 async def collect_in_quiet_moments(is_busy: Callable[[], bool]) -> None:
     """Until cancelled. `is_busy`: are large requests under way?"""
     put_off = 0
+    collections = 0
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
         if gc.get_count()[2] < _DUE_AFTER:
@@ -36,4 +42,8 @@ async def collect_in_quiet_moments(is_busy: Callable[[], bool]) -> None:
             put_off += 1
             continue
         put_off = 0
+        collections += 1
+        if collections % _FROZEN_FOR == 0:
+            gc.unfreeze()
         gc.collect()
+        gc.freeze()
