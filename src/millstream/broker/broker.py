@@ -44,6 +44,7 @@ from millstream.clock import Clock, SystemClock
 from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.stores.store import CoordinationFailed, CoordinationStore
 from millstream.config import BrokerConfig, Listener, insecure_listeners, parse_listeners
+from millstream.config.connection_overrides import OVERRIDES, by_address, parse_overrides
 from millstream.errors import StartError
 from millstream.replication.group_commit import Durability, GroupCommit, PageCacheDurability
 from millstream.replication.table import PartitionTable
@@ -440,6 +441,7 @@ def _limits(config: BrokerConfig) -> Limits:
         frame_bytes_max=config.int("socket.request.max.bytes"),
         connections_max=config.int("max.connections"),
         connections_per_ip_max=config.int("max.connections.per.ip"),
+        connections_per_ip_overrides=by_address(parse_overrides(config.string(OVERRIDES))),
         idle_seconds_max=config.int("connections.max.idle.ms") / 1000,
         request_bytes_max=request_bytes if request_bytes > 0 else sys.maxsize,
     )

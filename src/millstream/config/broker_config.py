@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from millstream.config.connection_overrides import OVERRIDES, parse_overrides
 from millstream.config.option import (
     Option,
     Status,
@@ -235,6 +236,8 @@ def check_allowed(option: Option, value: Value) -> None:
         raise ConfigError(f"{option.name}: {option.status_text}")
     if option.name.startswith("log.retention.") and value == 0:
         raise ConfigError(f"{option.name}: 0 would delete everything; -1 keeps everything")
+    if option.name == OVERRIDES:
+        parse_overrides(str(value))
 
 
 def _typed_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:

@@ -168,6 +168,35 @@ def test_connections_beyond_the_limits_are_refused() -> None:
             client.sock.close()
 
 
+def test_some_addresses_have_other_limits() -> None:
+    settings = {
+        "max.connections.per.ip": "2",
+        "max.connections.per.ip.overrides": "127.0.0.7:0, 127.0.0.8:4,localhost:3",
+    }
+
+    def admitted(running: Broker, address: str) -> int:
+        clients = [
+            RawClient(running.bootstrap, source_address=(address, 0), timeout_seconds=20)
+            for _ in range(6)
+        ]
+        closed = [client.is_closed_by_peer() for client in clients[4:]]
+        assert all(closed)
+        count = 0
+        for client in clients:
+            try:
+                client.ask(MetadataRequest(topics=[]), 1)
+                count += 1
+            except ConnectionError:
+                pass
+        for client in clients:
+            client.sock.close()
+        return count
+
+    with Broker(settings=settings) as running:
+        addresses = ("127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.1")
+        assert [admitted(running, address) for address in addresses] == [2, 0, 4, 3]
+
+
 def test_running_out_of_descriptors_refuses_and_recovers(tmp_path: Path) -> None:
     import resource
 

@@ -31,6 +31,7 @@ LIMITS = Limits(
     frame_bytes_max=8 << 20,
     connections_max=5000,
     connections_per_ip_max=5000,
+    connections_per_ip_overrides={},
     idle_seconds_max=600,
     request_bytes_max=1 << 30,
 )

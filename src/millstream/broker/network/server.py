@@ -8,7 +8,7 @@ import resource
 import socket
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Final
@@ -53,6 +53,8 @@ class Limits:
     frame_bytes_max: int
     connections_max: int
     connections_per_ip_max: int
+    # Addresses for which another number counts.
+    connections_per_ip_overrides: Mapping[str, int]
     idle_seconds_max: float
     request_bytes_max: int
 
@@ -198,10 +200,10 @@ class Server:
             log.warning("refused %s: max.connections=%d", ip, self.limits.connections_max)
             sock.close()
             return
-        if self._per_ip[ip] >= self.limits.connections_per_ip_max:
-            log.warning(
-                "refused %s: max.connections.per.ip=%d", ip, self.limits.connections_per_ip_max
-            )
+        limits = self.limits
+        per_ip_max = limits.connections_per_ip_overrides.get(ip, limits.connections_per_ip_max)
+        if self._per_ip[ip] >= per_ip_max:
+            log.warning("refused %s: max.connections.per.ip=%d", ip, per_ip_max)
             sock.close()
             return
         wait = self.connection_wait(ip)
