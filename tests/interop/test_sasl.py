@@ -14,10 +14,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
 from millstream.client.blocking import Address, Connection
@@ -301,6 +303,40 @@ def test_a_token_that_is_expired_or_for_another_is_refused(
         send_and_read(node.bootstrap, "OAUTHBEARER", token(**claims))
 
 
+def test_the_java_client_says_that_a_token_is_expired(
+    node: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = java_config(tmp_path, "OAUTHBEARER", token(-1))
+    file = config.with_name("token")
+    permitted = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+    monkeypatch.setenv(
+        "JAVA_TOOL_OPTIONS", f"{permitted}.urls={file.as_uri()} {permitted}.files={file}"
+    )
+    with JavaClient(node.bootstrap, config) as java:
+        with pytest.raises(JavaClientError, match="invalid_token") as caught:
+            java.call("topic_names")
+        assert caught.value.name == "SaslAuthenticationException"
+
+
+def test_kafka_python_gives_up_with_an_expired_token(node: Broker) -> None:
+    program = f"""
+import kafka
+from kafka.net.sasl.oauth import AbstractTokenProvider
+class Expired(AbstractTokenProvider):
+    def token(self):
+        return {token(-1)!r}
+kafka.KafkaProducer(
+    bootstrap_servers={node.bootstrap!r},
+    security_protocol="SASL_PLAINTEXT",
+    sasl_mechanism="OAUTHBEARER",
+    sasl_oauth_token_provider=Expired(),
+    bootstrap_timeout_ms=2_000,
+)
+"""
+    with pytest.raises(RuntimeError, match="KafkaTimeoutError: Unable to bootstrap"):
+        run([sys.executable, "-c", program])
+
+
 def ours(node: Broker, tmp_path: Path, content: str) -> Connection:
     file = tmp_path / "token"
     file.write_text(content)
@@ -366,3 +402,72 @@ def test_a_consumer_whose_user_is_deleted_learns_it_within_seconds() -> None:
                 break
         assert any(error.code() == KafkaError._AUTHENTICATION for error in errors)
         consumer.close()
+
+
+LOGIN: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_plain_username": SCRAM_USER,
+    "sasl_plain_password": PASSWORD,
+}
+# After this, a client whose user was deleted must not be able to send.
+_GRACE_SECONDS = 10.0
+
+
+def test_a_kafka_python_client_whose_user_is_deleted_sends_no_more() -> None:
+    with sasl_node() as own:
+        producer = KafkaProducer(
+            bootstrap_servers=own.bootstrap,
+            **LOGIN,
+            delivery_timeout_ms=3_000,
+            request_timeout_ms=2_000,
+            linger_ms=0,
+        )
+        producer.send("t", b"before").get(20)
+        delete_user(own)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        with pytest.raises(KafkaTimeoutError):
+            while time.monotonic() < deadline:
+                producer.send("t", b"after").get(20)
+        producer.close(timeout=1)
+
+
+def test_an_aiokafka_client_whose_user_is_deleted_sends_no_more() -> None:
+    async def run(own: Broker) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=own.bootstrap, **LOGIN, request_timeout_ms=3_000
+        )
+        await producer.start()
+        try:
+            await producer.send_and_wait("t", b"before")
+            await asyncio.to_thread(delete_user, own)
+            deadline = time.monotonic() + _GRACE_SECONDS
+            with pytest.raises(AioKafkaError):
+                while time.monotonic() < deadline:
+                    await producer.send_and_wait("t", b"after")
+        finally:
+            await producer.stop()
+
+    with sasl_node() as own:
+        asyncio.run(asyncio.wait_for(run(own), 60))
+
+
+def test_kcat_whose_user_is_deleted_ends() -> None:
+    with sasl_node() as own:
+        producer = Producer(librdkafka(own.bootstrap, "SCRAM-SHA-512", SCRAM_USER, PASSWORD))
+        producer.produce("t", b"before")
+        assert producer.flush(20) == 0
+        login = {"sasl.username": SCRAM_USER, "sasl.password": PASSWORD}
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+        flags = [part for item in (options | login).items() for part in ("-X", "=".join(item))]
+        command = [require("kcat"), "-b", own.bootstrap, "-C", "-t", "t", "-u", *flags]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as kcat:
+            assert kcat.stdout is not None
+            assert kcat.stdout.readline() == "before\n"
+            delete_user(own)
+            # It does not try to log in again when its only broker has closed the connection.
+            _, said = kcat.communicate(timeout=30)
+        assert kcat.returncode == 1
+        assert "All broker connections are down" in said
