@@ -300,6 +300,15 @@ def test_answers_have_the_type_that_the_client_prefers(rest: RestClient) -> None
         (b'{"schema":"' + b"message A {" * 50_000 + b'","schemaType":"PROTOBUF"}', 42201),
         (b'{"schema":"' + b"x" * (2 << 20) + b'"}', 413),
         (b'{"schema":"\\ud800"}', 42201),
+        (b'{"schema":"\xed\xa0\x80"}', 400),
+        (b'{"schema":"\\"int\\"","metadata":{"\\ud800":"x"}}', 42201),
+        (b'{"schema":"{\\"type\\":\\"int\\",\\"doc\\":\\"\\\\ud800\\"}"}', 42201),
+        (b'{"schema":"{\\"title\\":\\"\\\\udfff\\"}","schemaType":"JSON"}', 42201),
+        (
+            b'{"schema":"syntax=\\"proto3\\"; package a; option java_package = \\"\\\\ud800\\";"'
+            b',"schemaType":"PROTOBUF"}',
+            42201,
+        ),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, bytes) else None,
 )

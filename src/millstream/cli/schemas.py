@@ -108,12 +108,11 @@ def _type_of(file: Path) -> "SchemaType":
 
 def _codec(client: "RegistryClient", schema_id: int) -> "Codec":
     """Raises RegistryRefused and CommandFailed."""
-    from millstream.registry.encoding import Codec
+    from millstream.registry.encoding import load_codec
     from millstream.registry.formats.text import InvalidSchema
 
-    content = client.content(schema_id)
     try:
-        return Codec(content, client.dependencies(content))
+        return load_codec(client, schema_id)
     except InvalidSchema as wrong:
         raise CommandFailed(f"schema {schema_id} of {client.url} is not valid: {wrong}") from None
 
@@ -169,7 +168,13 @@ class _Decoder:
         return self._codecs[schema_id]
 
 
-def _connect(url: str) -> "RegistryClient":
+def check_registry(option: str, url: str | None) -> None:
+    """Raises CommandFailed for what is not the URL of a registry, or without its libraries."""
+    if url is not None:
+        _connect(url, option)
+
+
+def _connect(url: str, option: str = "--registry") -> "RegistryClient":
     from millstream.cli.registry import is_installed
 
     if not is_installed():
@@ -179,4 +184,4 @@ def _connect(url: str) -> "RegistryClient":
     try:
         return RegistryClient(url)
     except ValueError as wrong:
-        raise CommandFailed(f"--registry: {wrong}", exit_code=ExitCode.USAGE) from None
+        raise CommandFailed(f"{option}: {wrong}", exit_code=ExitCode.USAGE) from None

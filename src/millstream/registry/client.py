@@ -19,20 +19,28 @@ _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 class RegistryRefused(Exception):
     """The registry answered with an error, which `code` tells, or did not answer (0)."""
 
+    _NO_SCHEMA: Final = (40401, 40402, 40403)
+
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+    @property
+    def is_about_schema(self) -> bool:
+        """Does the registry work, but not know what it was asked for?"""
+        return self.code in self._NO_SCHEMA
 
 
 class RegistryClient:
     """A URL may have a login: https://name:password@host:8081."""
 
-    def __init__(self, url: str) -> None:
-        """Raises ValueError."""
+    def __init__(self, url: str, *, seconds_max: float = _SECONDS_MAX) -> None:
+        """An answer may take `seconds_max`. Raises ValueError."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{_without_login(url)} is not http://HOST:PORT or https://HOST:PORT")
         self.url = _without_login(url).rstrip("/")
+        self._seconds_max = seconds_max
         self._headers = {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -77,7 +85,7 @@ class RegistryClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS_MAX) as answer:
+            with urllib.request.urlopen(request, timeout=self._seconds_max) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as refused:
             with refused:
@@ -92,12 +100,15 @@ def _without_login(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _content(fields: dict[str, Any]) -> Content:
-    return Content(
-        SchemaType(fields.get("schemaType") or SchemaType.AVRO),
-        fields["schema"],
-        read_references(fields.get("references") or []),
-    )
+def _content(fields: Any) -> Content:
+    try:
+        return Content(
+            SchemaType(fields.get("schemaType") or SchemaType.AVRO),
+            fields["schema"],
+            read_references(fields.get("references") or []),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RegistryRefused(0, "the schema registry answered with something else") from None
 
 
 def _refusal(status: int, data: bytes) -> RegistryRefused:

@@ -20,7 +20,9 @@ from google.protobuf.message_factory import GetMessageClass
 from jsonschema.exceptions import ValidationError as JsonInvalid
 from jsonschema.validators import Draft7Validator, validator_for
 
+from millstream.registry.client import RegistryClient
 from millstream.registry.formats.avro import PRIMITIVES, AvroSchema, parse_avro
+from millstream.registry.formats.avro_bounds import AvroBounds
 from millstream.registry.formats.json_schema import JsonSchema, parse_json_schema
 from millstream.registry.formats.protobuf import ProtobufSchema, parse_protobuf
 from millstream.registry.formats.text import Dependency
@@ -30,6 +32,12 @@ from millstream.registry.records import compact_json
 _MAGIC: Final = 0
 _HEADER_BYTES: Final = 5
 _INDEXES_MAX: Final = 100
+# What people call the types.
+_KINDS: Final = {
+    SchemaType.AVRO: "Avro",
+    SchemaType.JSON: "JSON Schema",
+    SchemaType.PROTOBUF: "Protobuf",
+}
 
 
 def split(data: bytes) -> tuple[int, bytes] | None:
@@ -48,13 +56,17 @@ class Codec:
 
     def __init__(self, content: Content, dependencies: Sequence[Dependency] = ()) -> None:
         """Raises InvalidSchema."""
+        self.kind = _KINDS[content.type]
         self._schema: AvroSchema | JsonSchema | ProtobufSchema
+        # Of Avro only.
+        self._bounds: AvroBounds | None = None
         match content.type:
             case SchemaType.AVRO:
                 plain = [Dependency(one.name, _plain(one.text)) for one in dependencies]
                 parsed = parse_avro(_plain(content.text), plain)
                 tree = _inlined(parsed.tree, parsed.names, set())
                 self._schema = AvroSchema(parsed.text, tree, parsed.names)
+                self._bounds = AvroBounds(self._schema)
             case SchemaType.JSON:
                 self._schema = parse_json_schema(content.text, dependencies)
             case SchemaType.PROTOBUF:
@@ -76,11 +88,18 @@ class Codec:
         """Raises ValueError."""
         match self._schema:
             case AvroSchema():
-                return _decode_avro(self._schema, payload)
+                assert self._bounds is not None
+                return _decode_avro(self._schema, self._bounds, payload)
             case JsonSchema():
                 return payload
             case ProtobufSchema():
                 return _decode_protobuf(self._schema, payload)
+
+
+def load_codec(client: RegistryClient, schema_id: int) -> Codec:
+    """Raises RegistryRefused and InvalidSchema."""
+    content = client.content(schema_id)
+    return Codec(content, client.dependencies(content))
 
 
 def _load(text: bytes) -> Any:
@@ -209,14 +228,15 @@ def _branch_from_json(branches: list[Any], value: Any, names: dict[str, Any], pa
     raise problem
 
 
-def _decode_avro(schema: AvroSchema, payload: bytes) -> bytes:
+def _decode_avro(schema: AvroSchema, bounds: AvroBounds, payload: bytes) -> bytes:
     try:
+        bounds.check(payload)
         value = fastavro.schemaless_reader(io.BytesIO(payload), schema.tree, None)
+        text = json.dumps(value, ensure_ascii=False, default=lambda data: data.decode("latin-1"))
     except (ValueError, TypeError, IndexError, KeyError, EOFError, OverflowError) as wrong:
         raise ValueError(f"not data of the schema: {wrong}") from None
     except RecursionError:
         raise ValueError("not data of the schema: nested too deeply") from None
-    text = json.dumps(value, ensure_ascii=False, default=lambda data: data.decode("latin-1"))
     return text.encode("utf-8", "replace")
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from millstream.registry import errors
 from millstream.registry.decisions import Registration
 from millstream.registry.errors import RegistryError
+from millstream.registry.formats.text import HALF_PAIR, is_unicode
 from millstream.registry.model import (
     Compatibility,
     Config,
@@ -59,7 +60,8 @@ async def read_body(request: Request) -> bytes:
 
 def read_fields(request: Request) -> dict[str, Any]:
     try:
-        value = json.loads(request.state.body)
+        # From text: from bytes, json would take what is not UTF-8.
+        value = json.loads(request.state.body.decode("utf-8-sig"))
     except (ValueError, RecursionError) as wrong:
         raise RegistryError(400, f"The request is not JSON: {wrong}") from None
     if not isinstance(value, dict):
@@ -69,6 +71,8 @@ def read_fields(request: Request) -> dict[str, Any]:
 
 def read_registration(request: Request) -> Registration:
     fields = read_fields(request)
+    if not is_unicode(fields):
+        raise errors.invalid_schema(HALF_PAIR)
     text = fields.get("schema")
     if not isinstance(text, str):
         raise errors.invalid_schema("the attribute schema is missing, or not a string")

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.registry.formats.text import InvalidSchema
+from millstream.registry.formats.text import HALF_PAIR, InvalidSchema, is_unicode
 
 _REASON_CHARACTERS_MAX: Final = 200
 _TOKEN: Final = re.compile(
@@ -97,7 +97,10 @@ class ProtoTokens:
         # Strings side by side are one.
         while self.now.kind == "string":
             parts.append(_unescaped(self.take().text[1:-1]))
-        return "".join(parts)
+        found = "".join(parts)
+        if not is_unicode(found):
+            raise self.wrong(HALF_PAIR, token.position)
+        return found
 
     def integer(self, limit: int) -> int:
         is_negative = self.takes("-")

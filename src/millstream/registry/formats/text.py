@@ -7,6 +7,8 @@ from typing import Any, Final
 
 # Deeper than any schema that people write, and far from Python's limit for functions that walk it.
 DEPTH_MAX: Final = 200
+# Of a text with such a character, nothing can be written in UTF-8.
+HALF_PAIR: Final = "a text has half of a surrogate pair (\\ud800 to \\udfff), which is no character"
 # What a double can hold.
 _DIGITS_MAX: Final = 300
 
@@ -40,7 +42,18 @@ def load_json(text: str) -> Any:
         raise InvalidSchema(f"nested deeper than {DEPTH_MAX} levels") from None
     if is_too_deep(value):
         raise InvalidSchema(f"nested deeper than {DEPTH_MAX} levels")
+    if not is_unicode(value):
+        raise InvalidSchema(f"not JSON: {HALF_PAIR}")
     return value
+
+
+def is_unicode(value: Any) -> bool:
+    """Are all texts in a JSON value valid Unicode? Escapes can make others."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_constant(name: str) -> Any:
