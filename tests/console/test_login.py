@@ -148,6 +148,19 @@ def test_a_wrong_password_is_refused(secured: ConsoleNode) -> None:
     assert api.status == 401
 
 
+def test_guessing_passwords_takes_longer_and_longer(secured: ConsoleNode) -> None:
+    for number in range(12):
+        answer = log_in(secured, "bob", f"guess {number}")
+        if answer.status == 429:
+            break
+        assert answer.status == 401
+    assert answer.status == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert "too many wrong passwords" in answer.text
+    # Others at the same address still log in, and whoever is in stays in.
+    cookie_of(log_in(secured, "alice", "wonder"))
+
+
 def test_a_logout_ends_the_session(secured: ConsoleNode) -> None:
     cookie = cookie_of(log_in(secured, "alice", "wonder"))
     web = secured.browser

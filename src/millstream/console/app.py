@@ -27,6 +27,7 @@ from millstream.console.allowed import require_describe_cluster
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
 from millstream.console.facts import ClusterFacts
+from millstream.console.metrics.client_metrics import expose_pushed
 from millstream.console.metrics.exposition import CONTENT_TYPE, expose
 from millstream.console.metrics.table import Snapshot
 from millstream.console.openapi import describe
@@ -64,7 +65,13 @@ _FORBIDDEN_CODES: Final = frozenset(
     }
 )
 # The codes of a cluster that cannot answer; every other one is about what was asked.
-_UNAVAILABLE_CODES: Final = frozenset({KafkaCode.NETWORK_EXCEPTION, KafkaCode.BROKER_NOT_AVAILABLE})
+_UNAVAILABLE_CODES: Final = frozenset(
+    {
+        KafkaCode.NETWORK_EXCEPTION,
+        KafkaCode.BROKER_NOT_AVAILABLE,
+        KafkaCode.SASL_AUTHENTICATION_FAILED,
+    }
+)
 
 
 class CachedFiles(StaticFiles):
@@ -220,8 +227,9 @@ def _metrics(console: Console) -> Handler:
         except AskFailed as failed:
             return PlainTextResponse(f"{failed}\n", _status(failed))
         snapshot = Snapshot(facts, None if console.node is None else console.node.numbers())
+        pushed = [] if console.node is None else console.node.all_pushed_metrics()
         # Ten thousand partitions are a hundred thousand lines: not on the loop.
-        text = await asyncio.to_thread(expose, snapshot)
+        text = await asyncio.to_thread(lambda: expose(snapshot) + expose_pushed(pushed))
         return Response(text, media_type=CONTENT_TYPE)
 
     return answer

@@ -17,7 +17,7 @@ from millstream.client.protocol import (
     Versions,
     read_versions,
 )
-from millstream.client.security import PLAINTEXT, Security
+from millstream.client.security import PLAINTEXT, Security, SecurityError
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis.describe_cluster import DescribeClusterRequest
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
@@ -151,7 +151,7 @@ class ClusterClient:
                 link = await self._open(address)
                 return await self._ask_on(node, link, request, newest, timeout_seconds)
             except (NoAnswer, ProtocolError) as failed:
-                raise AskFailed(f"{address}: {failed}", KafkaCode.NETWORK_EXCEPTION) from failed
+                raise AskFailed(f"{address}: {failed}", _code_of(failed)) from failed
 
     async def _ask_on(
         self, node: _Node, link: _Link, request: Request[M], newest: int, timeout_seconds: float
@@ -204,6 +204,13 @@ class ClusterClient:
     def close(self) -> None:
         for node in self._nodes.values():
             self._close(node)
+
+
+def _code_of(failed: NoAnswer | ProtocolError) -> KafkaCode:
+    cause = failed.__cause__
+    if isinstance(cause, SecurityError) and cause.error_class == "AUTHENTICATION_FAILED":
+        return KafkaCode.SASL_AUTHENTICATION_FAILED
+    return KafkaCode.NETWORK_EXCEPTION
 
 
 class UnsupportedRequest(AskFailed):

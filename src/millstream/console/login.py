@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,8 +33,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from millstream.clock import Clock
 from millstream.console.asking import AskFailed
 from millstream.console.console import Console
+from millstream.console.login_attempts import LoginAttempts
 from millstream.console.page import API_PREFIX
 from millstream.console.rendering import render
+from millstream.errors import KafkaCode
 from millstream.wire.apis.metadata import MetadataRequest
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,16 @@ _PROGRAMS: Final = (API_PREFIX, "/metrics", "/readyz", "/live")
 
 # A console that works as this user; it has not started.
 NewConsole = Callable[[str, str], Console]
+
+
+class LoginDelayed(AskFailed):
+    """Too many wrong passwords: the cluster was not asked."""
+
+    def __init__(self, wait_seconds: float) -> None:
+        self.wait_seconds = math.ceil(wait_seconds)
+        super().__init__(
+            f"too many wrong passwords: wait {self.wait_seconds} s before you try again"
+        )
 
 
 @dataclass(slots=True)
@@ -78,6 +91,7 @@ class Logins:
         self._make_app = make_app
         self._clock = clock
         self._sessions: dict[str, Session] = {}
+        self._attempts = LoginAttempts(clock)
         self._tries = asyncio.Semaphore(_TRIES_AT_ONCE)
         self._opening = asyncio.Lock()
         # Digests of programs' secrets are of no use to anyone who reads this memory later.
@@ -91,17 +105,18 @@ class Logins:
         session.used_at = now
         return session
 
-    async def open(self, user: str, password: str) -> str:
-        """The key of a new session. Raises AskFailed if the cluster does not take the user."""
+    async def open(self, user: str, password: str, address: str) -> str:
+        """The key of a new session, for somebody at `address`. Raises AskFailed if the cluster
+        does not take the user, and LoginDelayed."""
         if not user or len(user) > _NAME_CHARACTERS_MAX:
             raise AskFailed("enter the name of a user")
         console = self._new_console(user, password)
-        async with self._tries:
-            try:
-                await console.client.ask_any(MetadataRequest(topics=[]))
-            except BaseException:
-                console.client.close()
-                raise
+        try:
+            async with self._tries:
+                await self._try(console, user, address)
+        except BaseException:
+            console.client.close()
+            raise
         ended = [self._sessions.pop(key) for key in self._crowded_out(user)]
         console.start()
         key = secrets.token_urlsafe(32)
@@ -112,7 +127,20 @@ class Logins:
             session.console.close()
         return key
 
-    async def of_program(self, user: str, password: str) -> Session:
+    async def _try(self, console: Console, user: str, address: str) -> None:
+        # Not before it is this login's turn: those ahead of it may have been wrong.
+        wait_seconds = self._attempts.wait_seconds(user, address)
+        if wait_seconds > 0:
+            raise LoginDelayed(wait_seconds)
+        try:
+            await console.client.ask_any(MetadataRequest(topics=[]))
+        except AskFailed as failed:
+            if failed.code == KafkaCode.SASL_AUTHENTICATION_FAILED:
+                self._attempts.note_wrong(user, address)
+            raise
+        self._attempts.note_right(user, address)
+
+    async def of_program(self, user: str, password: str, address: str) -> Session:
         """The same session for the same name and password. Raises AskFailed."""
         digest = hashlib.sha256(self._salt + f"{user}\0{password}".encode()).digest()
         known = self._of_digest(digest)
@@ -123,7 +151,7 @@ class Logins:
             known = self._of_digest(digest)
             if known is not None:
                 return known
-            key = await self.open(user, password)
+            key = await self.open(user, password, address)
             session = self._sessions.get(key)
             if session is None:
                 raise AskFailed("too many people log in at this moment")
@@ -183,7 +211,7 @@ class LoginGate:
             try:
                 session = await self._session(request)
             except AskFailed as refused:
-                answer = JSONResponse({"error": str(refused)}, 401)
+                answer = JSONResponse({"error": str(refused)}, *_refusal(refused))
             else:
                 if session is not None:
                     await session.app(scope, receive, send)
@@ -195,7 +223,7 @@ class LoginGate:
         """Raises AskFailed for a program whose name or password is wrong."""
         basic = _basic(request.headers.get("authorization", ""))
         if basic is not None:
-            return await self._logins.of_program(*basic)
+            return await self._logins.of_program(*basic, _peer(request))
         return self._logins.find(_cookie(request))
 
     async def _enter(self, request: Request) -> Response:
@@ -209,10 +237,13 @@ class LoginGate:
         user, password = str(form.get("user", "")), str(form.get("password", ""))
         after = str(form.get("after", "/"))
         try:
-            key = await self._logins.open(user, password)
+            key = await self._logins.open(user, password, _peer(request))
         except AskFailed as refused:
             log.warning("console: login of %.200r from %s refused", user, _peer(request))
-            return _login_page(after, user=user, problem=str(refused), status=401)
+            status, headers = _refusal(refused)
+            page = _login_page(after, user=user, problem=str(refused), status=status)
+            page.headers.update(headers)
+            return page
         await self._logins.close(_cookie(request))
         answer = RedirectResponse(_local(after), 303)
         answer.set_cookie(
@@ -234,6 +265,13 @@ async def _page(request: Request) -> Response:
 def _login_page(after: str, *, user: str = "", problem: str = "", status: int = 200) -> Response:
     text = render("login.html", after=_local(after), user=user, problem=problem)
     return HTMLResponse(text, status)
+
+
+def _refusal(problem: AskFailed) -> tuple[int, dict[str, str]]:
+    """The status and the headers of an answer that refuses a login."""
+    if isinstance(problem, LoginDelayed):
+        return 429, {"retry-after": str(problem.wait_seconds)}
+    return 401, {}
 
 
 def _stranger(path: str, query: str) -> Response:

@@ -13,7 +13,10 @@ from millstream.broker.requests.routes import served
 from millstream.broker.requests.timing import RequestTimes
 from millstream.cluster.znodes import decode_uuid, encode_uuid
 from millstream.console.metrics.appended import AppendedBytes
+from millstream.console.metrics.client_metrics import PushedMetrics
 from millstream.console.metrics.table import NodeNumbers
+from millstream.console.waiting_requests import count_waiting
+from millstream.replication.group_commit import Durability
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.otlp import ReadMetrics
@@ -133,6 +136,16 @@ class LocalNode:
             return None
         return _reporting(client, now_ms), client.metrics or ReadMetrics()
 
+    def all_pushed_metrics(self) -> list[PushedMetrics]:
+        seen = self.broker.services.telemetry.clients(self.broker.node.now_ms())
+        return [
+            PushedMetrics(
+                one.connection.client_id or "", encode_uuid(one.instance_id), one.metrics.points
+            )
+            for one in seen
+            if one.metrics is not None
+        ]
+
     def counters(self) -> dict[str, int]:
         """Counters whose rates are charted; called with every sample."""
         self._appended.look(self.broker.node.partitions)
@@ -153,7 +166,7 @@ class LocalNode:
         connections: dict[str, int] = {}
         for one in self.broker.connections:
             connections[one.listener] = connections.get(one.listener, 0) + 1
-        tally = _Tally()
+        tally = _Tally(node.disk.durability)
         for partition in node.partitions:
             tally.add(partition)
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -173,7 +186,8 @@ class LocalNode:
             offline=tally.offline,
             is_controller=node.cluster.controller_id == node.node_id,
             segment_count=tally.segments,
-            fetches_waiting=tally.waiting,
+            fetches_waiting=tally.fetches_waiting,
+            produces_waiting=tally.produces_waiting,
             unsynced_records=tally.unsynced,
             loop_lag_seconds=self._loop_lag_seconds,
             resident_bytes=_resident_bytes(),
@@ -185,17 +199,21 @@ class LocalNode:
 class _Tally:
     """Sums over the partitions of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, durability: Durability) -> None:
+        self._durability = durability
         self.records: dict[str, int] = {}
         self.partitions = self.leaders = self.under_replicated = self.under_min_isr = 0
-        self.offline = self.segments = self.waiting = self.unsynced = 0
+        self.offline = self.segments = self.unsynced = 0
+        self.fetches_waiting = self.produces_waiting = 0
 
     def add(self, partition: Partition) -> None:
         log, topic = partition.log, partition.topic_partition.topic
         self.partitions += 1
         self.records[topic] = self.records.get(topic, 0) + log.next_offset
         self.segments += len(log.segments)
-        self.waiting += len(partition.fetch_waits.waiting or ())
+        waiting = count_waiting(partition, self._durability)
+        self.fetches_waiting += waiting.fetches
+        self.produces_waiting += waiting.produces
         self.unsynced += max(log.next_offset - log.synced_offset, 0)
         self.offline += partition.offline_reason is not None
         self.leaders += partition.is_leader

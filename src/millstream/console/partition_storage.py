@@ -9,7 +9,9 @@ from typing import Final
 
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.console.console import NotFound
+from millstream.console.waiting_requests import WaitingRequests, waiting_requests
 from millstream.errors import KafkaError
+from millstream.replication.group_commit import Durability as GroupDurability
 from millstream.replication.partition import Partition
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.storage.compaction_plan import measure
@@ -136,7 +138,7 @@ class PartitionStorage:
     compaction: Compaction | None
     producers: list[ProducerRow]
     producer_count: int
-    fetches_waiting: int
+    waiting: list[WaitingRequests]
     retention_ms: int
     retention_bytes: int
 
@@ -144,6 +146,7 @@ class PartitionStorage:
 def describe_partition(
     partition: Partition,
     cleaner: Cleaner,
+    durability: GroupDurability,
     *,
     now_ms: int,
     monotonic_ms: int,
@@ -166,7 +169,7 @@ def describe_partition(
         _compaction(partition, cleaner, now_ms) if log.config.is_compacted else None,
         producers[:_PRODUCERS_SHOWN],
         len(producers),
-        len(partition.fetch_waits.waiting or ()),
+        waiting_requests(partition, durability),
         log.config.retention_ms,
         log.config.retention_bytes,
     )

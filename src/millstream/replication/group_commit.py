@@ -66,6 +66,10 @@ class GroupCommit:
             self.request(partition)
         return future
 
+    def offsets_awaited(self, partition: Partition) -> list[int]:
+        """Up to where each request that waits here needs the log on the disk."""
+        return [next_offset for next_offset, _ in self._waiting.get(partition, ())]
+
     def request(self, partition: Partition) -> None:
         """Have the partition synced soon."""
         if self._failure is not None:
@@ -197,6 +201,7 @@ class Durability(Protocol):
     def wait_if_needed(
         self, partition: Partition, next_offset: int, *, is_acks_all: bool
     ) -> "asyncio.Future[None] | None": ...
+    def offsets_awaited(self, partition: Partition) -> list[int]: ...
     def request(self, partition: Partition) -> None: ...
     def forget(self, partition: Partition) -> None: ...
     def fail(self, reason: str) -> None: ...

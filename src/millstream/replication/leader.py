@@ -72,6 +72,11 @@ class Leader:
         self._waits.fail(error)
         self._deletions.fail(error)
 
+    def offsets_awaited(self) -> tuple[list[int], list[int]]:
+        """Of each request that waits: the high watermark that a produce needs, and the first
+        offset that a deletion leaves on all replicas."""
+        return self._waits.offsets, self._deletions.offsets
+
     # -- appends and their waiters ----------------------------------------------------
 
     def note_appended(self, next_offset: int, size_bytes: int) -> None:

@@ -83,6 +83,11 @@ class OffsetWaits:
     def is_empty(self) -> bool:
         return not self._waiting
 
+    @property
+    def offsets(self) -> list[int]:
+        """What is waited for, once for each request."""
+        return [offset for offset, _ in self._waiting]
+
     def add(self, offset: int) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((offset, future))
@@ -108,6 +113,11 @@ class CommitWaits:
     def __init__(self) -> None:
         # In the order of the offsets.
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def offsets(self) -> list[int]:
+        """What is waited for, once for each request."""
+        return [next_offset for next_offset, _ in self._waiting]
 
     def add(self, next_offset: int) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -70,7 +70,7 @@ def test_a_client_gets_an_id_and_what_to_push(subscribed: RawClient) -> None:
     assert given.client_instance_id != NOBODY
     assert given.accepted_compression_types == [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
     assert (given.requested_metrics, given.push_interval_ms) == (["*"], 300_000)
-    assert (given.telemetry_max_bytes, given.delta_temporality) == (1_048_576, True)
+    assert (given.telemetry_max_bytes, given.delta_temporality) == (1_048_576, False)
     again = get(subscribed, given.client_instance_id)
     assert again.error_code == KafkaCode.THROTTLING_QUOTA_EXCEEDED
     assert get(subscribed).client_instance_id != given.client_instance_id

@@ -85,7 +85,10 @@ def test_java_pushes_its_metrics(web: Browser, raw: RawClient, console_node, top
         names = {one["name"] for one in view["metrics"]}
         assert "org.apache.kafka.producer.record.send.total" in names
         assert {one["kind"] for one in view["metrics"]} == {"gauge", "sum"}
-        assert all(one["is_delta"] for one in view["metrics"] if one["kind"] == "sum")
+        assert not any(one["is_delta"] for one in view["metrics"])
+        exposed = web.get("/metrics").text
+        assert "# TYPE kafka_client_producer_record_send_total counter\n" in exposed
+        assert f'client_instance_id="{row["instance_id"]}"' in exposed
         java.call("commit", id=name)
         java.call("close_producer", id=name)
 
@@ -130,6 +133,8 @@ def test_metrics_are_found_by_name_and_label(web: Browser, raw: RawClient) -> No
     assert found("t2") == ["queue.2"]
     assert found("nothing") == []
     assert "0.3333" in web.get(f"/clients/{instance}").text
+    exposed = web.get("/metrics").text
+    assert f'client_instance_id="{instance}",topic="t2"}} 0.66666' in exposed
 
 
 def test_hostile_metrics_are_text_and_json(web: Browser, raw: RawClient) -> None:

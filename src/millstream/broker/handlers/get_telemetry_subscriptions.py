@@ -37,6 +37,7 @@ def handle(
         accepted_compression_types=list(ACCEPTED_CODECS),
         push_interval_ms=wanted.interval_ms,
         telemetry_max_bytes=node.config.int("telemetry.max.bytes"),
-        delta_temporality=True,
+        # Totals: only the newest push is kept, and Prometheus reads totals.
+        delta_temporality=False,
         requested_metrics=list(wanted.metrics),
     )

@@ -20,8 +20,14 @@ scrape_configs:
 `millstream generate grafana` prints a dashboard to import, `millstream generate alerts` the rules
 below. A console with a login wants `basic_auth` in the scrape config, with a user that may describe
 the cluster. `millstream broker --log-format json` writes the log as JSON, an object in each line.
-This
-page is generated from the table in `src/millstream/console/metrics/table.py`.
+
+Metrics that clients push to a node (KIP-714; see [the console](console.md)) are exposed by that
+node under names that begin with `kafka_client_`: `org.apache.kafka.producer.request.rate` is
+`kafka_client_producer_request_rate`, with the labels `client_id` and `client_instance_id` and those
+of the client. Of histograms there are `_sum` and `_count`. Values that count from the previous
+push are left out.
+
+This page is generated from the table in `src/millstream/console/metrics/table.py`.
 
 | metric | type | labels | of | meaning |
 |---|---|---|---|---|

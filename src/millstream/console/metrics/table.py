@@ -37,6 +37,7 @@ class NodeNumbers:
     is_controller: bool
     segment_count: int
     fetches_waiting: int
+    produces_waiting: int
     unsynced_records: int
     loop_lag_seconds: float
     resident_bytes: int
@@ -394,6 +395,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Fetches that wait for records.",
         (),
         _of_node(lambda n: n.fetches_waiting),
+        True,
+    ),
+    Metric(
+        "millstream_produces_waiting",
+        "gauge",
+        "Produces that wait for replicas or for the disk, in all partitions.",
+        (),
+        _of_node(lambda n: n.produces_waiting),
         True,
     ),
     Metric(

@@ -47,6 +47,7 @@ async def storage(console: Console, values: Values) -> Storage:
     found = describe_partition(
         partition,
         console.node.broker.cleaner,
+        console.node.broker.node.disk.durability,
         now_ms=now_ms,
         monotonic_ms=console.node.broker.node.now_ms(),
         segment_base=None if base < 0 else base,
