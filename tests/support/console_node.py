@@ -109,11 +109,13 @@ class ConsoleNode:
         protocol: str = "PLAINTEXT",
         security: Security = PLAINTEXT,
         login: bool = False,
+        registry_url: str | None = None,
     ) -> None:
         """With `login`, `security` says how users' names and passwords reach the node."""
         self._protocol = protocol
         self._security = security
         self._login = login
+        self._registry_url = registry_url
         self._data_dir = data_dir
         self._is_read_only = is_read_only
         self._settings = settings
@@ -164,7 +166,10 @@ class ConsoleNode:
         listen = Address("127.0.0.1", 0)
         if self._data_dir is None:
             self.console = console_of_cluster(
-                [parse_address(self.bootstrap)], listen, is_read_only=self._is_read_only
+                [parse_address(self.bootstrap)],
+                listen,
+                is_read_only=self._is_read_only,
+                registry_url=self._registry_url,
             )
         else:
             listeners = f"{self._protocol}://127.0.0.1:0"
@@ -179,6 +184,7 @@ class ConsoleNode:
                 is_read_only=self._is_read_only,
                 security=self._security,
                 login=self._login,
+                registry_url=self._registry_url,
             )
         await self.console.start()
 

@@ -52,6 +52,11 @@ if TYPE_CHECKING:
 )
 @login_option("--console-login")
 @certificate_option("--console-certificate")
+@click.option(
+    "--console-registry",
+    metavar="URL",
+    help="The schema registry that the console decodes records with.",
+)
 @pipeline_option
 @click.option("--adopt", is_flag=True, help="Adopt a data directory of Apache Kafka.")
 @log_format_option
@@ -67,6 +72,7 @@ def broker(
     console_config: Path | None,
     console_login: bool,
     console_certificate: Path | None,
+    console_registry: str | None,
     pipeline_home: Path | None,
     adopt: bool,
     log_format: str,
@@ -99,6 +105,7 @@ def broker(
         client_file=console_config,
         login=console_login,
         certificate=console_certificate,
+        registry_url=console_registry,
     )
 
     async def while_serving(node: "Broker", stop: asyncio.Event) -> int:

@@ -13,6 +13,7 @@ from millstream.cli.bootstrap import bootstrap_option, check_reachable, json_opt
 from millstream.cli.client_options import client_options, options_of_file, security_of_options
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import print_line_json
+from millstream.cli.schemas import check_registry, registry_option
 from millstream.cli.serving_loop import ignore_signals, run_loop, stop_on_signals
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def certificate_option(flag: str) -> Callable[[F], F]:
 @click.option("--read-only", is_flag=True, help="Serve no page that changes anything.")
 @login_option("--login")
 @certificate_option("--certificate")
+@registry_option("The schema registry that records are decoded with.")
 @pipeline_option
 @json_option
 @bootstrap_option
@@ -71,6 +73,7 @@ def console(
     read_only: bool,
     login: bool,
     certificate: Path | None,
+    registry_url: str | None,
     pipeline_home: Path | None,
     as_json: bool,
     bootstrap: str,
@@ -83,6 +86,7 @@ def console(
     # First: its libraries take longer to load than a broker to say that it is not there.
     check_reachable(bootstrap)
     serving = import_serving()
+    check_registry("--registry", registry_url)
     from millstream.console.asking import parse_address
 
     nodes = [parse_address(each) for each in bootstrap.split(",")]
@@ -94,6 +98,7 @@ def console(
         pipeline_home=pipeline_home,
         login=login,
         certificate=certificate,
+        registry_url=registry_url,
     )
     run_loop(_serve(server, as_json=as_json))
 
@@ -123,6 +128,7 @@ def console_beside(
     client_file: Path | None = None,
     login: bool = False,
     certificate: Path | None = None,
+    registry_url: str | None = None,
 ) -> Beside:
     """Serves a node's console while a block runs, and gives its URL; nothing without `listen`.
 
@@ -132,6 +138,7 @@ def console_beside(
         return lambda node: nullcontext()
     address = listen_address(option, listen)
     serving = import_serving()
+    check_registry("--console-registry", registry_url)
     security = _security(options_of_file(client_file), login=login)
 
     @asynccontextmanager
@@ -144,6 +151,7 @@ def console_beside(
             pipeline_home=pipeline_home,
             login=login,
             certificate=certificate,
+            registry_url=registry_url,
         )
         await server.start()
         try:

@@ -73,10 +73,12 @@ def dev(
                 # Before the console: its libraries take longer to load than the node to start.
                 print(f"listening on {bootstrap}", flush=True)
             async with contextlib.AsyncExitStack() as beside:
-                url = None if no_console else await _serve_console(beside, node, console_port)
                 registry = None
                 if not no_registry:
                     registry = _begin_registry(beside, bootstrap, registry_port, stop)
+                url = None
+                if not no_console:
+                    url = await _serve_console(beside, node, console_port, registry)
                 if as_json:
                     urls = {"console": url, "registry": registry}
                     print_line_json({"bootstrap": bootstrap, **urls, "data_dir": str(folder)})
@@ -98,7 +100,7 @@ def _create_example(bootstrap: str) -> None:
 
 
 async def _serve_console(
-    beside: contextlib.AsyncExitStack, node: "Broker", port: int | None
+    beside: contextlib.AsyncExitStack, node: "Broker", port: int | None, registry: str | None
 ) -> str | None:
     """Its URL; None if its libraries are not installed. Raises StartError for a port in use."""
     from millstream.cli.console import console_beside, import_serving
@@ -110,7 +112,8 @@ async def _serve_console(
     # A port that nobody asked for may be in use: then any other is as good.
     choices = [DEFAULT_CONSOLE_PORT, 0] if port is None else [port]
     for choice in choices:
-        console = console_beside("--console-port", f"127.0.0.1:{choice}")
+        listen = f"127.0.0.1:{choice}"
+        console = console_beside("--console-port", listen, registry_url=registry)
         try:
             return await beside.enter_async_context(console(node))
         except StartError:

@@ -5,13 +5,17 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from millstream.clock import Clock
 from millstream.console.asking import ClusterClient
+from millstream.console.display import Display
 from millstream.console.facts import ClusterFacts, PartitionFacts, TopicFacts
 from millstream.console.node import LocalNode
 from millstream.console.sampling import Sampler
+
+if TYPE_CHECKING:
+    from millstream.console.schemas import Schemas
 
 # Texts about what was done, until the next page shows them.
 _NOTES_MAX: Final = 100
@@ -59,6 +63,7 @@ class Console:
         is_read_only: bool = False,
         pipeline_home: Path | None = None,
         user: str | None = None,
+        schemas: "Schemas | None" = None,
     ) -> None:
         self.client = client
         self.sampler = sampler
@@ -70,6 +75,8 @@ class Console:
         self.pipeline_home = pipeline_home
         # Who has logged in; None where nobody needs to.
         self.user = user
+        # Decodes records through a registry; None without one.
+        self._schemas = schemas
         self.token = secrets.token_urlsafe(32)
         self.notes = Notes()
         # Set when the server stops, so that open streams end.
@@ -86,6 +93,9 @@ class Console:
     def close(self) -> None:
         """Nothing is answered any more."""
         self.client.close()
+
+    def display(self, as_: str) -> Display:
+        return Display(as_, self._schemas)
 
     async def facts(self) -> ClusterFacts:
         return await self.sampler.facts()

@@ -58,7 +58,9 @@ async def _tail(console: Console, values: Values) -> Tail | None:
     if not values.has("topic"):
         return None
     topic = await console.topic(values.text("topic"))
-    return await Tail.open(console.client, topic, as_=values.text("as") or "auto")
+    return await Tail.open(
+        console.client, topic, display=console.display(values.text("as") or "auto")
+    )
 
 
 async def _counted(streams: _Streams, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

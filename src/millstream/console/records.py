@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.console.asking import ClusterClient, check
+from millstream.console.display import Display
 from millstream.console.facts import TopicFacts
 from millstream.console.reading import LATEST, offsets_on
 from millstream.console.text import (
@@ -112,7 +113,7 @@ def whole_batches(data: memoryview) -> list[BatchView]:
     return found
 
 
-def rows_of(batch: BatchView, partition: int, *, as_: str = "auto") -> list[RecordRow]:
+def rows_of(batch: BatchView, partition: int, *, display: Display) -> list[RecordRow]:
     """A batch that cannot be read becomes one row that says so."""
     try:
         records = read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
@@ -122,7 +123,7 @@ def rows_of(batch: BatchView, partition: int, *, as_: str = "auto") -> list[Reco
         row_of(
             one,
             partition,
-            as_=as_,
+            display=display,
             characters_max=SHORT_CHARACTERS_MAX,
             is_control=batch.is_control,
         )
@@ -138,7 +139,7 @@ def _unreadable(batch: BatchView, partition: int, problem: ValueError) -> Record
     )
 
 
-def row_at(batch: BatchView, partition: int, offset: int, *, as_: str) -> RecordRow | None:
+def row_at(batch: BatchView, partition: int, offset: int, *, display: Display) -> RecordRow | None:
     """The first record at or after `offset`, with much of its text. Slow: call it in a thread."""
     try:
         for record in read_records(batch, limit_bytes=_DECODED_BYTES_MAX):
@@ -146,7 +147,7 @@ def row_at(batch: BatchView, partition: int, offset: int, *, as_: str) -> Record
                 return row_of(
                     record,
                     partition,
-                    as_=as_,
+                    display=display,
                     characters_max=LONG_CHARACTERS_MAX,
                     is_control=batch.is_control,
                 )
@@ -156,14 +157,14 @@ def row_at(batch: BatchView, partition: int, offset: int, *, as_: str) -> Record
 
 
 def row_of(
-    record: Record, partition: int, *, as_: str, characters_max: int, is_control: bool
+    record: Record, partition: int, *, display: Display, characters_max: int, is_control: bool
 ) -> RecordRow:
     return RecordRow(
         partition,
         record.offset,
         record.timestamp_ms,
-        show(record.key, as_=as_, characters_max=characters_max),
-        show(record.value, as_=as_, characters_max=characters_max),
+        display.show(record.key, characters_max=characters_max),
+        display.show(record.value, characters_max=characters_max),
         [
             HeaderRow(
                 visible(name[:SHORT_CHARACTERS_MAX]), show(value, characters_max=characters_max)
@@ -181,7 +182,7 @@ async def read_forward(
     offset: int,
     *,
     limit: int,
-    as_: str,
+    display: Display,
 ) -> list[RecordRow]:
     """Up to `limit` records from `offset` on."""
     leader = topic.partitions[partition].leader
@@ -190,7 +191,7 @@ async def read_forward(
         found = await fetch(client, leader, topic.name, partition, offset, max_bytes=_PAGE_BYTES)
         if not found.batches:
             break
-        decode = _Decode(found.batches, partition, as_, offset, limit - len(rows))
+        decode = _Decode(found.batches, partition, display, offset, limit - len(rows))
         rows += await asyncio.to_thread(decode)
         offset = found.next_offset
         if offset >= found.high_watermark:
@@ -204,14 +205,14 @@ class _Decode:
 
     batches: Sequence[BatchView]
     partition: int
-    as_: str
+    display: Display
     from_offset: int
     limit: int
 
     def __call__(self) -> list[RecordRow]:
         rows: list[RecordRow] = []
         for batch in self.batches:
-            found = rows_of(batch, self.partition, as_=self.as_)
+            found = rows_of(batch, self.partition, display=self.display)
             rows += [row for row in found if row.offset >= self.from_offset or row.problem]
             if len(rows) >= self.limit:
                 break
@@ -219,7 +220,12 @@ class _Decode:
 
 
 async def read_newest(
-    client: ClusterClient, topic: TopicFacts, partitions: Iterable[int], *, limit: int, as_: str
+    client: ClusterClient,
+    topic: TopicFacts,
+    partitions: Iterable[int],
+    *,
+    limit: int,
+    display: Display,
 ) -> list[RecordRow]:
     """The last records of each partition, newest first."""
 
@@ -229,7 +235,7 @@ async def read_newest(
         first = max(one.start_offset, end - limit, 0)
         if one.leader < 0 or end <= first:
             return []
-        return await read_forward(client, topic, index, first, limit=limit, as_=as_)
+        return await read_forward(client, topic, index, first, limit=limit, display=display)
 
     # Many partitions have many newest records: ask the first ones only.
     chosen = list(partitions)[:64]
@@ -343,7 +349,7 @@ async def search(
     start_offsets: Mapping[int, int],
     wanted: Search,
     *,
-    as_: str,
+    display: Display,
     now: Callable[[], float],
 ) -> Found:
     """Read on from the offsets of each partition until something limits it."""
@@ -359,7 +365,7 @@ async def search(
                 del found.next_offsets[partition]
                 break
             left = _SEARCH_HITS_MAX - len(found.rows)
-            scan = _Scan(got.batches, partition, wanted, as_, offset, left)
+            scan = _Scan(got.batches, partition, wanted, display, offset, left)
             rows, scanned, offset = await asyncio.to_thread(scan)
             found.rows += rows
             found.scanned_records += scanned
@@ -375,7 +381,7 @@ class _Scan:
     batches: Sequence[BatchView]
     partition: int
     wanted: Search
-    as_: str
+    display: Display
     from_offset: int
     limit: int
 
@@ -395,7 +401,7 @@ class _Scan:
                         row = row_of(
                             record,
                             self.partition,
-                            as_=self.as_,
+                            display=self.display,
                             characters_max=SHORT_CHARACTERS_MAX,
                             is_control=False,
                         )
@@ -443,18 +449,18 @@ class Tail:
     """New records of a topic, from now on, in the partitions that it has now."""
 
     def __init__(
-        self, client: ClusterClient, topic_name: str, offsets: dict[int, int], as_: str
+        self, client: ClusterClient, topic_name: str, offsets: dict[int, int], display: Display
     ) -> None:
         self.topic_name = topic_name
         self._client = client
         # Where to read on, by partition.
         self._offsets = offsets
-        self._as = as_
+        self._display = display
 
     @classmethod
-    async def open(cls, client: ClusterClient, topic: TopicFacts, *, as_: str) -> "Tail":
+    async def open(cls, client: ClusterClient, topic: TopicFacts, *, display: Display) -> "Tail":
         indexes = [one.index for one in topic.partitions if one.leader >= 0][:64]
-        return cls(client, topic.name, await end_offsets(client, topic, indexes), as_)
+        return cls(client, topic.name, await end_offsets(client, topic, indexes), display)
 
     async def read(self, topic: TopicFacts, limit: int) -> list[RecordRow]:
         """What came since the last call. What is more than `limit` is skipped: nobody could
@@ -467,7 +473,7 @@ class Tail:
             if end > offset:
                 first = max(offset, end - limit)
                 found = await read_forward(
-                    self._client, topic, index, first, limit=limit, as_=self._as
+                    self._client, topic, index, first, limit=limit, display=self._display
                 )
                 self._offsets[index] = max(end, found[-1].offset + 1 if found else 0)
                 rows += found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,6 +25,9 @@ from millstream.console.node import LocalNode
 from millstream.console.safety import Guard, is_loopback
 from millstream.console.sampling import Sampler
 from millstream.errors import StartError
+
+if TYPE_CHECKING:
+    from millstream.console.schemas import Schemas
 
 log = logging.getLogger(__name__)
 
@@ -235,6 +238,7 @@ def console_of_node(
     pipeline_home: Path | None = None,
     login: bool = False,
     certificate: Path | None = None,
+    registry_url: str | None = None,
 ) -> ConsoleServer:
     """A console in the process of a node that has started. It asks through the node's first
     listener, like any client, so a slow page never gets ahead of them."""
@@ -244,6 +248,7 @@ def console_of_node(
     used_clock = clock or SystemClock()
     node = LocalNode(broker)
     reader = LocalReader(broker)
+    schemas = _schemas(registry_url, used_clock)
 
     def new_console(security: Security, user: str | None = None) -> Console:
         client = ClusterClient([own], security, own=(broker.node.node_id, own))
@@ -255,6 +260,7 @@ def console_of_node(
             is_read_only=is_read_only,
             pipeline_home=pipeline_home,
             user=user,
+            schemas=schemas,
         )
 
     site = _site(new_console, security, used_clock, login=login)
@@ -271,9 +277,11 @@ def console_of_cluster(
     pipeline_home: Path | None = None,
     login: bool = False,
     certificate: Path | None = None,
+    registry_url: str | None = None,
 ) -> ConsoleServer:
     """A console alone, for any Kafka cluster."""
     used_clock = clock or SystemClock()
+    schemas = _schemas(registry_url, used_clock)
 
     def new_console(security: Security, user: str | None = None) -> Console:
         client = ClusterClient(bootstrap, security)
@@ -284,10 +292,23 @@ def console_of_cluster(
             is_read_only=is_read_only,
             pipeline_home=pipeline_home,
             user=user,
+            schemas=schemas,
         )
 
     site = _site(new_console, security, used_clock, login=login)
     return ConsoleServer(site, listen, certificate=certificate)
+
+
+def _schemas(registry_url: str | None, clock: Clock) -> "Schemas | None":
+    """Raises StartError for what is not a URL."""
+    if registry_url is None:
+        return None
+    from millstream.console.schemas import Schemas
+
+    try:
+        return Schemas(registry_url, clock)
+    except ValueError as wrong:
+        raise StartError(f"the console's schema registry: {wrong}") from None
 
 
 def _site(

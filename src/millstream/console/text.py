@@ -26,12 +26,14 @@ _KEEPS_LINES: Final[dict[int, int]] = {**_CONTROL_PICTURES, 0x0A: 0x0A, 0x09: 0x
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as text. `kind` is json, text, hex, empty or null."""
+    """Bytes as text. `kind` is json, text, hex, empty or null; with a schema, its type."""
 
     text: str
     kind: str
     size_bytes: int
     is_cut: bool = False
+    # The schema in a registry that the bytes were decoded with.
+    schema_id: int | None = None
 
 
 def visible(text: str) -> str:

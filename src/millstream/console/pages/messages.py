@@ -16,6 +16,7 @@ from millstream.client.start_position import (
 )
 from millstream.console.asking import AskFailed
 from millstream.console.console import BadInput, Console, NotFound
+from millstream.console.display import Display
 from millstream.console.facts import TopicFacts
 from millstream.console.page import Action, Done, Page, Parameter, Values
 from millstream.console.pages.topics import TopicHead, topic_head
@@ -81,20 +82,28 @@ async def messages(console: Console, values: Values) -> Messages:
     if partition >= 0:
         await console.partition(name, partition)
     chosen = [partition] if partition >= 0 else [one.index for one in topic.partitions]
-    as_ = values.choice("as", _SHOWN_AS)
+    display = console.display(values.choice("as", _SHOWN_AS))
     limit = values.number("limit", _RECORDS, low=1, high=PAGE_RECORDS_MAX)
     start = values.text("start") or "newest"
     state: SearchState | None = None
     if values.raw("q"):
-        rows, state = await _search(console, topic, chosen, values, as_)
+        rows, state = await _search(console, topic, chosen, values, display)
     elif start == "newest":
-        rows = await read_newest(console.client, topic, chosen, limit=limit, as_=as_)
+        rows = await read_newest(console.client, topic, chosen, limit=limit, display=display)
     else:
         offsets = await _start_offsets(console, topic, chosen, start)
-        rows = await _forward(console, topic, offsets, limit=limit, as_=as_)
-    older, newer = _neighbours(topic, partition, rows, limit, as_)
+        rows = await _forward(console, topic, offsets, limit=limit, display=display)
+    older, newer = _neighbours(topic, partition, rows, limit, display.as_)
     return Messages(
-        head, rows, None if partition < 0 else partition, start, as_, limit, state, older, newer
+        head,
+        rows,
+        None if partition < 0 else partition,
+        start,
+        display.as_,
+        limit,
+        state,
+        older,
+        newer,
     )
 
 
@@ -124,13 +133,15 @@ async def _start_offsets(
 
 
 async def _forward(
-    console: Console, topic: TopicFacts, offsets: Mapping[int, int], *, limit: int, as_: str
+    console: Console, topic: TopicFacts, offsets: Mapping[int, int], *, limit: int, display: Display
 ) -> list[RecordRow]:
     rows: list[RecordRow] = []
     for index, offset in list(offsets.items())[:64]:
         if topic.partitions[index].leader < 0 or offset > topic.partitions[index].end_offset:
             continue
-        rows += await read_forward(console.client, topic, index, offset, limit=limit, as_=as_)
+        rows += await read_forward(
+            console.client, topic, index, offset, limit=limit, display=display
+        )
     rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
     return rows[:limit]
 
@@ -154,7 +165,7 @@ def _neighbours(
 
 
 async def _search(
-    console: Console, topic: TopicFacts, chosen: list[int], values: Values, as_: str
+    console: Console, topic: TopicFacts, chosen: list[int], values: Values, display: Display
 ) -> tuple[list[RecordRow], SearchState]:
     wanted = Search(values.raw("q"), values.choice("in", _PLACES), values.has("case"))
     if values.has("at"):
@@ -164,7 +175,7 @@ async def _search(
         start = "beginning" if start == "newest" else start
         offsets = await _start_offsets(console, topic, chosen, start)
     found = await search(
-        console.client, topic, offsets, wanted, as_=as_, now=console.clock.monotonic
+        console.client, topic, offsets, wanted, display=display, now=console.clock.monotonic
     )
     ends = await end_offsets(console.client, topic, chosen)
     total = sum(max(ends[index] - topic.partitions[index].start_offset, 0) for index in chosen)
@@ -223,7 +234,7 @@ async def record(console: Console, values: Values) -> OneRecord:
     name = values.text("topic")
     index, offset = values.number("partition", 0), values.number("offset", 0)
     one = await console.partition(name, index)
-    as_ = values.choice("as", _SHOWN_AS)
+    display = console.display(values.choice("as", _SHOWN_AS))
     try:
         found = await fetch(
             console.client, one.leader, name, index, offset, max_bytes=_RECORD_BYTES
@@ -233,11 +244,11 @@ async def record(console: Console, values: Values) -> OneRecord:
             raise
         raise NotFound(str(failed)) from failed
     for batch in found.batches[:1]:
-        row = await asyncio.to_thread(row_at, batch, index, offset, as_=as_)
+        row = await asyncio.to_thread(row_at, batch, index, offset, display=display)
         if row is not None:
             previous = offset - 1 if offset > one.start_offset else None
             following = row.offset + 1 if row.offset + 1 < one.end_offset else None
-            return OneRecord(await topic_head(console, name), row, as_, previous, following)
+            return OneRecord(await topic_head(console, name), row, display.as_, previous, following)
     raise NotFound(f"{name}-{index} has no record at or after offset {offset}.")
 
 
