@@ -4,13 +4,15 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.security.delegation import Lifetimes, expired, new_token, renewed, token_hmac
 
 LIFETIMES = Lifetimes(expiry_ms=10, max_ms=100)
-TOKEN = new_token("id", "User:a", ["User:b"], LIFETIMES, max_lifetime_ms=-1, now_ms=1000)
+TOKEN = new_token("id", "User:a", "User:q", ["User:b"], LIFETIMES, max_lifetime_ms=-1, now_ms=1000)
 
 
 def test_a_token_has_the_lifetimes_of_the_node_or_shorter_ones():
     assert (TOKEN.expires_at_ms, TOKEN.max_at_ms) == (1010, 1100)
     for wanted, expires, longest in ((5, 1005, 1005), (50, 1010, 1050), (500, 1010, 1100)):
-        token = new_token("id", "User:a", [], LIFETIMES, max_lifetime_ms=wanted, now_ms=1000)
+        token = new_token(
+            "id", "User:a", "User:a", [], LIFETIMES, max_lifetime_ms=wanted, now_ms=1000
+        )
         assert (token.expires_at_ms, token.max_at_ms) == (expires, longest)
 
 

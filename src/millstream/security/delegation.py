@@ -30,7 +30,7 @@ class DelegationToken:
         return now_ms >= min(self.expires_at_ms, self.max_at_ms)
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        return principal == self.owner or principal in self.renewers
+        return principal in (self.owner, self.requester, *self.renewers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 def new_token(
     token_id: str,
     owner: str,
+    requester: str,
     renewers: Collection[str],
     lifetimes: Lifetimes,
     *,
@@ -62,7 +63,7 @@ def new_token(
     return DelegationToken(
         token_id,
         owner,
-        requester=owner,
+        requester,
         renewers=tuple(renewers),
         issued_at_ms=now_ms,
         max_at_ms=max_at_ms,
@@ -94,7 +95,8 @@ def expired(
 def _check_may_change(token: DelegationToken, principal: str) -> None:
     if not token.may_be_renewed_by(principal):
         raise KafkaError(
-            KafkaCode.DELEGATION_TOKEN_OWNER_MISMATCH, "neither its owner nor a renewer"
+            KafkaCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+            "not its owner, requester or a renewer",
         )
 
 

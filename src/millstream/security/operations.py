@@ -88,6 +88,7 @@ SHOW: Final = "show"
 BY_NODE: Final = "by a node"
 WITHOUT_ID: Final = "without a transactional id"
 TWO_PHASE: Final = "two-phase commit"
+FOR_ANOTHER: Final = "for another user"
 
 _CONFIGS_SEEN: Final = (
     Rule(_TOPIC, _DESCRIBE_CONFIGS, _EACH),
@@ -191,10 +192,17 @@ TABLE: Final[dict[int, Row]] = {
     36: _row("sasl_authenticate"),
     37: _row("create_partitions", Rule(_TOPIC, _ALTER, _EACH)),
     # A token is for its requester; only the owner and renewers see and use it.
-    38: _row("create_delegation_token"),
+    38: _row(
+        "create_delegation_token",
+        Rule(ResourceType.USER, Operation.CREATE_TOKENS, _EACH, FOR_ANOTHER),
+    ),
     39: _row("renew_delegation_token"),
     40: _row("expire_delegation_token"),
-    41: _row("describe_delegation_token"),
+    41: _row(
+        "describe_delegation_token",
+        Rule(ResourceType.DELEGATION_TOKEN, _DESCRIBE, Denied.QUIET),
+        Rule(ResourceType.USER, Operation.DESCRIBE_TOKENS, _OMITTED),
+    ),
     42: _row("delete_groups", Rule(_GROUP, _DELETE, _EACH)),
     43: _row("elect_leaders", Rule(_CLUSTER, _ALTER, _REQUEST)),
     44: _row("incremental_alter_configs", *_CONFIGS_CHANGED),

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.errors import KafkaCode
+from millstream.security.acl import Operation, PatternType, Permission, ResourceType
+from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from millstream.wire.apis.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -113,8 +115,11 @@ def test_others_do_not_see_a_token_unless_they_may_renew_it(node: Broker, owner:
         assert log_in_plain(other, PLAIN_USER, PASSWORD).error_code == 0
         listed = other.ask(DescribeDelegationTokenRequest(owners=None), 3)
         assert [token.token_id for token in listed.tokens] == [shown.token_id]
-        own = DescribeDelegationTokenOwner(principal_type="User", principal_name=PLAIN_USER)
-        assert other.ask(DescribeDelegationTokenRequest(owners=[own]), 3).tokens == []
+        # Kafka's filter: those that one of these may renew.
+        for name, count in ((PLAIN_USER, 1), ("nobody", 0)):
+            named = DescribeDelegationTokenOwner(principal_type="User", principal_name=name)
+            found = other.ask(DescribeDelegationTokenRequest(owners=[named]), 3).tokens
+            assert len(found) == count
         mismatch = KafkaCode.DELEGATION_TOKEN_OWNER_MISMATCH
         for made, code in ((shown, KafkaCode.NONE), (hidden, mismatch)):
             request = RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=-1)
@@ -127,6 +132,54 @@ def test_what_is_not_allowed_has_kafkas_errors(owner: RawClient) -> None:
     other = {"owner_principal_type": "User", "owner_principal_name": "other"}
     refused = KafkaCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     assert create(owner, **other).error_code == refused
+
+
+def grant(boss: RawClient, user: str, operation: Operation) -> None:
+    creation = AclCreation(
+        resource_type=ResourceType.USER,
+        resource_name=user,
+        resource_pattern_type=PatternType.LITERAL,
+        principal=f"User:{PLAIN_USER}",
+        host="*",
+        operation=operation,
+        permission_type=Permission.ALLOW,
+    )
+    [result] = boss.ask(CreateAclsRequest(creations=[creation]), 3).results
+    assert result.error_code == KafkaCode.NONE
+
+
+def test_acls_allow_tokens_of_other_users() -> None:
+    settings = {
+        "authorizer__class__name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super__users": f"User:{SCRAM_USER}",
+        "delegation__token__secret__key": "of this run",
+    }
+    for_other = {"owner_principal_type": "User", "owner_principal_name": "erin"}
+    everybody = DescribeDelegationTokenRequest(owners=None)
+    with sasl_node(**settings) as node:
+        with RawClient(node.bootstrap) as boss, RawClient(node.bootstrap) as service:
+            assert log_in_scram(boss, SCRAM_USER, PASSWORD).error_code == 0
+            assert log_in_plain(service, PLAIN_USER, PASSWORD).error_code == 0
+            refused = KafkaCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            assert create(service, **for_other).error_code == refused
+            by_boss = create(boss, **for_other)
+            assert by_boss.principal_name == "erin"
+            assert by_boss.token_requester_principal_name == SCRAM_USER
+            assert service.ask(everybody, 3).tokens == []
+
+            grant(boss, "User:erin", Operation.CREATE_TOKENS)
+            own = create(service, **for_other)
+            assert own.error_code == KafkaCode.NONE
+            # Its requester sees it and may renew it.
+            assert [each.token_id for each in service.ask(everybody, 3).tokens] == [own.token_id]
+            renew = RenewDelegationTokenRequest(hmac=own.hmac, renew_period_ms=-1)
+            assert service.ask(renew, 2).error_code == KafkaCode.NONE
+
+            grant(boss, "User:erin", Operation.DESCRIBE_TOKENS)
+            seen = {each.token_id for each in service.ask(everybody, 3).tokens}
+            assert seen == {own.token_id, by_boss.token_id}
+        with RawClient(node.bootstrap) as program:
+            assert log_in_by_token(program, own.token_id, bytes(own.hmac)) == KafkaCode.NONE
 
 
 def test_without_a_secret_there_are_no_tokens() -> None:

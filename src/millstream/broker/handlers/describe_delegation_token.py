@@ -1,10 +1,12 @@
-"""DescribeDelegationToken (41), versions 1-3: tokens that the user has, or may renew."""
+"""DescribeDelegationToken (41), versions 1-3: tokens that the user has, may renew, or may see."""
 
+from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.principals import principal_text, type_and_name
 from millstream.broker.requests.request import Request
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.tokens import Tokens
 from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
 from millstream.security.delegation import DelegationToken
 from millstream.wire.apis.describe_delegation_token import (
     DescribedDelegationToken,
@@ -17,13 +19,21 @@ from millstream.wire.apis.describe_delegation_token import (
 def handle(
     tokens: Tokens,
     authentication: Authentication,
+    permissions: Permissions,
     request: Request,
     body: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse:
+    def is_visible(token: DelegationToken) -> bool:
+        # Without an authorizer, everybody would see the passwords of all.
+        return permissions.authorizer is not None and (
+            permissions.allows(request, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or permissions.allows(request, ResourceType.USER, token.owner)
+        )
+
     try:
         authentication.check_own_login(request.connection)
         owners = None if body.owners is None else {principal_text(each) for each in body.owners}
-        found = tokens.described(request.principal, owners)
+        found = tokens.described(request.principal, owners, is_visible)
         described = [_describe(token, tokens.hmac_of(token)) for token in found]
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])

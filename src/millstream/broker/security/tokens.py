@@ -9,7 +9,7 @@ import hmac
 import logging
 import os
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -71,12 +71,13 @@ class Tokens:
     # -- requests, each raises KafkaError ---------------------------------------------
 
     async def create(
-        self, owner: str, renewers: Collection[str], max_lifetime_ms: int
+        self, owner: str, requester: str, renewers: Collection[str], max_lifetime_ms: int
     ) -> DelegationToken:
         self._enabled_secret()
         token = new_token(
             encode_uuid(uuid.uuid4()),
             owner,
+            requester,
             renewers,
             self._lifetimes,
             max_lifetime_ms=max_lifetime_ms,
@@ -103,16 +104,21 @@ class Tokens:
         )
         return Expiry(token_id, now_ms if changed is None else changed.expires_at_ms)
 
-    def described(self, principal: str, owners: Collection[str] | None) -> list[DelegationToken]:
-        """Those of `owners` that the principal has or may renew."""
+    def described(
+        self,
+        principal: str,
+        owners: Collection[str] | None,
+        is_visible: Callable[[DelegationToken], bool],
+    ) -> list[DelegationToken]:
+        """Those that any of `owners` may renew, if the principal may, too, or may see them."""
         self._enabled_secret()
         now_ms = self._node.clock.now_ms()
         return [
             token
             for token in self._tokens.values()
             if not token.is_expired(now_ms)
-            and (owners is None or token.owner in owners)
-            and token.may_be_renewed_by(principal)
+            and (owners is None or any(map(token.may_be_renewed_by, owners)))
+            and (token.may_be_renewed_by(principal) or is_visible(token))
         ]
 
     def hmac_of(self, token: DelegationToken) -> bytes:
