@@ -37,6 +37,19 @@ def test_java_must_be_new_enough(
     assert text in finding.text
 
 
+@pytest.mark.parametrize(("version", "is_good"), [("21.0.2", True), ("11.0.1", False)])
+def test_the_release_file_of_a_jdk_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_good: bool
+) -> None:
+    write_program(tmp_path / "bin" / "java", f"touch {tmp_path}/started")
+    (tmp_path / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    [finding] = module.check_java()
+    assert finding.is_good is is_good
+    assert version.partition(".")[0] in finding.text
+    assert not (tmp_path / "started").exists()
+
+
 def test_java_that_is_not_there_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +69,13 @@ def test_another_python_for_the_workers_is_a_problem(
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "absent"))
     [finding] = module.check_worker_python()
     assert not finding.is_good
+
+
+def test_this_python_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setattr(module, "_output", lambda command: pytest.fail("it was started"))
+    [finding] = module.check_worker_python()
+    assert finding.is_good
 
 
 def test_a_neighbour_that_fails_on_import_is_named(

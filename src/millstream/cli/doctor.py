@@ -7,6 +7,7 @@ name.
 
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import pkgutil
 import re
@@ -33,6 +34,7 @@ from millstream.cli.output import print_json, print_table
 _JAVA_MIN = 17
 _PROTOBUF_MIN = (6, 33, 5)
 _SECONDS_MAX = 20
+_OUR_SOURCE = "pyspark_millstream"
 _SPARK_REMEDY = "pip install 'millstream[spark]'"
 
 
@@ -81,14 +83,26 @@ def check_java() -> list[Finding]:
     remedy = f"install Java {_JAVA_MIN} or later, or point JAVA_HOME to it"
     if java is None or not os.access(java, os.X_OK):
         return [Finding("java", False, f"not found at {java or 'any place in PATH'}; {remedy}")]
-    said = _output([java, "-version"])
-    number = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    said = _release(java) or _output([java, "-version"])
+    number = re.search(r'version(?: |=)"(\d+)(?:\.(\d+))?', said, re.IGNORECASE)
     if number is None:
         return [Finding("java", False, f"{java} does not print its version; {remedy}")]
     major = int(number[2] or 0) if number[1] == "1" else int(number[1])
     if major < _JAVA_MIN:
         return [Finding("java", False, f"{java} is Java {major}; {remedy}")]
     return [Finding("java", True, f"{major} ({java})")]
+
+
+def _release(java: str) -> str:
+    """The line of JAVA_VERSION in the file that comes with a JDK; empty if there is none.
+
+    Reading it takes no time, starting Java does."""
+    file = Path(os.path.realpath(java)).parents[1] / "release"
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("JAVA_VERSION=")), "")
 
 
 def check_pyspark() -> list[Finding]:
@@ -134,11 +148,11 @@ def check_compiled() -> list[Finding]:
         _loops("record loops (writing)", rows.IMPLEMENTATION.NAME, "ten times"),
         _loops("receiving from clients", receiving.NAME, "many small requests two times"),
     ]
-    # Arrow belongs to an extra, and has a separate finding.
+    # Arrow belongs to an extra, and has a separate finding. The scanner would load it, so here
+    # only its file is looked for.
     if _version("pyarrow") is not None:
-        from millstream.lines import scanning
-
-        found.append(_loops("line scanner", scanning.IMPLEMENTATION.NAME, "fifty times"))
+        has_scanner = importlib.util.find_spec("millstream.lines._scan") is not None
+        found.append(_loops("line scanner", "compiled" if has_scanner else "python", "fifty times"))
     return found
 
 
@@ -155,12 +169,21 @@ def check_worker_python() -> list[Finding]:
     remedy = f"set PYSPARK_PYTHON={sys.executable}"
     if path is None:
         return [Finding("python of the workers", False, f"{name} does not exist; {remedy}")]
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if _is_this_python(path):
+        return [Finding("python of the workers", True, f"{ours} ({path})")]
     program = "import sys, pyarrow, millstream; print('%d.%d' % sys.version_info[:2])"
     said = _output([path, "-c", program]).strip().splitlines() or ["no answer"]
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if said[-1] != ours:
         return [Finding("python of the workers", False, f"{path}: {said[-1]}; {remedy}")]
     return [Finding("python of the workers", True, f"{ours} ({path})")]
+
+
+def _is_this_python(path: str) -> bool:
+    """Does it run the same interpreter with the same libraries, Arrow among them?"""
+    is_same_place = os.path.dirname(path) == os.path.dirname(sys.executable)
+    is_same_file = os.path.realpath(path) == os.path.realpath(sys.executable)
+    return is_same_place and is_same_file and importlib.util.find_spec("pyarrow") is not None
 
 
 def check_neighbours() -> list[Finding]:
@@ -168,6 +191,10 @@ def check_neighbours() -> list[Finding]:
     found = []
     for module in pkgutil.iter_modules():
         if not module.name.startswith("pyspark_"):
+            continue
+        if module.name == _OUR_SOURCE:
+            # It catches whatever is wrong with PySpark, which takes long to load.
+            found.append(Finding(module.name, True, "found"))
             continue
         try:
             importlib.import_module(module.name)
