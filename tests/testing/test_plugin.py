@@ -103,6 +103,17 @@ def test_all_are_back(kafka_cluster, orders):
     assert kafka_cluster.running == [1, 2, 3]
     assert sorted(kafka_cluster.in_sync("orders", 0)) == [1, 2, 3]
 
+def test_a_topic_of_its_own(kafka_cluster, make_topic):
+    topic = make_topic(partitions=2)
+    topic.produce(["x"])
+    assert len(kafka_cluster.in_sync(topic, 1)) == 3
+    kafka_cluster.create_topic("by-the-test")
+    kafka_cluster.kill(1)
+
+def test_only_topics_of_wider_fixtures_are_left(kafka_cluster):
+    left = [name for name in kafka_cluster.topic_names() if not name.startswith("__")]
+    assert left == ["orders"]
+
 @pytest.mark.millstream(brokers=2, config={"min.insync.replicas": 2}, isolated=True)
 def test_own_cluster(kafka, make_topic):
     topic = make_topic()
@@ -145,9 +156,13 @@ def test_what_a_test_does_to_time_and_to_the_broker_ends_with_it(tmp_path: Path)
 
 def test_a_cluster_is_whole_again_after_each_test(tmp_path: Path) -> None:
     (tmp_path / "test_user.py").write_text(_OF_A_CLUSTER)
+    (tmp_path / "test_user_later.py").write_text(
+        "def test_topics_of_a_fixture_end_with_it(kafka_cluster):\n"
+        "    assert 'orders' not in kafka_cluster.topic_names()\n"
+    )
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_the_same_tests_on_another_kafka(tmp_path: Path) -> None:

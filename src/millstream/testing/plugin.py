@@ -34,6 +34,7 @@ _MARKER_OPTIONS = (
 # Where data is kept that is not removed.
 _KEPT_IN = "MILLSTREAM_KEPT_IN"
 _CURRENT = pytest.StashKey["CurrentKafka"]()
+_CLUSTER = pytest.StashKey["SharedCluster"]()
 _BEGAN = pytest.StashKey[float]()
 
 
@@ -112,6 +113,41 @@ class CurrentKafka:
             os.environ.pop(_BOOTSTRAP, None)
         else:
             os.environ[_BOOTSTRAP] = before
+
+
+class SharedCluster:
+    """The cluster that tests share. A test finds only topics of fixtures that outlive it."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        # Topics that were there when a fixture of a wider scope was ready, by fixture.
+        self._kept: dict[Any, set[str]] = {}
+
+    def keep_topics_of(self, fixture: Any) -> None:
+        if self._cluster.is_running:
+            self._kept[fixture] = self._topics() - self._all_kept()
+
+    def end(self, fixture: Any) -> None:
+        gone = self._kept.pop(fixture, set())
+        if gone and self._cluster.is_running:
+            self._delete(gone & self._topics())
+
+    def clean(self) -> None:
+        """After a test: everything runs, and its topics are gone."""
+        if self._cluster.is_running:
+            self._cluster.repair()
+            self._delete(self._topics() - self._all_kept())
+
+    def _all_kept(self) -> set[str]:
+        return set().union(*self._kept.values())
+
+    def _topics(self) -> set[str]:
+        # Groups and transactions live in topics of the cluster's own.
+        return {name for name in self._cluster.topic_names() if not name.startswith("__")}
+
+    def _delete(self, names: set[str]) -> None:
+        for name in names:
+            self._cluster.delete_topic(name)
 
 
 def _placed(options: dict[str, Any], config: pytest.Config) -> dict[str, Any]:
@@ -205,11 +241,25 @@ def kafka_bootstrap(kafka: Any) -> str:
 @pytest.fixture(scope="session")
 def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     """Three brokers, shared by the tests that ask for them. After each, brokers that it has
-    killed start again, and the network is whole."""
+    killed start again, the network is whole, and its topics are gone; those that fixtures of a
+    wider scope created stay as long as these."""
     if pytestconfig.getoption("--millstream-external"):
         pytest.skip("--millstream-external: the test wants brokers that it can kill")
     with _new_cluster(_placed({}, pytestconfig)) as cluster:
+        pytestconfig.stash[_CLUSTER] = SharedCluster(cluster)
         yield cluster
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if fixturedef.scope != "function" and _CLUSTER in request.config.stash:
+        request.config.stash[_CLUSTER].keep_topics_of(fixturedef)
+
+
+def pytest_fixture_post_finalizer(fixturedef: Any, request: pytest.FixtureRequest) -> None:
+    if _CLUSTER in request.config.stash:
+        request.config.stash[_CLUSTER].end(fixturedef)
 
 
 @pytest.fixture(scope="session")
@@ -236,7 +286,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if marker is None and "kafka_clock" in fixtures:
         # Time only goes forward: the next test would live in the future.
         marker = pytest.mark.millstream().mark
-    if marker is None or "kafka" not in fixtures:
+    makes_topic = "make_topic" in fixtures and "kafka_cluster" not in fixtures
+    if marker is None or not ("kafka" in fixtures or makes_topic):
         return
     if "kafka_bootstrap" in fixtures:
         pytest.fail("kafka_bootstrap is the shared broker's; use kafka.bootstrap with this marker")
@@ -250,11 +301,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     current = item.config.stash[_CURRENT]
-    cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
     current.end_own()
     current.start_if_stopped()
-    if cluster is not None and cluster.is_running:
-        cluster.repair()
+    if "kafka_cluster" in getattr(item, "funcargs", {}):
+        item.config.stash[_CLUSTER].clean()
 
 
 def _append_trace(file: Path, item: pytest.Item, brokers: list[Any]) -> None:
@@ -290,10 +340,13 @@ def _options(marker: pytest.Mark, config: pytest.Config) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
+def make_topic(request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
     """A function that creates a topic with a unique name; it is deleted after the test, if the
-    test has not done that. It is its own name: clients take it as it is."""
+    test has not done that. It is its own name: clients take it as it is. The topic is in
+    `kafka_cluster` if the test has that, and in `kafka` otherwise."""
     made: list[str] = []
+    is_of_cluster = "kafka_cluster" in request.fixturenames
+    kafka: Any = request.getfixturevalue("kafka_cluster" if is_of_cluster else "kafka")
 
     def make(*, partitions: int = 1, configs: dict[str, str] | None = None) -> "Topic":
         # The test's name in front, so that a log line tells where a topic came from.
@@ -304,7 +357,8 @@ def make_topic(kafka: Any, request: pytest.FixtureRequest) -> Iterator[MakeTopic
         return topic
 
     yield make
-    if made:
+    # Those of the cluster go with all other topics of the test.
+    if made and not is_of_cluster:
         kafka.start_if_stopped()
         left = set(kafka.topic_names())
         for name in made:
