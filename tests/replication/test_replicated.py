@@ -365,7 +365,7 @@ def test_where_every_replica_syncs_first_the_disk_counts() -> None:
     leader.apply(role(isr=(1,), min_isr=1), now_ms=0)
     produce(leader)
     assert leader.high_watermark == 0
-    ticket = leader.log.unsynced.begin_sync()
+    ticket = leader.log.begin_sync()
     assert ticket is not None
     leader.log.unsynced.end_sync(ticket)
     leader.advance()

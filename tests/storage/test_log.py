@@ -306,38 +306,38 @@ def test_a_follower_refuses_offsets_that_go_back(disk: MemoryFileSystem) -> None
 def test_a_sync_covers_what_was_written_before_it_began(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     append(log, batch(2))
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     append(log, batch(3))
     sync([ticket])
     log.unsynced.end_sync(ticket)
     assert log.synced_offset == 2
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
     assert log.synced_offset == 5
-    assert log.unsynced.begin_sync() is None
+    assert log.begin_sync() is None
 
 
 def test_a_sync_that_overlaps_a_truncation_proves_nothing(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     append(log, batch(5))
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     log.truncate_to(0)
     append(log, batch(2))
     sync([ticket])
     log.unsynced.end_sync(ticket)
     assert log.synced_offset == 0
-    assert log.unsynced.begin_sync() is not None
+    assert log.begin_sync() is not None
 
 
 def test_what_was_synced_survives_a_power_cut(disk: MemoryFileSystem) -> None:
     log = open_log(disk, make_log_config(segment_bytes=300))
     for _ in range(7):
         append(log, batch(1), leader_epoch=2)
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
@@ -422,7 +422,7 @@ def test_files_are_opened_as_needed_within_the_limit(disk: MemoryFileSystem) -> 
     log = open_log(disk, make_log_config(segment_bytes=200), descriptor_limit=3)
     for _ in range(40):
         append(log, batch(1))
-        ticket = log.unsynced.begin_sync()
+        ticket = log.begin_sync()
         assert ticket is not None
         sync([ticket])
         log.unsynced.end_sync(ticket)
@@ -432,13 +432,25 @@ def test_files_are_opened_as_needed_within_the_limit(disk: MemoryFileSystem) -> 
     assert disk.descriptors_max <= 4
 
 
-def test_a_new_epoch_is_written_with_its_first_append_only(disk: MemoryFileSystem) -> None:
+def test_a_new_epoch_is_written_before_its_first_records_are_synced(disk: MemoryFileSystem) -> None:
     log = open_log(disk)
     log.epochs.assign(7, 0)
     path = f"{DIRECTORY}/leader-epoch-checkpoint"
     assert path not in disk.paths()
+    assert log.begin_sync() is None
     append(log, batch(1), leader_epoch=7)
+    assert path not in disk.paths()
+    ticket = log.begin_sync()
+    assert ticket is not None
+    assert path in ticket.paths
     assert bytes(disk.data(path)) == b"0\n1\n7 0\n"
+
+
+def test_a_clean_stop_writes_the_epochs(disk: MemoryFileSystem) -> None:
+    log = open_log(disk)
+    append(log, batch(1), leader_epoch=7)
+    log.finish()
+    assert bytes(disk.data(f"{DIRECTORY}/leader-epoch-checkpoint")) == b"0\n1\n7 0\n"
 
 
 def test_a_clean_reopening_finds_the_same_log(disk: MemoryFileSystem) -> None:
@@ -454,7 +466,7 @@ def test_a_clean_reopening_finds_the_same_log(disk: MemoryFileSystem) -> None:
     assert again.next_offset == again.synced_offset == 40
     assert again.epochs.entries == [(3, 0)]
     assert again.segments[-1].max_timestamp_ms == NOW_MS + 19
-    assert again.unsynced.begin_sync() is None
+    assert again.begin_sync() is None
 
 
 def test_a_follower_takes_more_than_a_segment_at_once(disk: MemoryFileSystem) -> None:

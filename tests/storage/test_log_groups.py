@@ -103,7 +103,7 @@ def test_a_group_gets_one_entry_in_the_offset_index() -> None:
 def test_a_sync_takes_a_group_along() -> None:
     log = begun()
     append(log, batch(), batch())
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     log.unsynced.end_sync(ticket)
     assert log.synced_offset == 3

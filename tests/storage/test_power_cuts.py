@@ -44,7 +44,7 @@ def content(log: Log) -> bytes:
 
 
 def sync_log(log: Log) -> None:
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     if ticket is not None:
         sync([ticket])
         log.unsynced.end_sync(ticket)

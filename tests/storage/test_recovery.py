@@ -235,7 +235,7 @@ def test_after_a_crash_what_was_not_synced_is_still_to_be_synced() -> None:
     disk, _ = written([1, 2])
     log = open_log(disk, CONFIG, after_crash(recovery_point=1))
     assert (log.synced_offset, log.next_offset) == (1, 3)
-    assert log.unsynced.begin_sync() is not None
+    assert log.begin_sync() is not None
 
 
 @pytest.mark.parametrize("path", [INDEX_PATH, TIMES_PATH, EPOCHS_PATH])
@@ -269,6 +269,7 @@ def test_an_epoch_file_that_missed_an_epoch_is_rebuilt_from_the_log() -> None:
     config = make_log_config(segment_bytes=300)
     disk, log = written([1] * 12, config)
     assert log.epochs.entries == [(0, 0), (1, 4), (2, 8)]
+    log.epochs.save()
     disk.data(EPOCHS_PATH)[:] = b"0\n1\n0 0\n"
     again = open_log(disk, config, after_crash(recovery_point=12))
     assert again.epochs.entries == [(0, 0), (1, 4), (2, 8)]

@@ -50,7 +50,7 @@ def test_recovered_records_are_readable_and_not_yet_called_synced() -> None:
     store = loaded_store(crashed_disk())
     log = store.logs[FIRST]
     assert (log.next_offset, log.high_watermark, log.synced_offset) == (3, 3, 0)
-    assert log.unsynced.begin_sync() is not None
+    assert log.begin_sync() is not None
 
 
 def test_a_confirmation_settles_what_was_not_written_to_meanwhile() -> None:
@@ -63,9 +63,9 @@ def test_a_confirmation_settles_what_was_not_written_to_meanwhile() -> None:
     confirmation.end(is_synced=is_synced)
     # The sync may have begun before the append: what it carried is not known.
     assert store.logs[FIRST].synced_offset == 0
-    assert store.logs[FIRST].unsynced.begin_sync() is not None
+    assert store.logs[FIRST].begin_sync() is not None
     assert store.logs[SECOND].synced_offset == 3
-    assert store.logs[SECOND].unsynced.begin_sync() is None
+    assert store.logs[SECOND].begin_sync() is None
 
 
 def test_a_log_that_lost_its_end_meanwhile_is_not_called_synced() -> None:
@@ -74,7 +74,7 @@ def test_a_log_that_lost_its_end_meanwhile_is_not_called_synced() -> None:
     assert confirmation is not None
     store.logs[FIRST].truncate_to(0)
     confirmation.end(is_synced=confirmation.sync())
-    assert store.logs[FIRST].unsynced.begin_sync() is not None
+    assert store.logs[FIRST].begin_sync() is not None
 
 
 def test_until_the_boot_is_named_a_power_cut_is_not_forgotten() -> None:

@@ -164,7 +164,7 @@ def test_synced_records_survive_and_everything_recovered_is_durable() -> None:
     store = open_store(disk)
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(2))
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
@@ -228,7 +228,7 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
     log = store.create(where, TOPIC_ID, make_log_config())
     for _ in range(5):
         append(log, batch(2))
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)
@@ -303,7 +303,7 @@ def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
     log = store.create(FIRST, TOPIC_ID, make_log_config())
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     store.delete(FIRST)
     sync([ticket])
@@ -313,7 +313,7 @@ def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:
 def test_a_partition_that_somebody_else_takes_away_is_not_called_synced() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)
-    ticket = store.create(FIRST, TOPIC_ID, make_log_config()).unsynced.begin_sync()
+    ticket = store.create(FIRST, TOPIC_ID, make_log_config()).begin_sync()
     assert ticket is not None
     disk.rename("/data/orders-0", "/data/elsewhere")
     with pytest.raises(FileNotFoundError):
@@ -349,7 +349,7 @@ def test_a_partition_created_again_does_not_inherit_offsets() -> None:
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(50))
     log.delete_records_before(40)
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     sync([ticket])
     log.unsynced.end_sync(ticket)

@@ -33,12 +33,12 @@ def dirty_tickets(disk: MemoryFileSystem, count: int) -> list[SyncTicket]:
     for number in range(count):
         log = open_log(disk, directory=f"/t-{number}")
         append(log, batch(1))
-        first = log.unsynced.begin_sync()
+        first = log.begin_sync()
         assert first is not None
         sync([first])
         log.unsynced.end_sync(first)
         append(log, batch(1))
-        ticket = log.unsynced.begin_sync()
+        ticket = log.begin_sync()
         assert ticket is not None
         tickets.append(ticket)
     return tickets
@@ -83,7 +83,7 @@ def test_a_failed_sync_is_an_error_and_nothing_counts_as_synced(count: int) -> N
     log = open_log(disk)
     for _ in range(count):
         append(log, batch(1))
-    ticket = log.unsynced.begin_sync()
+    ticket = log.begin_sync()
     assert ticket is not None
     disk.sync_error = errno.EIO
     with pytest.raises(OSError):

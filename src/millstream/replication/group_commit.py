@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.replication.partition import Partition
 from millstream.storage.syncing import SyncTicket, sync
 
@@ -95,8 +95,8 @@ class GroupCommit:
         dirty, self._dirty = self._dirty, set()
         for partition in dirty:
             try:
-                ticket = partition.log.unsynced.begin_sync()
-            except OSError as error:
+                ticket = partition.log.begin_sync()
+            except (OSError, LogDirFailed) as error:
                 self.fail(f"sync failed: {error}")
                 return
             if ticket is not None:

@@ -2,8 +2,8 @@
 
 Entries are (epoch, offset of its first record), and both grow. The batches in the log carry
 their epoch too, so this can always be rebuilt. A new epoch is only recorded in memory; the
-file is written with the first append of that epoch, which keeps the start of ten thousand
-partitions cheap.
+file is written before the next sync and at a clean stop, which keeps the start of ten thousand
+partitions cheap, and the failure of a node.
 """
 
 from bisect import bisect_right

@@ -36,7 +36,7 @@ from millstream.storage.rolling import has_room
 from millstream.storage.segment import Segment
 from millstream.storage.segments import Segments
 from millstream.storage.snapshots import Snapshots
-from millstream.storage.syncing import Unsynced
+from millstream.storage.syncing import SyncTicket, Unsynced
 from millstream.storage.values import (
     Appended,
     BatchGroup,
@@ -198,9 +198,8 @@ class Log:
     def _write(self, batches: Batches, leader_epoch: int, now_ms: int) -> Appended:
         base_offset = self.next_offset
         next_offset = base_offset + batches.last_offset_delta + 1
-        if leader_epoch != self.epochs.latest or self.epochs.is_changed:
+        if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-            self.epochs.save()
         size_bytes = batches.size_bytes
         # A marker has to be written in any case: without it a transaction would never end.
         if size_bytes > self.config.segment_bytes and not batches.attributes & CONTROL_MASK:
@@ -256,7 +255,6 @@ class Log:
                 self.producers.take_in(batch)
             self.next_offset = batch.next_offset
         self.unsynced.files[segment.file] = None
-        self.epochs.save_if_changed()
         return Appended(first, next_offset, -1, self.log_start_offset, False)
 
     # Segments
@@ -404,8 +402,24 @@ class Log:
         self.unsynced.write_small(self.directory, layout.PARTITION_METADATA_FILE, data)
         self.topic_id = topic_id
 
+    def begin_sync(self) -> SyncTicket | None:
+        """What is not on the disk yet, pinned; None if nothing. Raises LogDirFailed and OSError.
+
+        Epochs are written here and not with the first record of each: when a node fails, thousands
+        of partitions get a new leader at once. No recovery point may pass an epoch that is not in
+        the file.
+        """
+        try:
+            if self.unsynced:
+                self.epochs.save_if_changed()
+        except NoSpace:
+            # The next sync tries again. Without the file, recovery reads the batches.
+            pass
+        return self.unsynced.begin_sync()
+
     def finish(self) -> None:
         """Write what is only in memory, so that the next start can trust the files."""
+        self.epochs.save_if_changed()
         try:
             self.segments.active.finish()
             self.producers.snapshot_if_read()

@@ -54,7 +54,7 @@ def sync_all(file_system: FileSystem, descriptor: int, logs: Iterable[Log]) -> N
             log.unsynced.forget()
         return
     for log in logs:
-        ticket = log.unsynced.begin_sync()
+        ticket = log.begin_sync()
         if ticket is not None:
             sync([ticket])
             log.unsynced.end_sync(ticket)

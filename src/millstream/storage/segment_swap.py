@@ -51,7 +51,11 @@ def replaced_segments(log: Log, cleaned: CleanedSegment) -> list[Segment] | None
 
 
 def begin_swap(log: Log, cleaned: CleanedSegment) -> None:
-    """Make the new segment count. It needs a sync of the directory before `finish_swap`."""
+    """Make the new segment count. It needs a sync of the directory before `finish_swap`.
+
+    Where an epoch began may be in none of its batches afterwards: the file of epochs must know it.
+    """
+    log.epochs.save_if_changed()
     _rename(
         log.cache.file_system, log.directory, cleaned, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX
     )
