@@ -24,6 +24,8 @@ from millstream.coordinators.groups import offsets, requests
 from millstream.coordinators.groups.offsets import CommitRequest
 from millstream.coordinators.groups.settings import GroupSettings, group_settings
 from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.share.heartbeat import ShareHeartbeatReply, ShareHeartbeatRequest
 from millstream.coordinators.transactions.machine import transaction_settings
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
@@ -253,6 +255,21 @@ class World:
         assert isinstance(group, ConsumerGroup)
         return group
 
+    # -- members of share groups ------------------------------------------------------
+
+    def share_beat(self, member_id: str, epoch: int, /, **changes: Any) -> ShareHeartbeatReply:
+        request = ShareHeartbeatRequest(GROUP, member_id, epoch, "c", "/127.0.0.1")
+        if epoch == 0:
+            request = replace(request, topics=("orders",))
+        request = replace(request, **changes)
+        ticket = self.step(lambda state, env: requests.share_heartbeat(state, request, env))
+        reply = self.replies[ticket]
+        assert isinstance(reply, ShareHeartbeatReply)
+        return reply
+
+    def sharers(self) -> ShareGroup:
+        return requests.share_group(self.state, GROUP)
+
     # -- offsets ----------------------------------------------------------------------
 
     def commit(
@@ -298,6 +315,16 @@ def durable(state: ShardState) -> dict[str, object]:
                 group.target,
                 group.patterns,
                 group.owned_epochs,
+            )
+        elif isinstance(group, ShareGroup):
+            view[group_id] = (
+                group.epoch,
+                group.metadata_hash,
+                group.members,
+                group.target_epoch,
+                group.target_timestamp_ms,
+                group.target,
+                group.topics,
             )
         elif group.state is ClassicState.STABLE or (
             # A group that only ever lived in memory is not in the log.

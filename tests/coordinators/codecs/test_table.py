@@ -19,10 +19,20 @@ from millstream.coordinators.codecs.changes import (
     OffsetChange,
     PartitionMetadataChange,
     PatternChange,
+    ShareAssignment,
+    ShareCurrentMemberChange,
+    SharedTopic,
+    SharedTopics,
+    ShareGroupChange,
+    ShareMemberChange,
+    SharePartitionsChange,
+    ShareTargetChange,
+    ShareTargetMemberChange,
     StoredConsumerGroup,
     StoredConsumerMember,
     StoredGroup,
     StoredMember,
+    StoredShareMember,
     StoredTarget,
     TargetChange,
     TargetMemberChange,
@@ -66,7 +76,54 @@ currents = some.builds(
     assignments,
     assignments,
 )
+shared_topics = some.dictionaries(
+    some.uuids(),
+    some.builds(
+        SharedTopic,
+        text,
+        some.lists(some.integers(0, 99), unique=True).map(lambda found: tuple(sorted(found))),
+    ),
+    max_size=3,
+)
+share_changes = some.one_of(
+    some.builds(
+        ShareGroupChange,
+        text,
+        some.none() | some.builds(StoredConsumerGroup, number, long_number),
+    ),
+    some.builds(
+        ShareMemberChange,
+        text,
+        text,
+        some.none()
+        | some.builds(
+            StoredShareMember, maybe_text, text, text, some.lists(text, max_size=3).map(tuple)
+        ),
+    ),
+    some.builds(
+        ShareTargetChange, text, some.none() | some.builds(StoredTarget, number, long_number)
+    ),
+    some.builds(ShareTargetMemberChange, text, text, some.none() | assignments),
+    some.builds(
+        ShareCurrentMemberChange,
+        text,
+        text,
+        some.none() | some.builds(ShareAssignment, number, number, assignments),
+    ),
+    some.builds(
+        SharePartitionsChange,
+        text,
+        some.none()
+        | some.builds(
+            SharedTopics,
+            shared_topics,
+            shared_topics,
+            some.dictionaries(some.uuids(), text, max_size=2),
+        ),
+    ),
+)
 changes = some.one_of(
+    share_changes,
     some.builds(OffsetChange, text, text, number, some.none() | offsets),
     some.builds(GroupChange, text, some.none() | groups),
     some.builds(
@@ -148,7 +205,8 @@ def test_old_groups_are_read() -> None:
 
 
 def test_kinds_that_we_do_not_keep_are_passed_over() -> None:
-    assert decode(bytes.fromhex("000b 0001 67"), b"\x00\x00") is None
+    # A streams group.
+    assert decode(bytes.fromhex("0011 0001 67"), b"\x00\x00") is None
 
 
 @pytest.mark.parametrize("value", ["", "0009", "0003 00000000"])

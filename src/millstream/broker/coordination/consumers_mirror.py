@@ -30,6 +30,7 @@ from millstream.coordinators.decision import Env
 from millstream.coordinators.groups.machine import GROUPS
 from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.journal import Machine, ShardStatus
+from millstream.coordinators.share.group import ShareGroup
 from millstream.errors import KafkaError
 from millstream.model import OFFSETS_TOPIC
 
@@ -149,7 +150,7 @@ def _members(group: Group, image: ClusterImage) -> list[MirroredMember]:
             )
             for member_id, member in group.members.items()
         ]
-    if not group.is_of_consumers:
+    if isinstance(group, ShareGroup) or not group.is_of_consumers:
         return []
     found = []
     for member in group.members.values():

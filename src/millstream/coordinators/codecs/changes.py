@@ -24,6 +24,12 @@ class RecordKind(IntEnum):
     TARGET = 6
     TARGET_MEMBER = 7
     CURRENT_MEMBER = 8
+    SHARE_MEMBER = 10
+    SHARE_GROUP = 11
+    SHARE_TARGET = 12
+    SHARE_TARGET_MEMBER = 13
+    SHARE_CURRENT_MEMBER = 14
+    SHARE_PARTITIONS = 15
     PATTERN = 16
 
 
@@ -177,6 +183,91 @@ class PatternChange:
     value: MatchedTopics | None
 
 
+# -- share groups (KIP-932) -------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ShareGroupChange:
+    group_id: str
+    value: StoredConsumerGroup | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredShareMember:
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ShareMemberChange:
+    group_id: str
+    member_id: str
+    value: StoredShareMember | None
+
+
+@dataclass(slots=True)
+class ShareTargetChange:
+    group_id: str
+    value: StoredTarget | None
+
+
+@dataclass(slots=True)
+class ShareTargetMemberChange:
+    group_id: str
+    member_id: str
+    value: Assignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAssignment:
+    """What a member has. Several members may have the same partition."""
+
+    epoch: int
+    previous_epoch: int
+    assigned: Assignment
+
+
+@dataclass(slots=True)
+class ShareCurrentMemberChange:
+    group_id: str
+    member_id: str
+    value: ShareAssignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTopic:
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTopics:
+    """The share partitions of a group, by topic id: those that the share coordinator is asked to
+    begin, those that it has begun, and those that it is asked to forget."""
+
+    initializing: dict[UUID, SharedTopic] = field(default_factory=dict)
+    initialized: dict[UUID, SharedTopic] = field(default_factory=dict)
+    # Names.
+    deleting: dict[UUID, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SharePartitionsChange:
+    group_id: str
+    value: SharedTopics | None
+
+
+ShareGroupRecord = (
+    ShareGroupChange
+    | ShareMemberChange
+    | ShareTargetChange
+    | ShareTargetMemberChange
+    | ShareCurrentMemberChange
+    | SharePartitionsChange
+)
+
 Change = (
     OffsetChange
     | GroupChange
@@ -187,4 +278,5 @@ Change = (
     | TargetMemberChange
     | CurrentMemberChange
     | PatternChange
+    | ShareGroupRecord
 )

@@ -22,13 +22,13 @@ from millstream.encoding import Reader, Writer
 _FIRST_TAG: Final = 0
 
 
-def _begin() -> Writer:
+def begin_value() -> Writer:
     writer = Writer()
     writer.int16(0)
     return writer
 
 
-def _open(data: bytes) -> Reader:
+def open_value(data: bytes) -> Reader:
     reader = Reader(data)
     version = reader.int16()
     if version != 0:
@@ -47,36 +47,36 @@ def _read_tagged_int64(reader: Reader) -> int:
 
 
 def encode_consumer_group(value: StoredConsumerGroup) -> bytes:
-    writer = _begin()
+    writer = begin_value()
     writer.int32(value.epoch)
     writer.tagged_fields(_tagged_int64(value.metadata_hash))
     return writer.getvalue()
 
 
 def decode_consumer_group(data: bytes) -> StoredConsumerGroup:
-    reader = _open(data)
+    reader = open_value(data)
     return StoredConsumerGroup(reader.int32(), _read_tagged_int64(reader))
 
 
 def encode_target(value: StoredTarget) -> bytes:
-    writer = _begin()
+    writer = begin_value()
     writer.int32(value.epoch)
     writer.tagged_fields(_tagged_int64(value.timestamp_ms))
     return writer.getvalue()
 
 
 def decode_target(data: bytes) -> StoredTarget:
-    reader = _open(data)
+    reader = open_value(data)
     return StoredTarget(reader.int32(), _read_tagged_int64(reader))
 
 
 def encode_member(value: StoredConsumerMember) -> bytes:
-    writer = _begin()
+    writer = begin_value()
     writer.compact_nullable_string(value.instance_id)
     writer.compact_nullable_string(value.rack_id)
     writer.compact_string(value.client_id)
     writer.compact_string(value.client_host)
-    _write_texts(writer, value.topics)
+    write_texts(writer, value.topics)
     writer.compact_nullable_string(value.pattern)
     writer.int32(value.rebalance_timeout_ms)
     writer.compact_nullable_string(value.assignor)
@@ -89,10 +89,10 @@ def encode_member(value: StoredConsumerMember) -> bytes:
 
 
 def decode_member(data: bytes) -> StoredConsumerMember:
-    reader = _open(data)
+    reader = open_value(data)
     instance_id, rack_id = reader.compact_nullable_string(), reader.compact_nullable_string()
     client_id, client_host = reader.compact_string(), reader.compact_string()
-    topics = _read_texts(reader)
+    topics = read_texts(reader)
     pattern = reader.compact_nullable_string()
     rebalance_timeout_ms = reader.int32()
     assignor = reader.compact_nullable_string()
@@ -137,48 +137,48 @@ def _decode_classic(reader: Reader) -> ClassicProtocols:
 
 
 def encode_target_member(value: Assignment) -> bytes:
-    writer = _begin()
-    _write_assignment(writer, value)
+    writer = begin_value()
+    write_assignment(writer, value)
     writer.tagged_fields()
     return writer.getvalue()
 
 
 def decode_target_member(data: bytes) -> Assignment:
-    reader = _open(data)
-    value = _read_assignment(reader)
+    reader = open_value(data)
+    value = read_assignment(reader)
     reader.tagged_fields()
     return value
 
 
 def encode_current_member(value: CurrentAssignment) -> bytes:
-    writer = _begin()
+    writer = begin_value()
     writer.int32(value.epoch)
     writer.int32(value.previous_epoch)
     writer.int8(value.state)
-    _write_assignment(writer, value.assigned)
-    _write_assignment(writer, value.revoking)
+    write_assignment(writer, value.assigned)
+    write_assignment(writer, value.revoking)
     writer.tagged_fields()
     return writer.getvalue()
 
 
 def decode_current_member(data: bytes) -> CurrentAssignment:
-    reader = _open(data)
+    reader = open_value(data)
     epoch, previous_epoch, number = reader.int32(), reader.int32(), reader.int8()
     known = number in MemberState.__members__.values()
     value = CurrentAssignment(
         epoch,
         previous_epoch,
         MemberState(number) if known else MemberState.UNKNOWN,
-        _read_assignment(reader),
-        _read_assignment(reader),
+        read_assignment(reader),
+        read_assignment(reader),
     )
     reader.tagged_fields()
     return value
 
 
 def encode_pattern(value: MatchedTopics) -> bytes:
-    writer = _begin()
-    _write_texts(writer, value.topics)
+    writer = begin_value()
+    write_texts(writer, value.topics)
     writer.int64(value.version)
     writer.int64(value.timestamp_ms)
     writer.tagged_fields()
@@ -186,19 +186,19 @@ def encode_pattern(value: MatchedTopics) -> bytes:
 
 
 def decode_pattern(data: bytes) -> MatchedTopics:
-    reader = _open(data)
-    value = MatchedTopics(_read_texts(reader), reader.int64(), reader.int64())
+    reader = open_value(data)
+    value = MatchedTopics(read_texts(reader), reader.int64(), reader.int64())
     reader.tagged_fields()
     return value
 
 
-def _write_texts(writer: Writer, texts: tuple[str, ...]) -> None:
+def write_texts(writer: Writer, texts: tuple[str, ...]) -> None:
     writer.compact_array_length(len(texts))
     for text in texts:
         writer.compact_string(text)
 
 
-def _read_texts(reader: Reader) -> tuple[str, ...]:
+def read_texts(reader: Reader) -> tuple[str, ...]:
     return tuple(_repeat(reader, reader.compact_string))
 
 
@@ -206,7 +206,7 @@ def _repeat(reader: Reader, read: Callable[[], str]) -> list[str]:
     return [read() for _ in range(reader.compact_array_length() or 0)]
 
 
-def _write_assignment(writer: Writer, assignment: Assignment) -> None:
+def write_assignment(writer: Writer, assignment: Assignment) -> None:
     writer.compact_array_length(len(assignment))
     for topic_id in sorted(assignment):
         partitions = assignment[topic_id]
@@ -217,7 +217,7 @@ def _write_assignment(writer: Writer, assignment: Assignment) -> None:
         writer.tagged_fields()
 
 
-def _read_assignment(reader: Reader) -> Assignment:
+def read_assignment(reader: Reader) -> Assignment:
     assignment: Assignment = {}
     for _ in range(reader.compact_array_length() or 0):
         topic_id = reader.uuid()

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from millstream.coordinators.codecs import classic, consumer, offsets
+from millstream.coordinators.codecs import classic, consumer, offsets, share
 from millstream.coordinators.codecs.changes import (
     Change,
     ConsumerGroupChange,
@@ -13,6 +13,12 @@ from millstream.coordinators.codecs.changes import (
     PartitionMetadataChange,
     PatternChange,
     RecordKind,
+    ShareCurrentMemberChange,
+    ShareGroupChange,
+    ShareMemberChange,
+    SharePartitionsChange,
+    ShareTargetChange,
+    ShareTargetMemberChange,
     TargetChange,
     TargetMemberChange,
 )
@@ -49,6 +55,18 @@ def _encode_key(change: Change) -> bytes:
             return _key(RecordKind.CURRENT_MEMBER, change.group_id, change.member_id)
         case PatternChange():
             return _key(RecordKind.PATTERN, change.group_id, change.pattern)
+        case ShareGroupChange():
+            return _key(RecordKind.SHARE_GROUP, change.group_id)
+        case ShareMemberChange():
+            return _key(RecordKind.SHARE_MEMBER, change.group_id, change.member_id)
+        case ShareTargetChange():
+            return _key(RecordKind.SHARE_TARGET, change.group_id)
+        case ShareTargetMemberChange():
+            return _key(RecordKind.SHARE_TARGET_MEMBER, change.group_id, change.member_id)
+        case ShareCurrentMemberChange():
+            return _key(RecordKind.SHARE_CURRENT_MEMBER, change.group_id, change.member_id)
+        case SharePartitionsChange():
+            return _key(RecordKind.SHARE_PARTITIONS, change.group_id)
         case OffsetChange():
             raise AssertionError("offsets have their own key")
         case _:
@@ -73,6 +91,18 @@ def _encode_value(change: Change) -> bytes | None:
             return consumer.encode_current_member(change.value)
         case PatternChange():
             return consumer.encode_pattern(change.value)
+        case ShareGroupChange():
+            return share.encode_group(change.value)
+        case ShareMemberChange():
+            return share.encode_member(change.value)
+        case ShareTargetChange():
+            return consumer.encode_target(change.value)
+        case ShareTargetMemberChange():
+            return consumer.encode_target_member(change.value)
+        case ShareCurrentMemberChange():
+            return share.encode_current_member(change.value)
+        case SharePartitionsChange():
+            return share.encode_partitions(change.value)
         case OffsetChange():
             return offsets.encode_offset_value(change.value)
         case _:
@@ -88,7 +118,7 @@ def _key(kind: RecordKind, *texts: str) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> Change | None:
-    """The change; None for kinds that we do not store, such as those of share groups.
+    """The change; None for kinds that we do not store, such as those of streams groups.
 
     Raises ValueError if the bytes are inconsistent.
     """
@@ -128,5 +158,29 @@ def _decode_consumer(kind: int, reader: Reader, value: bytes | None) -> Change |
         case RecordKind.PATTERN:
             matched = None if value is None else consumer.decode_pattern(value)
             return PatternChange(reader.string(), reader.string(), matched)
+        case _:
+            return _decode_share(kind, reader, value)
+
+
+def _decode_share(kind: int, reader: Reader, value: bytes | None) -> Change | None:
+    match kind:
+        case RecordKind.SHARE_GROUP:
+            group = None if value is None else share.decode_group(value)
+            return ShareGroupChange(reader.string(), group)
+        case RecordKind.SHARE_MEMBER:
+            member = None if value is None else share.decode_member(value)
+            return ShareMemberChange(reader.string(), reader.string(), member)
+        case RecordKind.SHARE_TARGET:
+            target = None if value is None else consumer.decode_target(value)
+            return ShareTargetChange(reader.string(), target)
+        case RecordKind.SHARE_TARGET_MEMBER:
+            assignment = None if value is None else consumer.decode_target_member(value)
+            return ShareTargetMemberChange(reader.string(), reader.string(), assignment)
+        case RecordKind.SHARE_CURRENT_MEMBER:
+            current = None if value is None else share.decode_current_member(value)
+            return ShareCurrentMemberChange(reader.string(), reader.string(), current)
+        case RecordKind.SHARE_PARTITIONS:
+            topics = None if value is None else share.decode_partitions(value)
+            return SharePartitionsChange(reader.string(), topics)
         case _:
             return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from uuid import UUID
 
 from millstream.coordinators.classic.group import ClassicGroup, ClassicState
 from millstream.coordinators.codecs.changes import (
@@ -16,9 +17,12 @@ from millstream.coordinators.consumer.group import ConsumerGroup
 from millstream.coordinators.decision import Decision, Env
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.state import Group, ShardState
+from millstream.coordinators.share import admin as share_admin
+from millstream.coordinators.share.group import ShareGroup
 from millstream.errors import KafkaCode, KafkaError
 
 DEAD = "Dead"
+SHARE_PROTOCOL = "share"
 
 
 @dataclass(slots=True)
@@ -65,6 +69,8 @@ def list_groups(
 def _listed(group: Group) -> ListedGroup:
     if isinstance(group, ConsumerGroup):
         return ListedGroup(group.group_id, CONSUMER_PROTOCOL, group.state_name, "consumer")
+    if isinstance(group, ShareGroup):
+        return ListedGroup(group.group_id, SHARE_PROTOCOL, group.state_name, "share")
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
 
 
@@ -110,8 +116,21 @@ def delete_group(state: ShardState, group_id: str) -> Decision[KafkaCode]:
     )
 
 
+def forget_shared(state: ShardState, topic_id: UUID) -> dict[str, list[Change]]:
+    """By share group: the records that forget a deleted topic."""
+    return {
+        group.group_id: records
+        for group in state.groups.values()
+        if isinstance(group, ShareGroup) and (records := share_admin.without_topic(group, topic_id))
+    }
+
+
+def is_share_group(state: ShardState, group_id: str) -> bool:
+    return isinstance(state.groups.get(group_id), ShareGroup)
+
+
 def is_empty(group: Group) -> bool:
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup):
         return not group.members
     return group.state is ClassicState.EMPTY
 
@@ -120,6 +139,8 @@ def group_tombstones(group: Group) -> list[Change]:
     """The records that remove a group without members."""
     if isinstance(group, ClassicGroup):
         return [GroupChange(group.group_id, None)]
+    if isinstance(group, ShareGroup):
+        return share_admin.group_tombstones(group)
     patterns: list[Change] = [
         PatternChange(group.group_id, pattern, None) for pattern in group.patterns
     ]
@@ -133,7 +154,8 @@ def group_tombstones(group: Group) -> list[Change]:
 def expire_offsets(state: ShardState, group_id: str, env: Env) -> Decision[None]:
     """Expire old offsets, and a group without offsets and members."""
     group = state.groups.get(group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
+        # A share group stays until it is deleted.
         return Decision()
     records: list[Change] = list(offsets.expired(state, group_id, env))
     left = sum(len(partitions) for partitions in state.offsets.get(group_id, {}).values())

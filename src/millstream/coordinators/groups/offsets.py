@@ -10,6 +10,7 @@ from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
 from millstream.coordinators.consumer.group import ConsumerGroup
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch
 from millstream.coordinators.groups.state import Group, ShardState
+from millstream.coordinators.share.group import ShareGroup
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
 
@@ -90,6 +91,8 @@ def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitRep
 
 
 def _check_committer(group: Group, request: CommitRequest) -> None:
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(group)
     if isinstance(group, ConsumerGroup):
         _check_consumer_member(
             group, request.member_id, request.generation, request.knows_member_epochs
@@ -106,6 +109,11 @@ def _check_committer(group: Group, request: CommitRequest) -> None:
     if group.state is ClassicState.COMPLETING_REBALANCE:
         # It has the new generation but not yet its assignment; it should sync first.
         raise KafkaError(KafkaCode.REBALANCE_IN_PROGRESS)
+
+
+def _no_offsets(group: ShareGroup) -> KafkaError:
+    text = f"Group {group.group_id} is a share group, which has no committed offsets."
+    return KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, text)
 
 
 def _check_consumer_member(
@@ -183,6 +191,8 @@ def delete(
 ) -> Decision[CommitReply]:
     """Forget offsets of topics that no member reads."""
     group = state.group(group_id)
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(group)
     if isinstance(group, ClassicGroup):
         is_in_use = group.state is not ClassicState.EMPTY
         if is_in_use and not group.is_of_consumers:
@@ -221,7 +231,7 @@ def forget_topics(state: ShardState, names: Iterable[str]) -> dict[str, list[Off
 def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
     """The offsets of a group that are older than the retention and that no member reads."""
     group = state.groups.get(group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         return []
     since_ms = _retention_begins_ms(group)
     if since_ms is None:
@@ -241,7 +251,7 @@ def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
     return found
 
 
-def _retention_begins_ms(group: Group) -> int | None:
+def _retention_begins_ms(group: ClassicGroup | ConsumerGroup) -> int | None:
     """The retention starts at the commit, or when the group became empty; None: never."""
     if isinstance(group, ConsumerGroup):
         return 0

@@ -1,4 +1,4 @@
-"""Which kind of group a request is for: classic, or of the consumer protocol."""
+"""Which kind of group a request is for: classic, of the consumer protocol, or a share group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,17 @@ from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
 from millstream.coordinators.consumer import heartbeat as consumer_protocol
 from millstream.coordinators.consumer.group import (
     JOINING_EPOCH,
+    LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerGroup,
 )
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.groups import admin, migration
-from millstream.coordinators.groups.state import Group, ShardState
+from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.share import heartbeat as share_protocol
+from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.share.heartbeat import ShareHeartbeatReply, ShareHeartbeatRequest
 from millstream.errors import KafkaCode, KafkaError
 
 # -- the classic protocol -------------------------------------------------------------
@@ -32,6 +36,9 @@ def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinRepl
         return Decision(
             records=admin.group_tombstones(found), then=lambda env: join(state, request, env)
         )
+    if isinstance(found, ShareGroup):
+        text = f"Group {request.group_id} is a share group."
+        raise KafkaError(KafkaCode.INCONSISTENT_GROUP_PROTOCOL, text)
     if found is None:
         if request.member_id:
             raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
@@ -72,12 +79,12 @@ def leave(
     return classic_protocol.leave(found, leaving, env)
 
 
-def _known(state: ShardState, group_id: str) -> Group:
+def _known(state: ShardState, group_id: str) -> ClassicGroup | ConsumerGroup:
     if not group_id:
         # Offsets may be committed under an empty name; members need a name.
         raise KafkaError(KafkaCode.INVALID_GROUP_ID)
     found = state.groups.get(group_id)
-    if found is None:
+    if found is None or isinstance(found, ShareGroup):
         # For a member, a group that does not exist is one that does not know it.
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
     return found
@@ -100,6 +107,8 @@ def consumer_heartbeat(
     if isinstance(found, ConsumerGroup):
         return consumer_protocol.heartbeat(found, request, env)
     if request.epoch != JOINING_EPOCH:
+        raise _not_a_consumer_group(request.group_id)
+    if isinstance(found, ShareGroup):
         raise _not_a_consumer_group(request.group_id)
     if found is None:
         new = ConsumerGroup(request.group_id)
@@ -144,6 +153,45 @@ def describe_consumer(state: ShardState, group_id: str) -> Decision[ConsumerGrou
     return Decision(reply=found)
 
 
+# -- share groups ---------------------------------------------------------------------
+
+
+def share_heartbeat(
+    state: ShardState, request: ShareHeartbeatRequest, env: Env
+) -> Decision[ShareHeartbeatReply]:
+    share_protocol.check(request)
+    if request.epoch == LEAVING_EPOCH:
+        return share_protocol.leave(share_group(state, request.group_id), request, env)
+    if request.epoch != JOINING_EPOCH or request.group_id in state.groups:
+        found = share_group(state, request.group_id)
+        return share_protocol.heartbeat(found, request, env)
+    new = ShareGroup(request.group_id)
+    decision = share_protocol.heartbeat(new, request, env)
+    state.groups[request.group_id] = new
+    return decision
+
+
+def share_group(state: ShardState, group_id: str) -> ShareGroup:
+    if not group_id:
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
+    found = state.groups.get(group_id)
+    if not isinstance(found, ShareGroup):
+        raise KafkaError(
+            KafkaCode.GROUP_ID_NOT_FOUND,
+            f"Share group {group_id} not found."
+            if found is None
+            else f"Group {group_id} is not a share group.",
+        )
+    return found
+
+
+def share_group_or_new(state: ShardState, group_id: str) -> ShareGroup:
+    """A new one is not in the state before its first record."""
+    if group_id and group_id not in state.groups:
+        return ShareGroup(group_id)
+    return share_group(state, group_id)
+
+
 # -- time -----------------------------------------------------------------------------
 
 
@@ -151,6 +199,11 @@ def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[
     found = state.groups.get(key.group_id)
     if isinstance(found, ConsumerGroup):
         return _member_is_late(state, found, key, env)
+    if isinstance(found, ShareGroup):
+        decision: Decision[None] = Decision()
+        if key.kind is DeadlineKind.MEMBER_SESSION and key.member_id in found.members:
+            share_protocol.remove(found, key.member_id, env, decision)
+        return decision
     if isinstance(found, ClassicGroup):
         match key.kind:
             case DeadlineKind.SESSION:
@@ -182,6 +235,9 @@ def deadlines_after_replay(state: ShardState, env: Env) -> list[Deadline]:
     for found in state.groups.values():
         if isinstance(found, ConsumerGroup):
             consumer_protocol.deadlines_after_replay(found, env, decision)
+            continue
+        if isinstance(found, ShareGroup):
+            share_protocol.deadlines_after_replay(found, env, decision)
             continue
         for member in found.members.values():
             rebalance.keep_alive(found, member, env, decision)

@@ -34,6 +34,11 @@ class GroupSettings:
     may_upgrade: bool
     may_downgrade: bool
     serves_consumer_protocol: bool
+    share_members_max: int
+    share_session_timeout_ms: int
+    share_heartbeat_interval_ms: int
+    # If the share coordinator has not begun a partition by then, it is asked again.
+    share_initialize_retry_ms: int
     offset_metadata_length_max: int
     offsets_retention_ms: int
     # The largest batch that the offsets topic accepts; a decision is one batch.
@@ -58,6 +63,10 @@ def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
         may_upgrade=policy in ("bidirectional", "upgrade"),
         may_downgrade=policy in ("bidirectional", "downgrade"),
         serves_consumer_protocol="consumer" in config.list("group.coordinator.rebalance.protocols"),
+        share_members_max=config.int("group.share.max.size"),
+        share_session_timeout_ms=config.int("group.share.session.timeout.ms"),
+        share_heartbeat_interval_ms=config.int("group.share.heartbeat.interval.ms"),
+        share_initialize_retry_ms=config.int("group.share.initialize.retry.interval.ms"),
         offset_metadata_length_max=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         batch_bytes_max=config.int("message.max.bytes"),

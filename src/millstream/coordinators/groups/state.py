@@ -17,13 +17,23 @@ from millstream.coordinators.codecs.changes import (
     OffsetChange,
     PartitionMetadataChange,
     PatternChange,
+    ShareAssignment,
+    ShareCurrentMemberChange,
+    SharedTopics,
+    ShareGroupChange,
+    ShareGroupRecord,
+    ShareMemberChange,
+    SharePartitionsChange,
+    ShareTargetChange,
+    ShareTargetMemberChange,
     TargetChange,
     TargetMemberChange,
 )
 from millstream.coordinators.consumer.group import ConsumerGroup, no_assignment
+from millstream.coordinators.share.group import ShareGroup
 from millstream.errors import KafkaCode, KafkaError
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 ConsumerChange = (
     ConsumerGroupChange
     | MemberChange
@@ -81,6 +91,18 @@ class ShardState:
                     self._remove_consumer(change)
                 else:
                     self._apply_consumer(change)
+            case (
+                ShareGroupChange()
+                | ShareMemberChange()
+                | ShareTargetChange()
+                | ShareTargetMemberChange()
+                | ShareCurrentMemberChange()
+                | SharePartitionsChange()
+            ):
+                if change.value is None:
+                    self._remove_share(change)
+                else:
+                    self._apply_share(change)
             case _:
                 assert_never(change)
 
@@ -179,3 +201,43 @@ class ShardState:
                 group.set_current(change.member_id, no_assignment())
             case PatternChange():
                 group.patterns.pop(change.pattern, None)
+
+    def _apply_share(self, change: ShareGroupRecord) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, ShareGroup):
+            group = self.groups[change.group_id] = ShareGroup(change.group_id)
+        assert change.value is not None
+        match change:
+            case ShareGroupChange():
+                group.epoch = change.value.epoch
+                group.metadata_hash = change.value.metadata_hash
+            case ShareMemberChange():
+                group.set_member(change.member_id, change.value)
+            case ShareTargetChange():
+                group.target_epoch = change.value.epoch
+                group.target_timestamp_ms = change.value.timestamp_ms
+            case ShareTargetMemberChange():
+                group.target[change.member_id] = change.value
+            case ShareCurrentMemberChange():
+                group.set_current(change.member_id, change.value)
+            case SharePartitionsChange():
+                group.topics = change.value
+
+    def _remove_share(self, change: ShareGroupRecord) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, ShareGroup):
+            return
+        match change:
+            case ShareGroupChange():
+                del self.groups[change.group_id]
+            case ShareMemberChange():
+                group.members.pop(change.member_id, None)
+            case ShareTargetChange():
+                group.target_epoch = 0
+                group.target_timestamp_ms = 0
+            case ShareTargetMemberChange():
+                group.target.pop(change.member_id, None)
+            case ShareCurrentMemberChange():
+                group.set_current(change.member_id, ShareAssignment(0, 0, {}))
+            case SharePartitionsChange():
+                group.topics = SharedTopics()

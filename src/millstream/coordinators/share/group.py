@@ -1,0 +1,87 @@
+"""A share group: its members, what each is assigned, and the share partitions of the group.
+
+State, and questions about it. All of it is in records. The epochs are those of a consumer
+group: a change of members, subscriptions, topics or share partitions raises `epoch`;
+`target_epoch` is the epoch of the current target; a member's epoch is the one that its
+assignment has reached. Nothing has to be revoked before another member gets it, so a member
+is at the target with its next heartbeat.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from millstream.coordinators.codecs.changes import (
+    Assignment,
+    ShareAssignment,
+    SharedTopic,
+    SharedTopics,
+    StoredShareMember,
+)
+
+ASSIGNOR: Final = "simple"
+
+
+@dataclass(slots=True)
+class ShareMember:
+    stored: StoredShareMember
+    current: ShareAssignment = field(default_factory=lambda: ShareAssignment(0, 0, {}))
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    target_epoch: int = 0
+    target_timestamp_ms: int = 0
+    target: dict[str, Assignment] = field(default_factory=dict)
+    topics: SharedTopics = field(default_factory=SharedTopics)
+    # Not in records: the version of the topics that this group was last checked against, and
+    # until when (uptime) the share coordinator may take to begin the partitions of a topic.
+    topics_version_seen: int = -1
+    initializing_until_ms: dict[UUID, int] = field(default_factory=dict)
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    def subscribed_topics(self) -> set[str]:
+        return {name for member in self.members.values() for name in member.stored.topics}
+
+    def set_member(self, member_id: str, stored: StoredShareMember) -> None:
+        known = self.members.get(member_id)
+        if known is None:
+            self.members[member_id] = ShareMember(stored)
+        else:
+            known.stored = stored
+
+    def set_current(self, member_id: str, current: ShareAssignment) -> None:
+        known = self.members.get(member_id)
+        if known is not None:
+            known.current = current
+
+
+def merged(
+    topics: dict[UUID, SharedTopic], more: dict[UUID, SharedTopic]
+) -> dict[UUID, SharedTopic]:
+    result = dict(topics)
+    for topic_id, topic in more.items():
+        known = result.get(topic_id)
+        numbers = {*topic.partitions, *(known.partitions if known is not None else ())}
+        result[topic_id] = SharedTopic(topic.name, tuple(sorted(numbers)))
+    return result
+
+
+def without(
+    topics: dict[UUID, SharedTopic], less: dict[UUID, SharedTopic]
+) -> dict[UUID, SharedTopic]:
+    result = {}
+    for topic_id, topic in topics.items():
+        gone: Iterable[int] = less[topic_id].partitions if topic_id in less else ()
+        numbers = tuple(sorted({*topic.partitions} - {*gone}))
+        if numbers:
+            result[topic_id] = SharedTopic(topic.name, numbers)
+    return result

@@ -1,0 +1,236 @@
+"""Transcripts of share groups: members join, get partitions, leave; administrators change them.
+
+Covers coordinators/share/heartbeat.py, coordinators/share/group.py, coordinators/share/admin.py.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millstream.coordinators.codecs.changes import SharedTopic
+from millstream.coordinators.decision import Decision, Env
+from millstream.coordinators.groups import admin as groups_admin
+from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.share import admin
+from millstream.coordinators.share import heartbeat as protocol
+from millstream.coordinators.share.group import ShareGroup
+from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.world import GROUP, World, refused, topic_id
+
+ORDERS = topic_id(0)
+PAYMENTS = topic_id(1)
+ALL = {ORDERS: (0, 1, 2, 3)}
+
+
+def decide(world: World, call: Callable[[ShareGroup, Env], Decision[Any]]) -> Any:
+    def decision(state: ShardState, env: Env) -> Decision[Any]:
+        group = state.groups[GROUP]
+        assert isinstance(group, ShareGroup)
+        return call(group, env)
+
+    return world.replies[world.step(decision)]
+
+
+def initialize(world: World, topics: dict[Any, SharedTopic]) -> None:
+    decide(world, lambda group, env: protocol.initialized(group, topics, env))
+
+
+def joined(world: World, member_id: str = "m1") -> int:
+    """A member of a group whose partitions exist; its epoch."""
+    reply = world.share_beat(member_id, 0)
+    initialize(world, reply.to_initialize)
+    return world.share_beat(member_id, reply.epoch, topics=("orders",)).epoch
+
+
+def test_partitions_are_assigned_once_the_share_coordinator_has_them() -> None:
+    world = World()
+    first = world.share_beat("m1", 0)
+    assert (first.epoch, first.assignment) == (1, {})
+    assert first.to_initialize == {ORDERS: SharedTopic("orders", (0, 1, 2, 3))}
+    # It is asked once.
+    assert world.share_beat("m1", 1).to_initialize == {}
+    initialize(world, first.to_initialize)
+    second = world.share_beat("m1", 1)
+    assert (second.epoch, second.assignment) == (2, ALL)
+    # What has not changed is not repeated, unless the member asks.
+    assert world.share_beat("m1", 2).assignment is None
+    assert world.share_beat("m1", 2, topics=("orders",)).assignment == ALL
+
+
+def test_if_the_share_coordinator_could_not_it_is_asked_again() -> None:
+    world = World()
+    first = world.share_beat("m1", 0)
+    decide(world, lambda group, env: protocol.not_initialized(group, first.to_initialize))
+    assert world.share_beat("m1", 1).to_initialize == first.to_initialize
+    assert world.share_beat("m1", 1).to_initialize == {}
+    world.pass_time(30_000)
+    assert world.share_beat("m1", 1).to_initialize == first.to_initialize
+    world.restart()
+    assert world.share_beat("m1", 1).to_initialize == first.to_initialize
+
+
+def test_members_share_partitions() -> None:
+    world = World()
+    joined(world)
+    second = world.share_beat("m2", 0)
+    assert second.to_initialize == {}
+    assert second.assignment is not None
+    first = world.share_beat("m1", 2).assignment
+    assert first is not None
+    assert sorted(first[ORDERS] + second.assignment[ORDERS]) == [0, 1, 2, 3]
+
+
+def test_a_topic_that_grows_is_assigned_later() -> None:
+    world = World()
+    epoch = joined(world)
+    world.set_topics(orders=6)
+    reply = world.share_beat("m1", epoch)
+    assert reply.to_initialize == {ORDERS: SharedTopic("orders", (4, 5))}
+    initialize(world, reply.to_initialize)
+    assert world.share_beat("m1", reply.epoch).assignment == {ORDERS: (0, 1, 2, 3, 4, 5)}
+
+
+def test_a_member_that_no_longer_reads_a_topic_loses_it() -> None:
+    world = World()
+    world.set_topics(orders=4, payments=1)
+    epoch = joined(world)
+    reply = world.share_beat("m1", epoch, topics=("payments",))
+    assert reply.assignment == {}
+    initialize(world, reply.to_initialize)
+    assert world.share_beat("m1", reply.epoch).assignment == {PAYMENTS: (0,)}
+
+
+def test_epochs_that_are_not_the_members_are_fenced() -> None:
+    world = World()
+    epoch = joined(world)
+    # The response may have been lost.
+    assert world.share_beat("m1", epoch - 1).epoch == epoch
+    assert refused(lambda: world.share_beat("m1", epoch + 1)) is KafkaCode.FENCED_MEMBER_EPOCH
+    assert refused(lambda: world.share_beat("m2", 3)) is KafkaCode.UNKNOWN_MEMBER_ID
+    # Joining again is always possible.
+    assert world.share_beat("m1", 0).assignment == ALL
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"member_id": ""}, {"group_id": ""}, {"rack_id": ""}, {"topics": ()}, {"epoch": -2}],
+)
+def test_incomplete_requests_are_refused(changes: dict[str, Any]) -> None:
+    assert refused(lambda: World().share_beat("m1", 0, **changes)) is KafkaCode.INVALID_REQUEST
+
+
+def test_a_member_leaves_or_is_silent_for_too_long() -> None:
+    world = World()
+    joined(world)
+    world.share_beat("m2", 0)
+    assert world.share_beat("m2", -1).epoch == -1
+    assert set(world.sharers().members) == {"m1"}
+    assert refused(lambda: world.share_beat("m2", -1)) is KafkaCode.UNKNOWN_MEMBER_ID
+    world.pass_time(45_001)
+    assert world.sharers().state_name == "Empty"
+
+
+def test_the_size_of_a_group_is_limited() -> None:
+    world = World()
+    for number in range(world.settings.share_members_max):
+        world.share_beat(f"m{number}", 0)
+    assert refused(lambda: world.share_beat("one more", 0)) is KafkaCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_group_may_have_its_own_timeouts() -> None:
+    world = World()
+    world.image.group_overrides[GROUP] = {
+        "share.session.timeout.ms": "50000",
+        "share.heartbeat.interval.ms": "7000",
+    }
+    epoch = joined(world)
+    world.pass_time(46_000)
+    assert world.share_beat("m1", epoch).interval_ms == 7_000
+
+
+def test_a_name_is_for_one_kind_of_group() -> None:
+    world = World()
+    joined(world)
+    assert refused(lambda: world.beat("c1", 0)) is KafkaCode.GROUP_ID_NOT_FOUND
+    assert refused(world.join) is KafkaCode.INCONSISTENT_GROUP_PROTOCOL
+    assert refused(lambda: world.commit(5)) is KafkaCode.GROUP_ID_NOT_FOUND
+    other = World()
+    other.beat("c1", 0)
+    assert refused(lambda: other.share_beat("m1", 0)) is KafkaCode.GROUP_ID_NOT_FOUND
+
+
+def test_groups_are_listed_as_share_groups() -> None:
+    world = World()
+    joined(world)
+    [row] = groups_admin.list_groups(world.state, states=["stable"], types=["Share"])
+    assert (row.group_id, row.protocol_type, row.type) == (GROUP, "share", "share")
+
+
+# -- administrators -----------------------------------------------------------------------
+
+
+def empty_group(world: World) -> None:
+    joined(world)
+    world.share_beat("m1", -1)
+
+
+def test_only_a_group_without_members_is_changed() -> None:
+    world = World()
+    joined(world)
+    group, env = world.sharers(), world.env(object())  # type: ignore[arg-type]
+    for call in (
+        lambda: admin.begin_delete(group, env),
+        lambda: admin.begin_alter(group, {"orders": {0: 5}}, env),
+        lambda: admin.begin_forget(group, ["orders"], env),
+    ):
+        with pytest.raises(KafkaError) as error:
+            call()
+        assert error.value.code is KafkaCode.NON_EMPTY_GROUP
+
+
+def test_deleting_a_group_begins_with_its_share_partitions() -> None:
+    world = World()
+    empty_group(world)
+    work = decide(world, admin.begin_delete)
+    assert work.topics == {ORDERS: SharedTopic("orders", (0, 1, 2, 3))}
+    # Interrupted, it can be repeated.
+    world.restart()
+    assert decide(world, admin.begin_delete).topics == work.topics
+    world.step(lambda state, env: groups_admin.delete_group(state, GROUP))
+    assert world.state.groups == {}
+
+
+def test_a_group_starts_elsewhere_in_a_higher_epoch_of_the_state() -> None:
+    world = World()
+    empty_group(world)
+    epoch = world.sharers().epoch
+    wanted = {"orders": {1: 7, 9: 0}, "nothing": {0: 0}}
+    work = decide(world, lambda group, env: admin.begin_alter(group, wanted, env))
+    assert work.state_epoch == epoch + 1 == world.sharers().epoch
+    assert work.starts == {(ORDERS, 1): 7}
+    assert work.unknown == {("orders", 9), ("nothing", 0)}
+    initialize(world, work.topics)
+    assert world.sharers().topics.initializing == {}
+
+
+def test_a_group_forgets_a_topic() -> None:
+    world = World()
+    empty_group(world)
+    names = ["orders", "nothing"]
+    work = decide(world, lambda group, env: admin.begin_forget(group, names, env))
+    assert (set(work.topics), set(work.unknown_topics)) == ({ORDERS}, {"nothing"})
+    assert world.sharers().topics.deleting == {ORDERS: "orders"}
+    decide(world, lambda group, env: admin.forgotten(group, [ORDERS]))
+    assert world.sharers().topics.deleting == {}
+    again = decide(world, lambda group, env: admin.begin_forget(group, ["orders"], env))
+    assert set(again.unknown_topics) == {"orders"}
+
+
+def test_a_deleted_topic_is_forgotten() -> None:
+    world = World()
+    empty_group(world)
+    [records] = groups_admin.forget_shared(world.state, ORDERS).values()
+    world.step(lambda state, env: Decision(records=records))
+    assert world.sharers().topics.initialized == {}
+    assert groups_admin.forget_shared(world.state, ORDERS) == {}
