@@ -20,10 +20,11 @@ NO_TIMESTAMP_MS = -1
 TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
-# Kafka's own two; clients may read but never write or create them.
+# Kafka's own; clients may read but never write or create them.
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -251,7 +251,12 @@ class Broker:
         self._prepare_logins(membership.secret)
         self.coordination.mirror_session = lambda: membership.store
         # In a cluster, coordinators follow the roles of their partitions from the start.
-        for shards in (self.coordination.groups.shards, self.coordination.transactions.shards):
+        coordination = self.coordination
+        for shards in (
+            coordination.groups.shards,
+            coordination.transactions.shards,
+            coordination.sharing.coordinator.shards,
+        ):
             member.roles.on_role.append(shards.role_changed)
             member.roles.on_created.append(shards.topic_created)
 
@@ -267,7 +272,7 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.coordination = Coordinators(self.node)
         self.topics = Topics(self.node, ensure_internal=self.coordination.ensure_internal_topic)
-        self.topics.on_deleted = lambda topic: self.coordination.topic_deleted(topic.name)
+        self.topics.on_deleted = self.coordination.topic_deleted
         self.coordination.topics = self.topics
         self.coordination.producer_ids = self.producer_ids
         self.cleaner = Cleaner(self.node)

@@ -1,9 +1,10 @@
-"""A consumer group's effective options, and what a group may set."""
+"""A group's effective options, and what a group may set."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from millstream.config.broker_config import BrokerConfig
+from millstream.config.durations import iso_duration_ms
 from millstream.config.option import parse_value
 from millstream.config.overrides import OverridingConfig, typed_overrides
 from millstream.config.table import GROUP_OPTIONS
@@ -24,7 +25,38 @@ _BOUNDS: Final = {
         "group.consumer.min.assignment.interval.ms",
         "group.consumer.max.assignment.interval.ms",
     ),
+    "share.session.timeout.ms": (
+        "group.share.min.session.timeout.ms",
+        "group.share.max.session.timeout.ms",
+    ),
+    "share.heartbeat.interval.ms": (
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
+    ),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    "share.delivery.count.limit": (
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
 }
+# A session has to outlive its heartbeats.
+_SESSIONS: Final = {
+    "consumer.session.timeout.ms": "consumer.heartbeat.interval.ms",
+    "share.session.timeout.ms": "share.heartbeat.interval.ms",
+}
+_RESET: Final = "share.auto.offset.reset"
+_BY_DURATION: Final = "by_duration:"
 
 
 class GroupConfig(OverridingConfig):
@@ -49,15 +81,28 @@ def group_overrides_problem(broker: BrokerConfig, overrides: Mapping[str, str]) 
             value = parse_value(option, text)
         except ConfigError as problem:
             return str(problem)
-        assert isinstance(value, int), name
-        least, most = _BOUNDS[name]
-        if value < broker.int(least):
-            return f"{name} must be greater than or equal to {least}"
-        if value > broker.int(most):
-            return f"{name} must be less than or equal to {most}"
+        if name == _RESET and not _is_reset_rule(text.strip()):
+            return f"{name} must be latest, earliest or by_duration:<a duration such as PT1H>"
+        if name in _BOUNDS:
+            assert isinstance(value, int), name
+            least, most = _BOUNDS[name]
+            if value < broker.int(least):
+                return f"{name} must be greater than or equal to {least}"
+            if value > broker.int(most):
+                return f"{name} must be less than or equal to {most}"
     group = GroupConfig(broker, overrides)
-    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    touches_both = session in overrides or heartbeat in overrides
-    if touches_both and group.int(session) <= group.int(heartbeat):
-        return f"{session} must be greater than {heartbeat}"
+    for session, heartbeat in _SESSIONS.items():
+        touches_both = session in overrides or heartbeat in overrides
+        if touches_both and group.int(session) <= group.int(heartbeat):
+            return f"{session} must be greater than {heartbeat}"
     return None
+
+
+def _is_reset_rule(text: str) -> bool:
+    if not text.startswith(_BY_DURATION):
+        return text in ("latest", "earliest")
+    try:
+        iso_duration_ms(text.removeprefix(_BY_DURATION))
+    except ValueError:
+        return False
+    return True

@@ -124,7 +124,13 @@ TABLE: Final[dict[int, Row]] = {
         Rule(_TOPIC, _DESCRIBE, _EACH),
         Rule(_TOPIC, _DESCRIBE, _OMITTED, LISTING),
     ),
-    10: _row("find_coordinator", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_ID, _DESCRIBE, _EACH)),
+    10: _row(
+        "find_coordinator",
+        Rule(_GROUP, _DESCRIBE, _EACH),
+        Rule(_ID, _DESCRIBE, _EACH),
+        # Of a share partition: only nodes ask for it.
+        Rule(_CLUSTER, Operation.CLUSTER_ACTION, _EACH),
+    ),
     11: _row("join_group", Rule(_GROUP, _READ, _EACH)),
     12: _row("heartbeat", Rule(_GROUP, _READ, _EACH)),
     13: _row("leave_group", Rule(_GROUP, _READ, _EACH)),
@@ -239,6 +245,28 @@ TABLE: Final[dict[int, Row]] = {
         "describe_topic_partitions",
         Rule(_TOPIC, _DESCRIBE, _EACH),
         Rule(_TOPIC, _DESCRIBE, _OMITTED, LISTING),
+    ),
+    76: _row("share_group_heartbeat", Rule(_GROUP, _READ, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)),
+    77: _row(
+        "share_group_describe", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)
+    ),
+    78: _row("share_fetch", Rule(_GROUP, _READ, _EACH), Rule(_TOPIC, _READ, _EACH)),
+    79: _row("share_acknowledge", Rule(_GROUP, _READ, _EACH), Rule(_TOPIC, _READ, _EACH)),
+    # Only nodes that have proved to be one.
+    83: _row("initialize_share_group_state"),
+    84: _row("read_share_group_state"),
+    85: _row("write_share_group_state"),
+    86: _row("delete_share_group_state"),
+    87: _row("read_share_group_state_summary"),
+    90: _row(
+        "describe_share_group_offsets",
+        Rule(_GROUP, _DESCRIBE, _EACH),
+        Rule(_TOPIC, _DESCRIBE, _EACH),
+        Rule(_TOPIC, _DESCRIBE, _OMITTED, LISTING),
+    ),
+    91: _row("alter_share_group_offsets", Rule(_GROUP, _READ, _EACH), Rule(_TOPIC, _READ, _EACH)),
+    92: _row(
+        "delete_share_group_offsets", Rule(_GROUP, _DELETE, _EACH), Rule(_TOPIC, _READ, _EACH)
     ),
     # Not Kafka's. Both act on transactions `millstream:<group>:<member>` of all its members.
     20000: _row("commit_group", Rule(_ID, _WRITE, _EACH)),

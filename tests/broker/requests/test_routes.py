@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.routes import load_route, parts_of, served
 from millstream.broker.requests.services import Services
@@ -44,6 +45,7 @@ PARTS = {
     **get_type_hints(Services),
     "groups": GroupCoordinators,
     "transactions": TransactionCoordinator,
+    "sharing": Sharing,
     "authentication": Authentication,
     "tokens": Tokens,
 }

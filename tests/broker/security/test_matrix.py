@@ -22,6 +22,7 @@ from millstream.wire.apis import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     api_versions,
     commit_group,
     compact_topic,
@@ -33,6 +34,7 @@ from millstream.wire.apis import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -42,6 +44,7 @@ from millstream.wire.apis import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -68,6 +71,10 @@ from millstream.wire.apis import (
     produce,
     prove_node,
     push_telemetry,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -113,6 +120,7 @@ def cases() -> Iterator[Case]:
     request = metadata.MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
     yield Case(request, ("TOPIC:DESCRIBE",), TOPIC_DENIED)
     yield from _group_cases()
+    yield from _share_cases()
     yield from _transaction_cases()
     yield from _topic_cases()
     yield from _option_cases()
@@ -189,6 +197,49 @@ def _group_cases() -> Iterator[Case]:
         group_ids=[G], include_authorized_operations=False
     )
     yield Case(request, ("GROUP:DESCRIBE",), GROUP_DENIED)
+
+
+def _share_cases() -> Iterator[Case]:
+    request: Any = share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id=G, member_id="m", member_epoch=5, subscribed_topic_names=[T]
+    )
+    yield Case(request, ("GROUP:READ", "TOPIC:DESCRIBE"), GROUP_DENIED)
+    request = share_group_describe.ShareGroupDescribeRequest(
+        group_ids=[G], include_authorized_operations=False
+    )
+    yield Case(request, ("GROUP:DESCRIBE",), GROUP_DENIED)
+    row = share_fetch.ShareFetchPartition(partition_index=0, acknowledgement_batches=[])
+    request = share_fetch.ShareFetchRequest(
+        group_id=G,
+        member_id="m",
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=1,
+        batch_size=1,
+        topics=[share_fetch.ShareFetchTopic(topic_id=TOPIC_ID, partitions=[row])],
+        forgotten_topics_data=[],
+    )
+    yield Case(request, ("GROUP:READ", "TOPIC:READ"), GROUP_DENIED)
+    request = share_acknowledge.ShareAcknowledgeRequest(
+        group_id=G, member_id="m", share_session_epoch=-1, topics=[]
+    )
+    yield Case(request, ("GROUP:READ",), GROUP_DENIED)
+    wanted = describe_share_group_offsets.ShareOffsetsTopicWanted(topic_name=T, partitions=[0])
+    group = describe_share_group_offsets.ShareOffsetsWanted(group_id=G, topics=[wanted])
+    request = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+    yield Case(request, ("GROUP:DESCRIBE", "TOPIC:DESCRIBE"), GROUP_DENIED)
+    start = alter_share_group_offsets.ShareOffsetsAlteredPartition(
+        partition_index=9, start_offset=0
+    )
+    altered = alter_share_group_offsets.ShareOffsetsAlteredTopic(topic_name=T, partitions=[start])
+    request = alter_share_group_offsets.AlterShareGroupOffsetsRequest(group_id=G, topics=[altered])
+    yield Case(request, ("GROUP:READ", "TOPIC:READ"), GROUP_DENIED)
+    deleted = delete_share_group_offsets.ShareOffsetsDeletedTopic(topic_name=T)
+    request = delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+        group_id=G, topics=[deleted]
+    )
+    yield Case(request, ("GROUP:DELETE",), GROUP_DENIED)
 
 
 def _transaction_cases() -> Iterator[Case]:
@@ -384,6 +435,11 @@ def _open_cases() -> Iterator[Case]:
 ELSEWHERE = {
     # Only a node that has proved itself is heard: tests/broker/handlers.
     "tell_partition_states",
+    "initialize_share_group_state",
+    "read_share_group_state",
+    "write_share_group_state",
+    "delete_share_group_state",
+    "read_share_group_state_summary",
     "sasl_handshake",
     "sasl_authenticate",
     "create_delegation_token",

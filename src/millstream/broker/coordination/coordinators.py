@@ -5,7 +5,7 @@ Wiring only. `coordinators/` decides what groups do; `shards` keeps the shards.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from millstream.broker.coordination.creation_quota import CreationQuota
@@ -172,12 +172,14 @@ class GroupCoordinators:
             and committed.topic_id in (NO_TOPIC_ID, topic.topic_id)
         }
 
-    def topics_are_gone(self, names: Iterable[str]) -> None:
-        """Delete the committed offsets of deleted topics."""
+    def topic_is_gone(self, topic: TopicState) -> None:
+        """Forget a deleted topic: its committed offsets, and its share partitions."""
         for shard in self.shards.all:
             if shard.status is not ShardStatus.ACTIVE:
                 continue
-            for group_id, records in offsets.forget_topics(shard.state, names).items():
+            for group_id, forgotten in offsets.forget_topics(shard.state, [topic.name]).items():
+                _write(shard, group_id, forgotten)
+            for group_id, records in admin.forget_shared(shard.state, topic.topic_id).items():
                 _write(shard, group_id, records)
 
     async def _forget_old_offsets(self) -> None:

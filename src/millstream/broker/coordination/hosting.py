@@ -12,10 +12,12 @@ from millstream.broker.coordination.creation_quota import CreationQuota
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
-from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millstream.cluster.state import TopicState
+from millstream.model import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.sharing import Sharing
     from millstream.broker.coordination.transactions import TransactionCoordinator
     from millstream.cluster.joining import Session
 
@@ -63,6 +65,15 @@ class Coordinators:
             transactions.start()
         return transactions
 
+    @cached_property
+    def sharing(self) -> "Sharing":
+        from millstream.broker.coordination.sharing import Sharing
+
+        sharing = Sharing(self._node, self.topics, self.groups)
+        if self._is_serving:
+            sharing.start()
+        return sharing
+
     @property
     def has_groups(self) -> bool:
         """Has any client used a group, now or before the last start?"""
@@ -71,6 +82,10 @@ class Coordinators:
     @property
     def has_transactions(self) -> bool:
         return "transactions" in vars(self)
+
+    @property
+    def has_sharing(self) -> bool:
+        return "sharing" in vars(self)
 
     def groups_with_offsets(self) -> "GroupCoordinators | None":
         """None while nothing was ever committed here."""
@@ -82,12 +97,16 @@ class Coordinators:
             self.groups.start()
         if self.has_transactions or TRANSACTIONS_TOPIC in topics:
             self.transactions.start()
+        if self.has_sharing or SHARE_STATE_TOPIC in topics:
+            self.sharing.start()
         self._is_serving = True
 
     async def stop(self) -> None:
         # If a client asks for its first group from here on, it gets a coordinator that needs no
         # stop.
         self._is_serving = False
+        if self.has_sharing:
+            await self.sharing.stop()
         if self.has_transactions:
             await self.transactions.stop()
         if self.has_groups:
@@ -95,8 +114,13 @@ class Coordinators:
 
     async def ensure_internal_topic(self, name: str) -> None:
         """Raises KafkaError while the topic cannot be created."""
-        await (self.groups if name == OFFSETS_TOPIC else self.transactions).ensure_topic()
+        if name == SHARE_STATE_TOPIC:
+            await self.sharing.coordinator.ensure_topic()
+        else:
+            await (self.groups if name == OFFSETS_TOPIC else self.transactions).ensure_topic()
 
-    def topic_deleted(self, name: str) -> None:
+    def topic_deleted(self, topic: TopicState) -> None:
         if self.has_groups:
-            self.groups.topics_are_gone([name])
+            self.groups.topic_is_gone(topic)
+        if self.has_sharing:
+            self.sharing.topic_deleted(topic)

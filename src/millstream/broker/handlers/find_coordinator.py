@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-6: on a standalone node, this node; in a cluster, the
-leader of the partition that holds the group or the transactional id.
+leader of the partition that holds the group, the transactional id or the share partition.
 
 The first request for a group creates the offsets topic, the first one for a transactional
-id the transactions topic.
+id the transactions topic, the first one for a share partition the share state topic.
 """
 
 from collections.abc import Coroutine
@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.hosting import Coordinators
+from millstream.broker.coordination.share_coordinator import ShareCoordinator
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
-from millstream.security.acl import ResourceType
+from millstream.security.acl import CLUSTER_NAME, ResourceType
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -25,6 +26,7 @@ from millstream.wire.apis.find_coordinator import (
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE: Final = 2
 BATCHED_FROM: Final = 4
 _RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
@@ -46,9 +48,11 @@ def handle(
 
 def _shards(
     coordination: Coordinators, key_type: int
-) -> GroupCoordinators | TransactionCoordinator | None:
+) -> GroupCoordinators | TransactionCoordinator | ShareCoordinator | None:
     if key_type == GROUP:
         return coordination.groups
+    if key_type == SHARE:
+        return coordination.sharing.coordinator
     return coordination.transactions if key_type == TRANSACTION else None
 
 
@@ -81,7 +85,7 @@ def _find(
     problem: KafkaError,
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     keys = body.coordinator_keys if request.version >= BATCHED_FROM else [body.key]
-    if body.key_type not in (GROUP, TRANSACTION):
+    if body.key_type not in (GROUP, TRANSACTION, SHARE):
         text = f"unknown coordinator type {body.key_type}"
         problem = KafkaError(KafkaCode.INVALID_REQUEST, text)
 
@@ -89,6 +93,8 @@ def _find(
         denied = None
         if body.key_type in _RESOURCES:
             denied = permissions.denial(request, _RESOURCES[body.key_type], key)
+        elif body.key_type == SHARE:
+            denied = permissions.denial(request, ResourceType.CLUSTER, CLUSTER_NAME)
         why = problem if denied is None else denied.error()
         return _coordinator(node, coordination, request, body.key_type, key, why)
 
@@ -123,9 +129,9 @@ def _coordinator(
 ) -> Coordinator:
     if problem.code is not KafkaCode.NONE:
         return _unknown(key, problem)
-    groups = key_type == GROUP
-    shards = coordination.groups.shards if groups else coordination.transactions.shards
-    leader = shards.leader_of(key)
+    coordinator = _shards(coordination, key_type)
+    assert coordinator is not None
+    leader = coordinator.shards.leader_of(key)
     for address in node.cluster.brokers(request.listener):
         if address.node_id == leader:
             return _known(key, leader, address.host, address.port)

@@ -103,6 +103,7 @@ class Connection:
         "is_reading",
         "last_request",
         "listener",
+        "on_closed",
         "peer",
         "principal",
         "proved_node_id",
@@ -148,6 +149,8 @@ class Connection:
         # Reasons to rest: it has had its turn, or has exceeded a quota.
         self._rests = 0
         self.is_closed = False
+        # Called once, when the connection is closed.
+        self.on_closed: Callable[[], None] | None = None
         # Does the receiver watch the socket? Never while `_is_held_back`.
         self.is_reading = True
         self.received_at = now
@@ -497,6 +500,8 @@ class Connection:
         self._drop_partial()
         self.shortcut = self.last_request = None
         self._host.forget(self)
+        if self.on_closed is not None:
+            self.on_closed()
 
 
 def _refuse(connection: Connection, frame: memoryview) -> Pieces | Pending:

@@ -31,6 +31,7 @@ from millstream.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from millstream.broker.coordination.coordinators import GroupCoordinators
+    from millstream.broker.coordination.sharing import Sharing
     from millstream.broker.coordination.transactions import TransactionCoordinator
 
 
@@ -61,6 +62,10 @@ class Services:
     @property
     def transactions(self) -> "TransactionCoordinator":
         return self.coordination.transactions
+
+    @property
+    def sharing(self) -> "Sharing":
+        return self.coordination.sharing
 
     @property
     def authentication(self) -> Authentication:

@@ -1,0 +1,286 @@
+"""The share partitions that this node leads: loading them, their locks, and what waits.
+
+`coordinators/share/partition.py` decides who gets which record. Here a share partition meets
+its log, its stored state and the time. One belongs to a leader epoch of its partition: after
+another election it is forgotten, and the new leader reads what was stored.
+
+Every wait may end in another epoch. So each caller finds the partition again after a wait.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from millstream.broker.coordination.share_reset import start_offset_of
+from millstream.broker.coordination.share_state import ShareStateStore
+from millstream.broker.node.state import NodeState
+from millstream.config.group_config import GroupConfig
+from millstream.coordinators.codecs.share_state import NO_START, ShareKey
+from millstream.coordinators.share.partition import (
+    Acknowledgement,
+    Change,
+    ShareLimits,
+    SharePartition,
+)
+from millstream.coordinators.share.state_batches import StateBatch
+from millstream.coordinators.share.stored import Written
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
+from millstream.replication.waiting import FetchWaits
+
+log = logging.getLogger(__name__)
+
+# What clients see of problems with the share coordinator, as in Kafka.
+_SHOWN: Final = {
+    KafkaCode.NOT_COORDINATOR: KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.COORDINATOR_LOAD_IN_PROGRESS: KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.COORDINATOR_NOT_AVAILABLE: KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.NETWORK_EXCEPTION: KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.GROUP_ID_NOT_FOUND: KafkaCode.GROUP_ID_NOT_FOUND,
+    KafkaCode.UNKNOWN_TOPIC_OR_PARTITION: KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaCode.FENCED_LEADER_EPOCH: KafkaCode.NOT_LEADER_OR_FOLLOWER,
+    KafkaCode.FENCED_STATE_EPOCH: KafkaCode.NOT_LEADER_OR_FOLLOWER,
+}
+# After these the state here is outdated: it is read again.
+_FENCED: Final = frozenset(
+    {
+        KafkaCode.NOT_LEADER_OR_FOLLOWER,
+        KafkaCode.GROUP_ID_NOT_FOUND,
+        KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class LedShare:
+    """A share partition in one leader epoch. `share` is None until its state is read."""
+
+    key: ShareKey
+    partition: Partition
+    leader_epoch: int
+    share: SharePartition | None = None
+    state_epoch: int = 0
+    # Fetches that wait for a record to become available.
+    waits: FetchWaits = field(default_factory=FetchWaits)
+    # When the timer for locks rings; None while there is none.
+    timer: asyncio.TimerHandle | None = None
+    is_dropped: bool = False
+    # Why the state could not be read.
+    problem: KafkaError | None = None
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.partition
+        is_same = partition.is_leader and partition.leader_epoch == self.leader_epoch
+        return is_same and partition.offline_reason is None and not self.is_dropped
+
+
+class SharePartitions:
+    def __init__(self, node: NodeState, state: ShareStateStore) -> None:
+        self._node = node
+        self._state = state
+        self._led: dict[ShareKey, LedShare] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        for led in list(self._led.values()):
+            self._drop(led)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def all(self) -> list[LedShare]:
+        return [led for led in self._led.values() if led.is_current]
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- finding and loading ------------------------------------------------------------
+
+    def find(self, key: ShareKey) -> LedShare | None:
+        """If it is loaded, and this node still leads it."""
+        led = self._led.get(key)
+        if led is None:
+            return None
+        if not led.is_current:
+            self._drop(led)
+            return None
+        return led if led.share is not None else None
+
+    def find_or_load(self, key: ShareKey, partition: Partition) -> LedShare:
+        """While its state is being read, `share` is None, and `waits` are woken after that."""
+        led = self._led.get(key)
+        if led is not None and not (led.is_current and led.partition is partition):
+            self._drop(led)
+            led = None
+        if led is None:
+            led = self._led[key] = LedShare(key, partition, partition.leader_epoch)
+            self.spawn(self._load(led))
+        if led.share is not None:
+            led.share.limits = self.limits_of(key.group_id)
+            log_start = partition.log.log_start_offset
+            if log_start > led.share.start_offset:
+                led.share.log_starts_at(log_start)
+        return led
+
+    async def _load(self, led: LedShare) -> None:
+        try:
+            await self._read(led)
+        except KafkaError as error:
+            log.info("cannot load share partition %s: %s", led.key.name, error)
+            led.problem = shown(error)
+            self._drop(led)
+        except ValueError as error:
+            log.error("share partition %s: %s", led.key.name, error)
+            led.problem = KafkaError(KafkaCode.UNKNOWN_SERVER_ERROR, str(error))
+            self._drop(led)
+        led.waits.wake()
+
+    async def _read(self, led: LedShare) -> None:
+        key = led.key
+        known = await self._state.read(key, leader_epoch=led.leader_epoch)
+        start_offset = known.start_offset
+        if start_offset == NO_START:
+            config = self.config_of(key.group_id)
+            rule = config.string("share.auto.offset.reset")
+            start_offset = start_offset_of(rule, led.partition, now_ms=self._node.clock.now_ms())
+            # Decided once: after a crash, "latest" would be another offset.
+            start = Written(known.state_epoch, led.leader_epoch, start_offset, 0, ())
+            await self._state.write(key, start)
+        led.state_epoch = known.state_epoch
+        share = SharePartition(
+            self.limits_of(key.group_id), start_offset=start_offset, stored=known.batches
+        )
+        if led.is_current:
+            led.share = share
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        overrides = self._node.image.group_overrides.get(group_id, {})
+        return GroupConfig(self._node.config, overrides)
+
+    def limits_of(self, group_id: str) -> ShareLimits:
+        config = self.config_of(group_id)
+        return ShareLimits(
+            deliveries_max=config.int("share.delivery.count.limit"),
+            in_flight_max=config.int("share.partition.max.record.locks"),
+            lock_ms=config.int("share.record.lock.duration.ms"),
+            may_renew=config.boolean("share.renew.acknowledge.enable"),
+        )
+
+    def _drop(self, led: LedShare) -> None:
+        led.is_dropped = True
+        if led.timer is not None:
+            led.timer.cancel()
+            led.timer = None
+        if self._led.get(led.key) is led:
+            del self._led[led.key]
+        led.waits.wake()
+
+    def forget_group(self, group_id: str) -> None:
+        """No member fetches any more: the state is read again if one comes back."""
+        for led in [one for key, one in self._led.items() if key.group_id == group_id]:
+            self._drop(led)
+
+    def forget_topic(self, topic_id: UUID) -> None:
+        for led in [one for key, one in self._led.items() if key.topic_id == topic_id]:
+            self._drop(led)
+
+    # -- changes ------------------------------------------------------------------------
+
+    async def acknowledge(
+        self, led: LedShare, member_id: str, asked: Sequence[Acknowledgement]
+    ) -> None:
+        """Answered when it is committed. Raises KafkaError."""
+        assert led.share is not None
+        change = led.share.acknowledge(member_id, asked, now_ms=self._node.now_ms())
+        self.arm(led)
+        await self._store(led, led.share, change)
+
+    async def release(self, led: LedShare, member_id: str) -> None:
+        """Give back what a member has acquired. Raises KafkaError."""
+        assert led.share is not None
+        await self._store(led, led.share, led.share.release(member_id))
+
+    async def _store(self, led: LedShare, share: SharePartition, change: Change) -> None:
+        if not change.parts:
+            return
+        try:
+            await self._write(led, share, change.state_batches())
+        except KafkaError:
+            share.not_stored(change, now_ms=self._node.now_ms())
+            self.arm(led)
+            led.waits.wake()
+            raise
+        share.stored(change)
+        led.waits.wake()
+
+    async def _write(
+        self, led: LedShare, share: SharePartition, batches: Sequence[StateBatch]
+    ) -> None:
+        # A power cut must not remove records whose fate it keeps: others would get their offsets.
+        end = max(batch.last for batch in batches) + 1
+        wait = self._node.disk.durability.wait_if_needed(led.partition, end, is_acks_all=True)
+        if wait is not None:
+            await wait
+        if not led.is_current:
+            raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
+        written = Written(
+            led.state_epoch,
+            led.leader_epoch,
+            share.start_offset,
+            share.finished_count,
+            tuple(batches),
+        )
+        try:
+            await self._state.write(led.key, written)
+        except KafkaError as error:
+            problem = shown(error)
+            if problem.code in _FENCED:
+                log.info("share partition %s is fenced: %s", led.key.name, error)
+                self._drop(led)
+            raise problem from error
+
+    # -- locks --------------------------------------------------------------------------
+
+    def arm(self, led: LedShare) -> None:
+        """Have locks ended in time. The timer may ring early: then it is set again."""
+        share = led.share
+        if led.timer is not None or share is None or led.is_dropped:
+            return
+        end_ms = share.next_lock_end_ms()
+        if end_ms is None:
+            return
+        delay = max(end_ms / 1000 - self._node.clock.monotonic(), 0)
+        led.timer = asyncio.get_running_loop().call_later(delay, self._ring, led)
+
+    def _ring(self, led: LedShare) -> None:
+        led.timer = None
+        share = led.share
+        if share is None or not led.is_current:
+            return
+        # A loop timer may fire slightly early.
+        ended = share.expire(self._node.now_ms() + 1)
+        if ended:
+            led.waits.wake()
+            self.spawn(self._store_ended(led, share, ended))
+        self.arm(led)
+
+    async def _store_ended(
+        self, led: LedShare, share: SharePartition, ended: Sequence[StateBatch]
+    ) -> None:
+        """The locks are over, whether that can be stored or not."""
+        try:
+            await self._write(led, share, ended)
+        except KafkaError as error:
+            log.info("ended locks of %s are not stored: %s", led.key.name, error)
+
+
+def shown(error: KafkaError) -> KafkaError:
+    """A problem with the share coordinator, as clients see it."""
+    code = _SHOWN.get(error.code, KafkaCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(code, error.message or "")

@@ -1,0 +1,32 @@
+"""Where a share group starts in a partition that it has never read: `share.auto.offset.reset`."""
+
+from millstream.config.durations import iso_duration_ms
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
+from millstream.storage.lookup import LargeBatch
+from millstream.storage.values import TimestampOffset
+
+LATEST = "latest"
+EARLIEST = "earliest"
+BY_DURATION = "by_duration:"
+
+
+def start_offset_of(rule: str, partition: Partition, *, now_ms: int) -> int:
+    """Raises KafkaError while a new leader does not know what is committed."""
+    if rule == EARLIEST:
+        return partition.log.log_start_offset
+    if not partition.is_settled:
+        raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)
+    end = partition.high_watermark
+    if rule == LATEST:
+        return end
+    since_ms = max(now_ms - iso_duration_ms(rule.removeprefix(BY_DURATION)), 0)
+    searched: dict[int, TimestampOffset | None] = {}
+    while True:
+        try:
+            found = partition.offset_for_timestamp(since_ms, upto_offset=end, searched=searched)
+        except LargeBatch as large:
+            # Rare, and once per group and partition.
+            searched[large.base_offset] = large.search()
+            continue
+        return end if found is None else found.offset

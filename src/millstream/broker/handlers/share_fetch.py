@@ -1,0 +1,352 @@
+"""ShareFetch (78), versions 1-2: acquire records of a share group; acknowledge earlier ones.
+
+Waits for records until `max_wait_ms`, like Fetch. A wait also ends when records in flight
+become available again: released, or with their lock over.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from millstream.broker.coordination.share_partitions import LedShare
+from millstream.broker.coordination.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    ShareSession,
+    Where,
+)
+from millstream.broker.coordination.sharing import Sharing
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests import share_reading
+from millstream.broker.requests.permissions import Permissions
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.share_acknowledgements import (
+    Asked,
+    Results,
+    acknowledge,
+    session_key,
+    topic_name,
+)
+from millstream.broker.requests.share_leaders import current_leader, endpoints
+from millstream.broker.requests.share_reading import Found
+from millstream.broker.requests.turns import stop_if_abandoned
+from millstream.coordinators.codecs.share_state import ShareKey
+from millstream.coordinators.share.acquiring import Wanted, acquire, without
+from millstream.coordinators.share.partition import Acquired
+from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.waiting import FetchWait, FetchWaits
+from millstream.security.acl import ResourceType
+from millstream.wire.apis.share_fetch import (
+    AcquiredRecords,
+    ShareFetchPartitionResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchTopicResponse,
+)
+
+_EXACT_LIMIT: Final = 1
+_READ_COMMITTED: Final = "read_committed"
+
+
+@dataclass(slots=True)
+class _Row:
+    """What one partition answers."""
+
+    error: KafkaError | None = None
+    records: bytes = b""
+    acquired: list[Acquired] = field(default_factory=list)
+
+
+def handle(
+    sharing: Sharing,
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    body: ShareFetchRequest,
+) -> ShareFetchResponse | Coroutine[Any, Any, ShareFetchResponse]:
+    try:
+        key = session_key(permissions, request, body.group_id, body.member_id)
+        _check(body)
+        has_acknowledgements = any(
+            row.acknowledgement_batches for topic in body.topics for row in topic.partitions
+        )
+        named = [
+            Where(topic.topic_id, row.partition_index)
+            for topic in body.topics
+            for row in topic.partitions
+        ]
+        if body.share_session_epoch == FINAL_EPOCH:
+            session = sharing.sessions.require(key)
+        elif body.share_session_epoch == INITIAL_EPOCH:
+            if has_acknowledgements:
+                text = "A first fetch has nothing to acknowledge."
+                raise KafkaError(KafkaCode.INVALID_REQUEST, text)
+            session = sharing.sessions.open(key, request.connection, named)
+        else:
+            session = sharing.sessions.resume(key, body.share_session_epoch)
+            session.partitions.update(dict.fromkeys(named))
+            for topic in body.forgotten_topics_data:
+                for index in topic.partitions:
+                    session.partitions.pop(Where(topic.topic_id, index), None)
+    except KafkaError as error:
+        if error.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED:
+            return _refuse_later(body, error)
+        return _refuse(error)
+    fetch = _Fetch(sharing, node, permissions, request, body, session)
+    return fetch.answer(has_acknowledgements=has_acknowledgements)
+
+
+def _check(body: ShareFetchRequest) -> None:
+    wanted = (body.max_bytes, body.min_bytes, body.max_records, body.max_wait_ms)
+    if body.is_renew_ack and any(wanted):
+        raise KafkaError(
+            KafkaCode.INVALID_REQUEST,
+            "MaxBytes, MinBytes, MaxRecords and MaxWaitMs must be 0 if IsRenewAck is set.",
+        )
+
+
+async def _refuse_later(body: ShareFetchRequest, error: KafkaError) -> ShareFetchResponse:
+    """A client would ask again at once."""
+    await asyncio.sleep(min(max(body.max_wait_ms, 0), 30_000) / 1000)
+    return _refuse(error)
+
+
+def _refuse(error: KafkaError) -> ShareFetchResponse:
+    return ShareFetchResponse(
+        error_code=error.code,
+        error_message=error.message,
+        acquisition_lock_timeout_ms=0,
+        responses=[],
+        node_endpoints=[],
+    )
+
+
+class _Fetch:
+    """One request, from its first look at the partitions to its response."""
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        node: NodeState,
+        permissions: Permissions,
+        request: Request,
+        body: ShareFetchRequest,
+        session: ShareSession,
+    ) -> None:
+        self._sharing = sharing
+        self._node = node
+        self._permissions = permissions
+        self._request = request
+        self._body = body
+        self._session = session
+        group_id = session.key.group_id
+        config = sharing.partitions.config_of(group_id)
+        self._is_committed = config.string("share.isolation.level") == _READ_COMMITTED
+        # Those whose state is being read; if that fails, here is why.
+        self._loading: dict[Where, LedShare] = {}
+
+    async def answer(self, *, has_acknowledgements: bool) -> ShareFetchResponse:
+        body, session = self._body, self._session
+        results: Results = {}
+        acknowledging: asyncio.Task[Results] | None = None
+        if has_acknowledgements:
+            # Stored while records are fetched: the response tells of both.
+            acknowledging = asyncio.get_running_loop().create_task(self._acknowledge())
+        rows: dict[Where, _Row] = {}
+        is_last = body.share_session_epoch == FINAL_EPOCH
+        if not is_last and not body.is_renew_ack and body.max_records > 0 and body.max_bytes > 0:
+            try:
+                rows = await self._fetch()
+            except BaseException:
+                if acknowledging is not None:
+                    # What was acknowledged counts, whether the client is still there or not.
+                    await asyncio.shield(acknowledging)
+                raise
+        if acknowledging is not None:
+            results = await acknowledging
+        if is_last:
+            await self._sharing.end_session(session)
+        return self._response(rows, results)
+
+    def _acknowledge(self) -> Coroutine[Any, Any, Results]:
+        asked = Asked(
+            {
+                Where(topic.topic_id, row.partition_index): row.acknowledgement_batches
+                for topic in self._body.topics
+                for row in topic.partitions
+                if row.acknowledgement_batches
+            },
+            self._body.is_renew_ack,
+        )
+        return acknowledge(
+            self._sharing, self._node, self._permissions, self._request, self._session.key, asked
+        )
+
+    # -- waiting ------------------------------------------------------------------------
+
+    async def _fetch(self) -> dict[Where, _Row]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + max(self._body.max_wait_ms, 0) / 1000
+        while True:
+            stop_if_abandoned(self._request)
+            is_over = loop.time() >= ends_at
+            rows, found, watched = self._look()
+            size_bytes = sum(one.file_range.length for _, one, _ in found)
+            is_enough = rows or (found and size_bytes >= self._body.min_bytes)
+            if is_enough or is_over or not watched:
+                rows.update(self._acquire(found))
+                return rows
+            await _wait(watched, ends_at - loop.time())
+
+    def _look(
+        self,
+    ) -> tuple[dict[Where, _Row], list[tuple[LedShare, Found, Where]], list[FetchWaits]]:
+        """Problems, what can be read, and what to wait for."""
+        rows: dict[Where, _Row] = {}
+        ready: list[tuple[Where, LedShare]] = []
+        watched: list[FetchWaits] = []
+        for where in self._session.rotated(self._body.share_session_epoch):
+            try:
+                led = self._find(where)
+            except KafkaError as error:
+                rows[where] = _Row(error)
+                continue
+            watched.append(led.waits)
+            if led.share is not None:
+                watched.append(led.partition.fetch_waits)
+                if led.share.may_acquire():
+                    ready.append((where, led))
+        found: list[tuple[LedShare, Found, Where]] = []
+        bytes_max = min(self._body.max_bytes, self._node.fetch_bytes_max) // max(len(ready), 1)
+        for where, led in ready:
+            try:
+                one = self._read(led, bytes_max, at_least_one=not found)
+            except KafkaError as error:
+                rows[where] = _Row(error)
+                continue
+            if one is not None:
+                found.append((led, one, where))
+        return rows, found, watched
+
+    def _find(self, where: Where) -> LedShare:
+        """Raises KafkaError."""
+        failed = self._loading.get(where)
+        if failed is not None and failed.problem is not None:
+            raise failed.problem
+        name = topic_name(self._node, where)
+        self._permissions.require(self._request, ResourceType.TOPIC, name)
+        partition = self._node.partitions.get(name, where.partition)
+        partition.require_online()
+        key = ShareKey(self._session.key.group_id, *where)
+        led = self._sharing.partitions.find_or_load(key, partition)
+        self._loading[where] = led
+        return led
+
+    def _read(self, led: LedShare, bytes_max: int, *, at_least_one: bool) -> Found | None:
+        assert led.share is not None
+        return share_reading.find(
+            led.partition,
+            led.share.next_fetch_offset(),
+            max_bytes=bytes_max,
+            at_least_one=at_least_one,
+            is_committed=self._is_committed,
+        )
+
+    # -- acquiring ----------------------------------------------------------------------
+
+    def _acquire(self, found: Iterable[tuple[LedShare, Found, Where]]) -> dict[Where, _Row]:
+        """Nothing is awaited between the look at the partitions and this."""
+        rows: dict[Where, _Row] = {}
+        left = self._body.max_records
+        for led, one, where in found:
+            if left <= 0:
+                break
+            row = self._acquire_one(led, one, left)
+            if row.acquired:
+                rows[where] = row
+                left -= sum(each.last - each.first + 1 for each in row.acquired)
+        return rows
+
+    def _acquire_one(self, led: LedShare, found: Found, max_records: int) -> _Row:
+        share = led.share
+        assert share is not None
+        wanted_last = share.last_offset_wanted(found.offset, max_records)
+        fetched = share_reading.read(found, last_offset=wanted_last)
+        ranges = acquire(
+            share,
+            self._session.key.member_id,
+            fetch_offset=found.offset,
+            fetched=fetched.batches,
+            wanted=Wanted(
+                max_records,
+                self._body.batch_size,
+                self._body.share_acquire_mode == _EXACT_LIMIT,
+            ),
+            now_ms=self._node.now_ms(),
+        )
+        if fetched.aborted and ranges:
+            for batch in fetched.aborted:
+                share.archive_acquired(batch.first, batch.last)
+            ranges = without(ranges, fetched.aborted)
+        self._sharing.partitions.arm(led)
+        if not ranges:
+            return _Row()
+        return _Row(records=fetched.records(ranges[0].first, ranges[-1].last), acquired=ranges)
+
+    # -- answering ----------------------------------------------------------------------
+
+    def _response(self, rows: dict[Where, _Row], results: Results) -> ShareFetchResponse:
+        topics: dict[object, ShareFetchTopicResponse] = {}
+        leaders = []
+        for where in {**rows, **results}:
+            row = rows.get(where, _Row())
+            code = KafkaCode.NONE if row.error is None else row.error.code
+            said = results.get(where)
+            state = self._node.image.topics_by_id.get(where.topic_id)
+            name = None if state is None else state.name
+            leader = current_leader(self._node, code, name, where.partition)
+            leaders.append(leader)
+            topic = topics.setdefault(
+                where.topic_id, ShareFetchTopicResponse(topic_id=where.topic_id, partitions=[])
+            )
+            topic.partitions.append(
+                ShareFetchPartitionResponse(
+                    partition_index=where.partition,
+                    error_code=code,
+                    error_message=None if row.error is None else row.error.message,
+                    acknowledge_error_code=KafkaCode.NONE if said is None else said.code,
+                    acknowledge_error_message=None if said is None else said.message,
+                    current_leader=leader,
+                    records=row.records,
+                    acquired_records=[
+                        AcquiredRecords(
+                            first_offset=one.first,
+                            last_offset=one.last,
+                            delivery_count=one.delivery_count,
+                        )
+                        for one in row.acquired
+                    ],
+                )
+            )
+        limits = self._sharing.partitions.limits_of(self._session.key.group_id)
+        return ShareFetchResponse(
+            error_code=KafkaCode.NONE,
+            error_message=None,
+            acquisition_lock_timeout_ms=limits.lock_ms,
+            responses=list(topics.values()),
+            node_endpoints=endpoints(self._node, self._request.listener, leaders),
+        )
+
+
+async def _wait(watched: Iterable[FetchWaits], seconds: float) -> None:
+    """Until something has changed at one of the partitions, or the time is over."""
+    wait = FetchWait(1)
+    places = list(watched)
+    for place in places:
+        place.add(wait)
+    try:
+        await asyncio.wait([wait.future], timeout=max(seconds, 0))
+    finally:
+        for place in places:
+            place.remove(wait)

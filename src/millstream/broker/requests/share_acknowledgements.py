@@ -1,0 +1,114 @@
+"""What members say about records that they have acquired, in ShareAcknowledge and ShareFetch."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.broker.coordination.share_sessions import SessionKey, Where
+from millstream.broker.coordination.sharing import Sharing
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.permissions import Permissions
+from millstream.broker.requests.request import Request
+from millstream.coordinators.codecs.share_state import ShareKey
+from millstream.coordinators.share.partition import GAP, REJECT, RENEW, Acknowledgement
+from millstream.errors import KafkaCode, KafkaError
+from millstream.security.acl import ResourceType
+from millstream.wire.apis.share_fetch import AcknowledgementBatch
+
+MEMBER_ID_LENGTH_MAX: Final = 36
+NONE: Final = KafkaError(KafkaCode.NONE)
+# From here on clients may renew locks.
+RENEWS_FROM: Final = 2
+
+# By partition: NONE, or why it was refused.
+Results = dict[Where, KafkaError]
+
+
+@dataclass(slots=True)
+class Asked:
+    """The acknowledgements of one request."""
+
+    batches: dict[Where, Sequence[AcknowledgementBatch]]
+    may_renew: bool
+
+
+def session_key(
+    permissions: Permissions, request: Request, group_id: str | None, member_id: str | None
+) -> SessionKey:
+    """Raises KafkaError."""
+    if group_id is None:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "Invalid group id in the request.")
+    permissions.require(request, ResourceType.GROUP, group_id)
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return SessionKey(group_id, member_id)
+
+
+async def acknowledge(
+    sharing: Sharing,
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    key: SessionKey,
+    asked: Asked,
+) -> Results:
+    """Each is answered when its change is committed."""
+
+    async def one(where: Where) -> None:
+        try:
+            # In order of the request: nothing is awaited before the change has begun.
+            acknowledgements = _checked(asked.batches[where], request, may_renew=asked.may_renew)
+            name = topic_name(node, where)
+            permissions.require(request, ResourceType.TOPIC, name)
+            led = sharing.partitions.find(ShareKey(key.group_id, *where))
+            if led is None:
+                node.partitions.get(name, where.partition).require_online()
+                raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
+        except KafkaError as error:
+            results[where] = error
+
+    results: Results = dict.fromkeys(asked.batches, NONE)
+    if len(asked.batches) == 1:
+        await one(next(iter(asked.batches)))
+    else:
+        await asyncio.gather(*(one(where) for where in asked.batches))
+    return results
+
+
+def topic_name(node: NodeState, where: Where) -> str:
+    """Raises KafkaError."""
+    topic = node.image.topics_by_id.get(where.topic_id)
+    if topic is None:
+        raise KafkaError(KafkaCode.UNKNOWN_TOPIC_ID)
+    if where.partition >= len(topic.partitions):
+        raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.name
+
+
+def _checked(
+    batches: Sequence[AcknowledgementBatch], request: Request, *, may_renew: bool
+) -> list[Acknowledgement]:
+    """Raises KafkaError."""
+    highest = RENEW if request.version >= RENEWS_FROM else REJECT
+    end = -1
+    found = []
+    for batch in batches:
+        types = batch.acknowledge_types
+        size = batch.last_offset - batch.first_offset + 1
+        if size < 1 or batch.first_offset < end:
+            raise _invalid("Acknowledgements must be in the order of offsets.")
+        if not types or (len(types) > 1 and len(types) != size):
+            raise _invalid("AcknowledgeTypes has one type for the batch, or one per offset.")
+        if not all(GAP <= kind <= highest for kind in types):
+            raise _invalid("AcknowledgeTypes has an unknown type.")
+        if RENEW in types and not may_renew:
+            raise _invalid("IsRenewAck must be set if locks are renewed.")
+        end = batch.last_offset
+        found.append(Acknowledgement(batch.first_offset, batch.last_offset, types))
+    return found
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(KafkaCode.INVALID_REQUEST, text)
