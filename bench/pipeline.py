@@ -1,13 +1,13 @@
 """The pipeline on a broker and a source: runs of it, stages of it, and how soon windows are seen.
 
-Two feeds run the same queries with the same settings in the same session: `millstream` reads
-from our node by our source, `kafka` from Apache Kafka by Spark's own connector. Everything
-after the source is the same code, and results go back to the broker that the lines came from.
-Our source has the lines parsed by the worker that fetched them; the connector's lines go to a
-Python worker for the same parser.
+Three feeds write the same results, with the same settings, in the same session. `millstream` reads
+from our node by our source, which runs the one pass over the lines where it reads them. `kafka`
+reads from Apache Kafka by Spark's own connector, and has the same pass run by Python workers that
+Spark hands the lines to. `operators` reads like that, and leaves windows and visits to Spark's own
+operators. Results go back to the broker that the lines came from.
 
-A stage is everything up to it into Spark's noop sink, so the difference of two stages is what
-the second costs. The table in `bench/parts/pipeline.py` says what is made of it.
+A stage is everything up to it, so the difference of two stages is what the second costs. The table
+in `bench/parts/pipeline.py` says what is made of it.
 """
 
 import json
@@ -22,20 +22,34 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from bench.spark_queries import start_results
 from millstream.ingest.traffic import Site, TrafficLine
-from millstream.pipeline import ended_visits as sessions
-from millstream.pipeline import outputs, queries, run, windows
-from millstream.pipeline.parsing import RECORD_COLUMNS, parse_events
+from millstream.pipeline import outputs, queries, run
+from millstream.pipeline.line_pass import REPORT, LinePass, sink_options
+from millstream.pipeline.line_source import read_lines
+from millstream.pipeline.parsing import RECORD_COLUMNS
+from millstream.pipeline.progress import Watched
+from millstream.pipeline.queries import BACKFILL, LINES
 from millstream.pipeline.spark_session import open_session
 from millstream.pipeline.spec import Spec, parse_spec
+from millstream.pipeline.window_totals import INPUT
 from tests.support.spark_connector import connector_jars
 
 STATE_PARTITIONS: Final = 2
 HEAP: Final = "2g"
+_STATE_STORE: Final = "spark.sql.streaming.stateStore"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _SECONDS_MAX: Final = 300.0
 _QUIET_SECONDS: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """At work, and how many lines it has taken."""
+
+    running: StreamingQuery
+    taken: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +58,43 @@ class Feed:
 
     name: str
     bootstrap: str
-    read: Callable[[SparkSession, Spec, queries.Query], DataFrame]
+    # Rows of records; and what the one pass over them reports.
+    read: Callable[[SparkSession, Spec], DataFrame]
+    report: Callable[[SparkSession, Spec, str], DataFrame]
+    # Whether Spark's own operators make the results.
+    by_operators: bool = False
+
+    def start(
+        self, spark: SparkSession, spec: Spec, name: str = LINES, *, once: bool = False
+    ) -> list[Query]:
+        """As the pipeline starts its query; `name` may be that of a backfill: without results."""
+        found: list[Query] = []
+        if self.by_operators and name == LINES:
+            for each in start_results(self.read(spark, spec), spec):
+                found.append(Query(each, lambda each=each: _rows_taken(each)))  # type: ignore[misc]
+            name = BACKFILL
+        watched = Watched()
+        reports = self.report(spark, spec, name)
+        query = queries.start_on(reports, spec, name, watched, once=once)
+        return [*found, Query(query, lambda: watched.get().lines.total())]
 
 
-def read_by_connector(spark: SparkSession, spec: Spec, query: queries.Query) -> DataFrame:
-    """Spark's own source, told what ours is told; its lines are parsed by the same code."""
-    records = (
+def _rows_taken(query: StreamingQuery) -> int:
+    return sum(json.loads(each.json)["numInputRows"] for each in query.recentProgress)
+
+
+def read_by_source(spark: SparkSession, spec: Spec) -> DataFrame:
+    return spark.readStream.format("millstream").options(**queries.read_options(spec, LINES)).load()
+
+
+def report_by_source(spark: SparkSession, spec: Spec, name: str) -> DataFrame:
+    rules = queries.pass_rules(spec, name).to_json()
+    return read_lines(spark, queries.read_options(spec, name), rules)
+
+
+def read_by_connector(spark: SparkSession, spec: Spec) -> DataFrame:
+    """Spark's own source, told what ours is told."""
+    return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", spec.bootstrap)
         .option("subscribe", ",".join(spec.topics))
@@ -59,11 +104,21 @@ def read_by_connector(spark: SparkSession, spec: Spec, query: queries.Query) -> 
         .load()
         .select(*RECORD_COLUMNS)
     )
-    return records if query.columns is None else parse_events(records, spec, query.columns)
+
+
+def report_by_connector(spark: SparkSession, spec: Spec, name: str) -> DataFrame:
+    done = LinePass(queries.pass_rules(spec, name), sink_options(spec.bootstrap))
+    return read_by_connector(spark, spec).mapInArrow(done.run, REPORT)
 
 
 def start_session(folder: Path, master: str) -> SparkSession:
-    settings = {"spark.jars": connector_jars(), "spark.driver.memory": HEAP}
+    settings = {
+        "spark.jars": connector_jars(),
+        "spark.driver.memory": HEAP,
+        # For Spark's own operators: on disk, and what changed instead of a copy at every commit.
+        f"{_STATE_STORE}.providerClass": _ROCKSDB,
+        f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    }
     spec = parse_spec(f"state_partitions = {STATE_PARTITIONS}", folder=folder)
     return open_session(spec, master=master, settings=settings)
 
@@ -103,36 +158,21 @@ def send_lines(feed: Feed, topic: str, lines: list[TrafficLine]) -> float:
 
 # -- stages ----------------------------------------------------------------------------------
 
-Stage = Callable[[DataFrame, Spec], DataFrame]
-
-
-def _as_read(rows: DataFrame, spec: Spec) -> DataFrame:
-    return rows
-
-
-# What is read for it, what is done with that, and in which mode.
-STAGES: Final[dict[str, tuple[tuple[str, ...] | None, Stage, str]]] = {
-    "read": (None, _as_read, "append"),
-    "parse": (windows.NEEDED, _as_read, "append"),
-    "live windows": (windows.NEEDED, windows.live_windows, "update"),
-    "final windows": (windows.NEEDED, windows.final_windows, "append"),
-    "visits": (sessions.NEEDED, sessions.sessions, "append"),
-}
+READ: Final = "read"
 TABLES: Final = "tables"
+RESULTS: Final = "results"
+# All that is done up to each, in this order.
+STAGES: Final = (READ, TABLES, RESULTS)
 
 
 def run_stage(spark: SparkSession, feed: Feed, spec: Spec, name: str) -> float:
     """Seconds that the batches took, without the start of the query."""
-    if name == TABLES:
-        [store] = [query for query in queries.QUERIES if query.name == queries.STORE]
-        return seconds_of([_start(spark, feed, spec, store, once=True)])
-    columns, stage, mode = STAGES[name]
-
-    def build(rows: DataFrame, spec: Spec, counts: queries.LineCounts) -> DataStreamWriter:
-        return stage(rows, spec).writeStream.format("noop").outputMode(mode)
-
-    query = queries.Query(name, 0, False, columns, build)
-    return seconds_of([_start(spark, feed, spec, query, once=True)])
+    if name == READ:
+        writer = feed.read(spark, spec).writeStream.format("noop").trigger(availableNow=True)
+        folder = str(queries.checkpoint(spec, READ).absolute())
+        return seconds_of([writer.option("checkpointLocation", folder).start()])
+    query = LINES if name == RESULTS else BACKFILL
+    return seconds_of([each.running for each in feed.start(spark, spec, query, once=True)])
 
 
 def seconds_of(running: list[StreamingQuery]) -> float:
@@ -152,7 +192,7 @@ def reports_of(running: list[StreamingQuery]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One run of all queries but that by the clock, over lines sent meanwhile."""
+    """One run of all queries, over lines sent meanwhile."""
 
     lines: int
     seconds: float
@@ -176,11 +216,7 @@ def run_whole(
     run.create_topics(spec)
     [topic] = spec.topics
     send_lines(feed, topic, first)
-    running = [
-        _start(spark, feed, spec, query, once=False)
-        for query in queries.QUERIES
-        if not query.is_by_clock
-    ]
+    running = feed.start(spark, spec)
     try:
         _wait_for(running, len(first))
         began = time.monotonic()
@@ -189,7 +225,7 @@ def run_whole(
         seconds = time.monotonic() - began
     finally:
         for query in running:
-            query.stop()
+            query.running.stop()
     durations: dict[str, int] = {}
     for report in reports:
         for name, value in report["durationMs"].items():
@@ -197,26 +233,19 @@ def run_whole(
     return Whole(len(lines), seconds, durations)
 
 
-def _wait_for(running: list[StreamingQuery], count: int) -> list[dict[str, Any]]:
+def _wait_for(running: list[Query], count: int) -> list[dict[str, Any]]:
     """Until every query has taken so many lines; their progress reports."""
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
-        reports = [[json.loads(each.json) for each in query.recentProgress] for query in running]
-        taken = [sum(each["numInputRows"] for each in of_query) for of_query in reports]
+        taken = [query.taken() for query in running]
         if min(taken) >= count:
-            return [each for of_query in reports for each in of_query]
-        failed = [query.exception() for query in running if not query.isActive]
+            return [
+                json.loads(each.json) for query in running for each in query.running.recentProgress
+            ]
+        failed = [each.running.exception() for each in running if not each.running.isActive]
         assert not failed, failed
         assert time.monotonic() < deadline, f"{taken} of {count} lines taken"
         time.sleep(0.1)
-
-
-def _start(
-    spark: SparkSession, feed: Feed, spec: Spec, query: queries.Query, *, once: bool
-) -> StreamingQuery:
-    """As the pipeline starts its queries, with the source of the feed."""
-    rows = feed.read(spark, spec, query)
-    return queries.start_on(rows, spec, query, queries.LineCounts(), once=once)
 
 
 # -- how soon a line is seen -----------------------------------------------------------------
@@ -242,7 +271,7 @@ class Watcher(threading.Thread):
             if message is None or message.error():
                 continue
             row = json.loads(message.value() or b"{}")
-            if row.get("output") == windows.INPUT:
+            if row.get("output") == INPUT:
                 counts[row["window_start"]] = row["count"]
                 self.seen.append((time.time() * 1000, sum(counts.values())))
         self._consumer.close()
@@ -257,7 +286,7 @@ def live_delays_ms(
 ) -> list[float]:
     """From a line's time to the live window that counts it, for every line, all queries on."""
     run.create_topics(spec)
-    running = [_start(spark, feed, spec, query, once=False) for query in queries.QUERIES]
+    running = feed.start(spark, spec)
     watcher = Watcher(spec)
     watcher.start()
     try:
@@ -271,7 +300,7 @@ def live_delays_ms(
     finally:
         watcher.stop()
         for query in running:
-            query.stop()
+            query.running.stop()
     return delays_ms(sent, watcher.seen)[len(warm) :]
 
 

@@ -19,15 +19,12 @@ def test_what_is_not_seen_has_no_delay() -> None:
     assert delays_ms([1000, 1100], [(1500.0, 1)]) == [500]
 
 
-def test_reading_and_parsing_count_for_each_query() -> None:
-    # One second a line to read, two with parsing, three with what a query does itself.
-    rates = {"read": 1.0, "parse": 1 / 2, "live windows": 1 / 3, "final windows": 1 / 3}
-    shares = stage_shares(rates, tables_rate=1 / 3, sent_rate=1.0)
-    assert shares == {
-        "sending": pytest.approx(10),
-        "reading": pytest.approx(30),
-        "parsing": pytest.approx(30),
-        "live windows": pytest.approx(10),
-        "final windows": pytest.approx(10),
-        "tables": pytest.approx(10),
+def test_a_stage_costs_what_the_one_before_it_does_not() -> None:
+    # A second to send a line, one to read it, three with tables, four with results.
+    rates = {"read": 1.0, "tables": 1 / 3, "results": 1 / 4}
+    assert stage_shares(rates, sent_rate=1.0) == {
+        "sending": pytest.approx(20),
+        "reading": pytest.approx(20),
+        "parsing and tables": pytest.approx(40),
+        "results": pytest.approx(20),
     }

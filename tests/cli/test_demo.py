@@ -16,7 +16,7 @@ from millstream.pipeline.status import PipelineStatus, QueryStatus
 from tests.support.broker import Broker
 from tests.support.waiting import wait_until
 
-STATUS = PipelineStatus("demo", "now", 5)
+STATUS = PipelineStatus("demo", "now")
 
 
 def going_on() -> int | None:
@@ -31,9 +31,9 @@ def query(name: str, *, batch: int, rows: int) -> QueryStatus:
     ("queries", "said"),
     [
         ([], "not started"),
-        ([query("live", batch=-1, rows=0)], "not finished the first batch"),
-        ([query("live", batch=4, rows=0)], "no line arrived in 5 batches"),
-        ([query("live", batch=4, rows=70)], "70 lines were read (70 late), and none counted"),
+        ([query("lines", batch=-1, rows=0)], "not finished the first batch"),
+        ([query("lines", batch=4, rows=0)], "no line arrived in 5 batches"),
+        ([query("lines", batch=4, rows=70)], "70 lines were read (70 late), and none counted"),
     ],
 )
 def test_no_window_in_time_is_a_failure_with_its_reason(
@@ -45,7 +45,7 @@ def test_no_window_in_time_is_a_failure_with_its_reason(
     now = [0.0]
     monkeypatch.setattr("millstream.cli.demo.time.monotonic", lambda: now[0])
     is_over = first_window_deadline(Results(spec_without_node), 20, load_ended=going_on)
-    status = PipelineStatus("demo", "now", 5, queries, {"late": 70})
+    status = PipelineStatus("demo", "now", queries, {"late": 70})
     assert not is_over(status)
     now[0] = 300.5
     with pytest.raises(CommandFailed) as failed:

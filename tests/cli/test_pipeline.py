@@ -18,8 +18,9 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.pipeline import _asked_to_stop, pipeline
 from millstream.cli.spark_process import in_plain_words
 from millstream.pipeline.differences import keep
+from millstream.pipeline.progress import Progress
 from millstream.pipeline.spec import Spec, load_spec
-from millstream.pipeline.status import PipelineStatus, Totals, query_status, write_status
+from millstream.pipeline.status import PipelineStatus, query_status, write_status
 
 
 def utc_now() -> str:
@@ -101,10 +102,10 @@ def test_status_shows_the_last_state_of_every_query(file: Path) -> None:
     assert isinstance(never, CommandFailed)
     spec = load_spec(file)
     spec.home.mkdir()
-    query = query_status("live", None, Totals(), is_running=False, lag=None, problem=None)
-    write_status(spec.home, PipelineStatus("shop", "today", 5, [query], {"good": 7, "late": 1}))
+    query = query_status("lines", None, Progress(), is_running=False, lag=None, problem=None)
+    write_status(spec.home, PipelineStatus("shop", "today", [query], {"good": 7, "late": 1}))
     done = call("status", str(file))
-    assert done.stdout.splitlines()[1].split()[:2] == ["live", "ended"]
+    assert done.stdout.splitlines()[1].split()[:2] == ["lines", "ended"]
     assert "7 good, 1 late" in done.stderr
     assert json.loads(call("status", str(file), "--json").stdout)["lines"] == {
         "good": 7,
@@ -115,11 +116,11 @@ def test_status_shows_the_last_state_of_every_query(file: Path) -> None:
 def test_status_does_not_call_a_killed_run_running(file: Path) -> None:
     spec = load_spec(file)
     spec.home.mkdir()
-    query = query_status("live", None, Totals(), is_running=True, lag=None, problem=None)
+    query = query_status("lines", None, Progress(), is_running=True, lag=None, problem=None)
     for written_at, state in (("2026-01-01T00:00:00+00:00", "unheard"), (utc_now(), "running")):
-        write_status(spec.home, PipelineStatus("shop", written_at, 5, [query]))
+        write_status(spec.home, PipelineStatus("shop", written_at, [query]))
         done = call("status", str(file))
-        assert done.stdout.splitlines()[1].split()[:2] == ["live", state]
+        assert done.stdout.splitlines()[1].split()[:2] == ["lines", state]
         assert ("was killed" in done.stderr) == (state == "unheard")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from millstream.ingest import log_lines
 from millstream.pipeline import outputs
-from millstream.pipeline.queries import checkpoint
+from millstream.pipeline.queries import LINES, checkpoint
 from millstream.pipeline.spec import SpecError
 from tests.pipeline.agreement import newest
 from tests.pipeline.conftest import MakeSpec
@@ -25,7 +25,7 @@ def test_a_pipeline_that_runs_in_real_time_is_not_backfilled(make_spec: MakeSpec
 
     spec = make_spec()
     check_backfill(spec)
-    checkpoint(spec, "live").mkdir(parents=True)
+    checkpoint(spec, LINES).mkdir(parents=True)
     with pytest.raises(SpecError, match="another name and home"):
         check_backfill(spec)
     with pytest.raises(SpecError, match="goes through the tables"):

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 
 from millstream.ingest import log_lines
 from millstream.pipeline import outputs
-from millstream.pipeline.differences import keep
 from millstream.pipeline.spec import Spec
 from tests.pipeline.agreement import newest, read_topic, window_ms
 from tests.pipeline.conftest import MakeSpec
@@ -64,14 +63,10 @@ def send(spec: Spec, records: list[tuple[int, bytes | None]]) -> None:
 
 
 def run_once(spark: "SparkSession", spec: Spec) -> list[int]:
-    """Dead letters and closed windows; returns what Spark dropped, by query."""
-    from millstream.pipeline.queries import QUERIES
-    from millstream.pipeline.run import Running, create_topics, watch
+    """Returns how many lines were dropped, by query."""
+    from millstream.pipeline.run import start, watch
 
-    keep(spec)
-    create_topics(spec)
-    chosen = [query for query in QUERIES if query.name in ("store", "windows")]
-    running = Running(spec, spark, True, chosen)
+    running = start(spark, spec, once=True)
     try:
         status = watch(running, lambda status: None, is_over=lambda status: False)
     finally:
@@ -97,9 +92,9 @@ def test_bad_input_is_counted_and_kept_and_changes_no_other_count(
     closing = log_lines.json_line(closing_ms, service="last")
     # The event of 2099 and the others come first: what follows must not be late because of them.
     send(spec, [*good[:60], *((first_ms, value) for value in bad), (first_ms, None)])
-    assert run_once(spark, spec) == [0, 0]
+    assert run_once(spark, spec) == [0]
     send(spec, [*good[60:], (closing_ms, closing)])
-    assert run_once(spark, spec) == [0, 0]
+    assert run_once(spark, spec) == [0]
 
     dead = read_topic(spec, outputs.DEAD)
     reasons = {each.value() or b"": dict(each.headers())["reason"].decode() for each in dead}

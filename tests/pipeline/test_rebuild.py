@@ -176,7 +176,7 @@ def make_tables(spec: Spec, *, value: bytes | None, last_events_batch: int) -> N
             }
             files = write_table_rows(path, [row], RAW, "delta")
             commit_files(open_table(path, RAW, "delta"), Batch("q", number), files)
-    metadata = spec.home / "checkpoints" / "store" / "metadata"
+    metadata = spec.home / "checkpoints" / "lines" / "metadata"
     metadata.parent.mkdir(parents=True)
     metadata.write_text('{"id":"q"}')
 

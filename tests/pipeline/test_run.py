@@ -1,9 +1,8 @@
-"""A run and its queries: what is started again, and what ends it. Without Spark."""
+"""A run and its query: what is started again, and what ends it. Without Spark."""
 
 import pytest
 
 from millstream.pipeline import run
-from millstream.pipeline.queries import QUERIES
 from millstream.pipeline.run import PipelineFailed, Running, watch
 from tests.pipeline.conftest import MakeSpec
 
@@ -15,7 +14,6 @@ class FakeQuery:
 
     isActive = False
     lastProgress = None
-    recentProgress = ()
 
     def __init__(self, problem: str | None) -> None:
         self._problem = problem
@@ -27,20 +25,21 @@ class FakeQuery:
 def ended(
     make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, problems: list[str | None]
 ) -> tuple[Running, list[FakeQuery]]:
-    """A run of one query, whose starts have these ends."""
+    """A run whose starts have these ends."""
     started: list[FakeQuery] = []
 
     def start(*_: object, once: bool) -> FakeQuery:
         started.append(FakeQuery(problems[len(started)]))
         return started[-1]
 
-    monkeypatch.setattr(run, "start_query", start)
+    monkeypatch.setattr(run, "start_lines", start)
     monkeypatch.setattr(run, "lag", lambda query: None)
     monkeypatch.setattr(run, "report_on", lambda spec, query: None)
     monkeypatch.setattr(run, "_LOOK_SECONDS", 0)
     spec = make_spec()
     spec.home.mkdir()
-    running = Running(spec, None, True, [QUERIES[0]])  # type: ignore[arg-type]
+    running = Running(spec, None, True)  # type: ignore[arg-type]
+    running.start()
     watch(running, lambda status: None, is_over=lambda status: False)
     return running, started
 
@@ -50,7 +49,7 @@ def test_a_query_whose_process_began_too_late_is_started_again(
 ) -> None:
     running, started = ended(make_spec, monkeypatch, [TOO_LATE, TOO_LATE, None])
     assert len(started) == 3
-    assert running.queries == {QUERIES[0].name: started[-1]}
+    assert running.query is started[-1]
 
 
 @pytest.mark.parametrize("problems", [[TOO_LATE] * 9, ["disk full"]])

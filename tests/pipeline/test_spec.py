@@ -162,5 +162,5 @@ def test_state_of_an_older_version_is_refused(make_spec: MakeSpec) -> None:
     kept = json.loads(path.read_text())
     del kept["version of the state"]
     path.write_text(json.dumps(kept))
-    with pytest.raises(SpecError, match="version of the state was 1 and is now 2"):
+    with pytest.raises(SpecError, match="version of the state was 1 and is now 3"):
         check_differences(spec)

@@ -147,9 +147,9 @@ def first_window_deadline(
 
 
 def _why_no_window(status: "PipelineStatus") -> str:
-    live = next((query for query in status.queries if query.name == "live"), None)
-    if live is None:
-        return "the windows query was not started"
+    if not status.queries:
+        return "the query was not started"
+    [live] = status.queries
     if live.batch < 0:
         return "Spark has not finished the first batch; is the machine busy?"
     if not live.rows:

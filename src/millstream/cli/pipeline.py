@@ -159,9 +159,7 @@ def status(file: Path, as_json: bool) -> None:
     headings, rows = status_rows(found, is_unheard=is_silent)
     print_table(headings, rows)
     echo(
-        f"as of {found.written_at}; {found.stateful_queries} queries with "
-        f"{counted(found.stateful_operators, 'stateful operator')}, "
-        f"in {spec.state_partitions} state partitions each; lines of the run: "
+        f"as of {found.written_at}; lines of the run: "
         + (", ".join(f"{count:,} {kind}" for kind, count in sorted(found.lines.items())) or "none"),
         err=True,
     )

@@ -18,15 +18,16 @@ from millstream.pipeline import ended_visits as sessions
 from millstream.pipeline import outputs, windows
 from millstream.pipeline.differences import keep
 from millstream.pipeline.outputs import table_path
+from millstream.pipeline.progress import Watched
 from millstream.pipeline.queries import (
-    QUERIES,
-    STORE,
-    LineCounts,
+    BACKFILL,
+    LINES,
     as_records,
     checkpoint,
-    start_query,
+    start_lines,
     write_options,
 )
+from millstream.pipeline.results import VISIT_KEY, WINDOW_KEY
 from millstream.pipeline.run import PipelineFailed, create_topics, reason
 from millstream.pipeline.spec import Spec, SpecError
 from millstream.spark import read_table
@@ -34,12 +35,11 @@ from millstream.warehouse import EVENTS
 from millstream.warehouse.tables import find_table
 
 _ANY_AGE_MS: Final = 1000 * 365 * 24 * 3600 * 1000
-_LIVE: Final = "live"
 
 _Made = tuple[Callable[[DataFrame, Spec], DataFrame], tuple[str, ...], outputs.Output]
 _RESULTS: Final[tuple[_Made, ...]] = (
-    (windows.final_windows, windows.KEY, outputs.FINAL),
-    (sessions.sessions, sessions.KEY, outputs.SESSIONS),
+    (windows.final_windows, WINDOW_KEY, outputs.FINAL),
+    (sessions.sessions, VISIT_KEY, outputs.SESSIONS),
 )
 
 
@@ -54,7 +54,7 @@ class Backfilled:
 def check_backfill(spec: Spec) -> None:
     if spec.warehouse == "none":
         raise SpecError("warehouse.format is 'none', but a backfill goes through the tables")
-    if checkpoint(spec, _LIVE).exists():
+    if checkpoint(spec, LINES).exists():
         raise SpecError(
             f"the pipeline in {spec.home} runs in real time, which has judged lines by their "
             "age; give the backfill a separate file, with another name and home"
@@ -65,15 +65,14 @@ def backfill(spark: SparkSession, spec: Spec) -> Backfilled:
     check_backfill(spec)
     keep(spec)
     create_topics(spec)
-    counts = LineCounts()
-    [store] = [query for query in QUERIES if query.name == STORE]
+    watched = Watched()
     unjudged = replace(spec, ahead_ms=_ANY_AGE_MS, late_ms=_ANY_AGE_MS)
-    query = start_query(spark, unjudged, store, counts, once=True)
+    query = start_lines(spark, unjudged, BACKFILL, watched, once=True)
     try:
         query.awaitTermination()
     except StreamingQueryException as failed:
-        raise PipelineFailed(f"query {STORE}: {reason(str(failed))}") from None
-    found = counts.snapshot()
+        raise PipelineFailed(f"query {BACKFILL}: {reason(str(failed))}") from None
+    found = dict(watched.get().lines)
     if find_table(table_path(spec, EVENTS)) is None:
         return Backfilled(found, {output.topic(spec): 0 for _, _, output in _RESULTS})
     events = read_table(spark, table_path(spec, EVENTS))

@@ -1,71 +1,61 @@
-"""Lines that do not count, and how they get to the dead-letter topic.
+"""Lines that do not count, as records of the dead-letter topic.
 
-`lines.parser` decides which lines these are, and the reason. The task that parses a line turns
-it into a row (`letters`); the driver sends the rows of a micro-batch (`send`), each exactly
-once, with the reason and the origin in the headers.
+`lines.parser` decides which lines these are, and the reason. A record has the line, and in its
+headers the reason and the origin.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
 from millstream.pipeline.local_time import local_text
 
-# Of the rows that a task reports, those with this kind are dead letters.
-KIND: Final = "dead"
-_COLUMNS: Final = ("source", "value", "problem", "detail", "topic", "partition", "offset")
-_TIMES: Final = ("record_time", "event_time")
-
-
-def letters(events: pa.RecordBatch, schema: pa.Schema, timezone: str) -> pa.RecordBatch:
-    """Events with a problem as rows of `schema`."""
-    count = events.num_rows
-    given = {
-        "kind": pa.array([KIND] * count, pa.string()),
-        **{name: events.column(name) for name in _COLUMNS},
-        **{name: local_text(events.column(name), timezone) for name in _TIMES},
-    }
-    columns = [
-        given[field.name] if field.name in given else pa.nulls(count, field.type)
-        for field in schema
+# Columns of an event that a dead letter is made from.
+NEEDED: Final = (
+    *("source", "value", "problem", "detail", "topic", "partition", "offset"),
+    *("record_time", "event_time"),
+)
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+RECORDS_SCHEMA: Final = pa.schema(
+    [
+        *(("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())),
+        ("headers", pa.list_(pa.field("element", _HEADER))),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+)
 
 
-def records_of(reported: DataFrame) -> DataFrame:
-    return reported.where(F.col("kind") == KIND).select(
-        F.col("source").cast("binary").alias("key"), "value", _headers().alias("headers")
+def letters(events: pa.RecordBatch, topic: str, timezone: str) -> pa.RecordBatch:
+    """Events with a problem as rows that can be written; in the order of the events."""
+    columns = [
+        pa.repeat(pa.scalar(topic), len(events)),
+        events.column("source").cast(pa.binary()),
+        events.column("value"),
+        _headers(events, timezone),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS_SCHEMA)
+
+
+def _headers(events: pa.RecordBatch, timezone: str) -> pa.ListArray:
+    values = {
+        "reason": events.column("problem"),
+        **{name: events.column(name) for name in ("detail", "topic", "partition", "offset")},
+        **{
+            name: local_text(events.column(name), timezone)
+            for name in ("record_time", "event_time")
+        },
+    }
+    count, width = len(events), len(values)
+    texts = [pc.fill_null(each.cast(pa.string()), "").cast(pa.binary()) for each in values.values()]
+    # All values of a header follow each other; those of a line should.
+    places = np.arange(count * width).reshape(width, count).T.ravel()
+    flat = pa.StructArray.from_arrays(
+        [
+            pa.array(list(values)).take(pa.array(places // max(count, 1))),
+            pa.concat_arrays(texts).take(pa.array(places)),
+        ],
+        fields=list(_HEADER),
     )
-
-
-def send(reported: DataFrame, batch_number: int, options: Mapping[str, str]) -> None:
-    """Write the dead letters among the rows that a micro-batch's tasks reported."""
-    (
-        records_of(reported)
-        .write.format("millstream")
-        .options(**options)
-        .option("includeHeaders", "true")
-        .option("semantics", "exactly-once")
-        .option("batchId", batch_number)
-        .mode("append")
-        .save()
-    )
-
-
-def _headers() -> Column:
-    def header(name: str, value: Column) -> Column:
-        text = F.coalesce(value.cast("string"), F.lit(""))
-        return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
-
-    return F.array(
-        header("reason", F.col("problem")),
-        header("detail", F.col("detail")),
-        header("topic", F.col("topic")),
-        header("partition", F.col("partition")),
-        header("offset", F.col("offset")),
-        header("record_time", F.col("record_time")),
-        header("event_time", F.col("event_time")),
-    )
+    ends = pa.array(np.arange(count + 1) * width, pa.int32())
+    return pa.ListArray.from_arrays(ends, flat, type=RECORDS_SCHEMA.field("headers").type)

@@ -11,8 +11,8 @@ from typing import Final
 from millstream.pipeline.spec import FIELDS, Change, Spec
 
 KEPT_NAME: Final = "kept-settings.json"
-# Of the state that Spark stores for the queries. Increased when a query stores other things.
-STATE_VERSION: Final = 2
+# Of the state of open results. Increased when it has another form.
+STATE_VERSION: Final = 3
 _VERSION: Final = "version of the state"
 
 # Attributes of `Spec` by their setting, if the names differ.

@@ -1,8 +1,7 @@
-"""Visits: page views of one visitor without a long silence, and the funnel step they reached.
+"""Visits from the table of events, computed by Spark: for `rebuild` and `backfill`.
 
-A visit is written once, after it has certainly ended: its silence and the watermark's delay
-have passed. The funnel's steps count if they were reached in order, with or without other
-pages in between.
+In real time `visit_log` follows them. The funnel's steps count if they were reached in order, with
+or without other pages in between.
 """
 
 from typing import Final
@@ -14,7 +13,6 @@ from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.windows import JUDGED, countable, is_page_view
 
-KEY: Final = ("visitor", "session_start")
 NEEDED: Final = (*JUDGED, "partition", "offset")
 
 

@@ -1,8 +1,7 @@
 """Parses lines into events in Spark: `millstream.lines` does it, a batch at a time, in workers.
 
-A query that reads a topic gets events from the source itself (`event_source`), parsed where
-the lines were read. Lines that come from elsewhere, such as a table, are parsed here, on
-their way through Spark.
+Lines of a topic are parsed by the task that reads them (`line_pass`). Lines that come from
+elsewhere, such as a table, are parsed here, on their way through Spark.
 """
 
 from collections.abc import Iterator, Sequence

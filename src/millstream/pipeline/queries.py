@@ -1,85 +1,61 @@
-"""The streaming queries of a pipeline: one table of them, and how each is started.
+"""The streaming query of a pipeline, and how it is started.
 
-Every query reads the input separately, as the columns of events that it needs. So none waits
-for another, and each has its own checkpoint.
+One query reads the input, once. Its tasks parse the lines and add them up (`line_pass`); the driver
+merges what they report and writes all results (`batch_results`). A backfill runs the same query
+without results: it computes them from the tables.
 """
 
-import logging
-import threading
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from millstream.pipeline import ended_visits as sessions
-from millstream.pipeline import outputs, watching, windows
-from millstream.pipeline.event_source import read_events
+from millstream.pipeline import outputs
+from millstream.pipeline.batch_results import BatchResults
+from millstream.pipeline.kept_state import KeptState
+from millstream.pipeline.line_pass import PassRules
+from millstream.pipeline.line_source import read_lines
+from millstream.pipeline.open_results import OpenResults
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.parsing import RECORD_COLUMNS
+from millstream.pipeline.parsing import RECORD_COLUMNS, line_rules
+from millstream.pipeline.partials import Rules
+from millstream.pipeline.progress import Watched
 from millstream.pipeline.spec import Spec
-from millstream.spark import upserts
 from millstream.warehouse import EVENTS, RAW
-from millstream.warehouse.files import Batch, TableChanged, WrittenFile
 
-log = logging.getLogger(__name__)
-
-# The query that writes the tables.
-STORE: Final = "store"
-
-
-class LineCounts:
-    """Lines since the start of this run, by their problem; `good` has none."""
-
-    def __init__(self) -> None:
-        # Written by the thread of a query, read by the status display.
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-
-    def add(self, counts: dict[str, int]) -> None:
-        with self._lock:
-            self._counts.update(counts)
-
-    def snapshot(self) -> dict[str, int]:
-        with self._lock:
-            return dict(self._counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    name: str
-    # How many operators keep state.
-    stateful: int
-    # It depends on the clock: with `--once` it would never end.
-    is_by_clock: bool
-    # The columns of an event that it needs; None if it needs the records themselves.
-    columns: tuple[str, ...] | None
-    build: Callable[[DataFrame, Spec, LineCounts], DataStreamWriter]
+# Names of queries, and of their checkpoints.
+LINES: Final = "lines"
+BACKFILL: Final = "backfill"
+# Of one task. A batch that is larger is divided among more tasks than there are partitions.
+_TASK_RECORDS_MAX: Final = 250_000
+_STATE: Final = "results"
 
 
 def checkpoint(spec: Spec, name: str) -> Path:
     return spec.home / "checkpoints" / name
 
 
-def start_query(
-    spark: SparkSession, spec: Spec, query: Query, counts: LineCounts, *, once: bool
+def start_lines(
+    spark: SparkSession, spec: Spec, name: str, watched: Watched, *, once: bool
 ) -> StreamingQuery:
     """`once` processes what is there now and ends; otherwise a batch starts at every trigger."""
-    return start_on(read_input(spark, spec, query), spec, query, counts, once=once)
+    reports = read_lines(spark, read_options(spec, name), pass_rules(spec, name).to_json())
+    return start_on(reports, spec, name, watched, once=once)
 
 
 def start_on(
-    rows: DataFrame, spec: Spec, query: Query, counts: LineCounts, *, once: bool
+    reports: DataFrame, spec: Spec, name: str, watched: Watched, *, once: bool
 ) -> StreamingQuery:
-    writer = query.build(rows, spec, counts).queryName(f"{spec.name}-{query.name}")
-    writer = writer.option("checkpointLocation", str(checkpoint(spec, query.name).absolute()))
+    """On what tasks report, whatever they read."""
+    folder = checkpoint(spec, name).absolute()
+    state = KeptState(folder / _STATE, partial(open_results, spec)) if name == LINES else None
+    results = BatchResults(spec, watched, state=state, folders=_folders(spec))
+    writer = reports.writeStream.foreachBatch(results.write).queryName(f"{spec.name}-{name}")
+    writer = writer.option("checkpointLocation", str(folder))
     if once:
         writer = writer.trigger(availableNow=True)
     else:
@@ -87,20 +63,52 @@ def start_on(
     return writer.start()
 
 
-def read_input(spark: SparkSession, spec: Spec, query: Query) -> DataFrame:
-    """Records, or events, as the query needs them."""
-    options = {
+def read_options(spec: Spec, name: str) -> dict[str, str]:
+    return {
         "columns": ",".join(RECORD_COLUMNS),
         "kafka.bootstrap.servers": spec.bootstrap,
         "subscribe": ",".join(spec.topics),
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(spec.records_per_batch_max),
+        "maxRecordsPerPartition": str(_TASK_RECORDS_MAX),
         "kafka.isolation.level": "read_committed",
-        "commitGroup": f"{spec.name}-{query.name}",
+        "commitGroup": f"{spec.name}-{name}",
     }
-    if query.columns is not None:
-        return read_events(spark, spec, options, query.columns)
-    return spark.readStream.format("millstream").options(**options).load()
+
+
+def pass_rules(spec: Spec, name: str) -> PassRules:
+    return PassRules(
+        lines=line_rules(spec).to_json(),
+        results=result_rules(spec) if name == LINES else None,
+        folders={table: str(folder.absolute()) for table, folder in _folders(spec).items()},
+        table_format=spec.warehouse,
+        timezone=spec.timezone,
+        bootstrap=spec.bootstrap,
+        dead_topic=outputs.DEAD.topic(spec),
+    )
+
+
+def result_rules(spec: Spec) -> Rules:
+    return Rules(
+        window_us=spec.window_ms * 1000,
+        gap_us=spec.session_gap_ms * 1000,
+        funnel=spec.funnel,
+        gauges=len(spec.gauges),
+    )
+
+
+def open_results(spec: Spec) -> OpenResults:
+    return OpenResults(
+        result_rules(spec),
+        delay_us=spec.watermark_delay_ms * 1000,
+        silent_after_ms=spec.silent_after_ms,
+    )
+
+
+def _folders(spec: Spec) -> Mapping[str, Path]:
+    if spec.warehouse == "none":
+        return {}
+    return {table: table_path(spec, table) for table in (RAW, EVENTS)}
 
 
 def write_options(spec: Spec, output: outputs.Output) -> dict[str, str]:
@@ -111,110 +119,3 @@ def as_records(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return rows.select(
         F.to_json(F.struct(*key)).alias("key"), F.to_json(F.struct(*rows.columns)).alias("value")
     )
-
-
-def _append(
-    rows: DataFrame, key: tuple[str, ...], spec: Spec, output: outputs.Output
-) -> DataStreamWriter:
-    records = as_records(rows, key)
-    stream = records.writeStream.outputMode("append").format("millstream")
-    return stream.options(**write_options(spec, output))
-
-
-# -- one function for each query -------------------------------------------------------------
-
-
-def _store(records: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    """Dead letters and tables: every line once, stateless.
-
-    The task that writes the files parses the lines; they do not come back to Spark.
-    """
-
-    def write(batch: DataFrame, number: int) -> None:
-        from millstream.pipeline import dead_letters, storing
-
-        folders = (
-            {}
-            if spec.warehouse == "none"
-            else {name: table_path(spec, name) for name in (RAW, EVENTS)}
-        )
-        reported = storing.write_batch(batch, spec, folders, f"batch-{number}").persist()
-        try:
-            stored = storing.read_stored(reported)
-            if any(kind != storing.GOOD for kind in stored.counts):
-                dead_letters.send(reported, number, write_options(spec, outputs.DEAD))
-        finally:
-            reported.unpersist()
-        for name, folder in folders.items():
-            _commit(spec, name, folder, Batch(stored.query_id, number), stored.files[name])
-        counts.add(dict(stored.counts))
-
-    return records.writeStream.foreachBatch(write)
-
-
-def _commit(spec: Spec, table: str, folder: Path, batch: Batch, files: list[WrittenFile]) -> None:
-    from deltalake.exceptions import DeltaError
-
-    from millstream.warehouse import tables as warehouse
-
-    schema = warehouse.TABLE_SCHEMAS[table]
-    is_new = warehouse.commit_batch(folder, schema, spec.warehouse, batch, files)
-    if is_new and batch.number % spec.compact_every == spec.compact_every - 1:
-        today = datetime.now(ZoneInfo(spec.timezone)).date()
-        try:
-            warehouse.tidy(folder, keep_days=spec.keep_days, today=today)
-        except (DeltaError, TableChanged, OSError) as failed:
-            # The rows are stored; files that stay small for a while are no reason to stop.
-            log.warning("could not tidy %s: %s", folder, failed)
-
-
-def _live(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    write_windows = upserts(
-        {**write_options(spec, outputs.LIVE), "sinkName": "live"}, key=list(windows.KEY)
-    )
-    write_alerts = upserts(
-        {**write_options(spec, outputs.ALERTS), "sinkName": "alerts"},
-        key=list(windows.ALERT_KEY),
-    )
-
-    def write(batch: DataFrame, number: int) -> None:
-        batch = batch.persist()
-        try:
-            write_windows(batch, number)
-            write_alerts(windows.error_bursts(batch, spec), number)
-        finally:
-            batch.unpersist()
-
-    return windows.live_windows(events, spec).writeStream.outputMode("update").foreachBatch(write)
-
-
-def _final(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    return _append(windows.final_windows(events, spec), windows.KEY, spec, outputs.FINAL)
-
-
-def _sessions(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    return _append(sessions.sessions(events, spec), sessions.KEY, spec, outputs.SESSIONS)
-
-
-def _watch(events: DataFrame, spec: Spec, counts: LineCounts) -> DataStreamWriter:
-    def sink(output: outputs.Output, name: str, key: tuple[str, ...] | None) -> watching.Write:
-        options = {**write_options(spec, output), "sinkName": name}
-        return upserts(options, key=None if key is None else list(key))
-
-    write = watching.writer(
-        spec,
-        write_alerts=sink(outputs.ALERTS, "alerts", windows.ALERT_KEY),
-        write_visits=sink(outputs.VISITS, "visits", None),
-        write_funnels=sink(outputs.FUNNELS, "funnels", watching.FUNNEL_KEY),
-    )
-    return watching.watch(events, spec).writeStream.outputMode("append").foreachBatch(write)
-
-
-# In the order in which they are started: what people wait for comes first.
-QUERIES: Final = (
-    Query("live", 1, False, windows.NEEDED, _live),
-    Query(STORE, 0, False, None, _store),
-    Query("windows", 2, False, windows.NEEDED, _final),
-    Query("watch", 2, True, watching.NEEDED, _watch),
-    Query("sessions", 1, False, sessions.NEEDED, _sessions),
-)

@@ -19,8 +19,9 @@ from millstream.pipeline import ended_visits as sessions
 from millstream.pipeline import outputs, windows
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import parse_events
-from millstream.pipeline.queries import STORE, as_records, checkpoint, write_options
+from millstream.pipeline.queries import BACKFILL, LINES, as_records, checkpoint, write_options
 from millstream.pipeline.reporting.periods import Kind, period_of
+from millstream.pipeline.results import VISIT_KEY, WINDOW_KEY
 from millstream.pipeline.spec import Spec
 from millstream.spark import read_table
 from millstream.warehouse import EVENTS, RAW
@@ -55,15 +56,15 @@ def _session_closed_at(spec: Spec) -> Column:
 
 TOPICS: Final = {
     "live": Results(
-        outputs.LIVE, windows.KEY, windows.live_windows, "window_start", None,
+        outputs.LIVE, WINDOW_KEY, windows.live_windows, "window_start", None,
         lambda spec: spec.window_ms,
     ),
     "windows": Results(
-        outputs.FINAL, windows.KEY, windows.final_windows, "window_start",
+        outputs.FINAL, WINDOW_KEY, windows.final_windows, "window_start",
         lambda spec: F.col("window_end"), lambda spec: spec.window_ms,
     ),
     "sessions": Results(
-        outputs.SESSIONS, sessions.KEY, sessions.sessions, "session_start",
+        outputs.SESSIONS, VISIT_KEY, sessions.sessions, "session_start",
         _session_closed_at, lambda spec: spec.session_gap_ms,
     ),
 }  # fmt: skip
@@ -213,8 +214,12 @@ def _table(spec: Spec, name: str) -> Table:
 
 
 def _store_query_id(spec: Spec) -> str:
-    path = checkpoint(spec, STORE) / "metadata"
-    if not path.exists():
-        raise CannotRebuild(f"{path} is missing: the tables belong to another pipeline")
-    found: str = json.loads(path.read_text())["id"]
-    return found
+    """Of the query that fills the tables: in real time, or in a backfill."""
+    for name in (LINES, BACKFILL):
+        path = checkpoint(spec, name) / "metadata"
+        if path.exists():
+            found: str = json.loads(path.read_text())["id"]
+            return found
+    raise CannotRebuild(
+        f"{checkpoint(spec, LINES)} is missing: the tables belong to another pipeline"
+    )

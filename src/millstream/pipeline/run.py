@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.pipeline.differences import differences, keep
 from millstream.pipeline.outputs import OUTPUTS
-from millstream.pipeline.queries import QUERIES, STORE, LineCounts, Query, start_query
+from millstream.pipeline.progress import Watched
+from millstream.pipeline.queries import LINES, start_lines
 from millstream.pipeline.reporting.reports import report_on
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
     PipelineStatus,
     QueryStatus,
-    Totals,
     query_status,
     write_status,
 )
@@ -30,7 +29,7 @@ _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS_MAX: Final = 20.0
 _REPORTS_EVERY_SECONDS: Final = 60.0
 # Spark gives a Python process ten seconds to start, and has no setting for that. On a busy
-# machine it may take longer, above all when five queries have just started.
+# machine it may take longer.
 _BEGAN_TOO_LATE: Final = "Python worker failed to connect back"
 _STARTS_MAX: Final = 4
 
@@ -80,68 +79,44 @@ class Running:
     spec: Spec
     session: "SparkSession"
     is_once: bool
-    waiting: list[Query]
-    counts: LineCounts = field(default_factory=LineCounts)
-    queries: "dict[str, StreamingQuery]" = field(default_factory=dict)
-    totals: dict[str, Totals] = field(default_factory=dict)
-    starts: Counter[str] = field(default_factory=Counter)
+    query: "StreamingQuery | None" = None
+    watched: Watched = field(default_factory=Watched)
+    starts: int = 0
 
-    def start_next(self) -> None:
-        """Start a query when the previous one has shown that it works.
+    def start(self) -> None:
+        self.starts += 1
+        self.query = start_lines(self.session, self.spec, LINES, self.watched, once=self.is_once)
 
-        A cold first batch keeps a core busy for seconds; with all of them at once, every result
-        would wait for the slowest.
-        """
-        if not self.waiting:
-            return
-        if self.queries:
-            [*_, last] = self.queries.values()
-            if last.isActive and last.lastProgress is None:
-                return
-        self._start(self.waiting.pop(0))
-
-    def start_again(self, name: str, problem: str) -> None:
+    def start_again(self, problem: str) -> None:
         """Resume a query that only had to wait too long. Raises if there was another problem."""
-        if _BEGAN_TOO_LATE not in problem or self.starts[name] >= _STARTS_MAX:
-            raise PipelineFailed(f"query {name}: {problem}")
-        self._start(next(query for query in QUERIES if query.name == name))
-
-    def _start(self, query: Query) -> None:
-        self.starts[query.name] += 1
-        self.queries[query.name] = start_query(
-            self.session, self.spec, query, self.counts, once=self.is_once
-        )
+        if _BEGAN_TOO_LATE not in problem or self.starts >= _STARTS_MAX:
+            raise PipelineFailed(f"query {LINES}: {problem}")
+        self.start()
 
     def status(self) -> PipelineStatus:
         return PipelineStatus(
             name=self.spec.name,
             written_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stateful_operators=sum(query.stateful for query in QUERIES),
-            stateful_queries=sum(query.stateful > 0 for query in QUERIES),
-            queries=[self._query_status(name, each) for name, each in self.queries.items()],
-            lines=self.counts.snapshot(),
+            queries=[] if self.query is None else [self._query_status(self.query)],
+            lines=dict(self.watched.get().lines),
         )
 
-    def _query_status(self, name: str, query: "StreamingQuery") -> QueryStatus:
-        totals = self.totals.setdefault(name, Totals())
-        report = None
-        for progress in query.recentProgress:
-            report = json.loads(progress.json)
-            totals.add(report)
+    def _query_status(self, query: "StreamingQuery") -> QueryStatus:
+        last = query.lastProgress
         behind = lag(query)
         failed = query.exception()
         return query_status(
-            name,
-            report,
-            totals,
+            LINES,
+            None if last is None else json.loads(last.json),
+            self.watched.get(),
             is_running=query.isActive,
             lag=None if behind is None else behind.total,
             problem=None if failed is None else reason(str(failed)),
         )
 
     def stop(self) -> None:
-        for query in self.queries.values():
-            query.stop()
+        if self.query is not None:
+            self.query.stop()
         write_status(self.spec.home, self.status())
 
 
@@ -149,9 +124,8 @@ def start(spark: "SparkSession", spec: Spec, *, once: bool) -> Running:
     check_differences(spec)
     keep(spec)
     create_topics(spec)
-    chosen = [query for query in QUERIES if not (once and query.is_by_clock)]
-    running = Running(spec, spark, once, chosen)
-    running.start_next()
+    running = Running(spec, spark, once)
+    running.start()
     return running
 
 
@@ -161,22 +135,21 @@ def watch(
     *,
     is_over: Callable[[PipelineStatus], bool],
 ) -> PipelineStatus:
-    """Report until all queries ended or `is_over` returns true; raises if one failed."""
+    """Report until the query ended or `is_over` returns true; raises if it failed."""
     next_look = 0.0
     while True:
-        running.start_next()
         status = running.status()
         write_status(running.spec.home, status)
         show(status)
-        is_at_work = bool(running.waiting)
+        is_at_work = False
         for query in status.queries:
             if query.problem is not None:
-                running.start_again(query.name, query.problem)
-            is_at_work = is_at_work or query.is_running or query.problem is not None
+                running.start_again(query.problem)
+            is_at_work = query.is_running or query.problem is not None
         is_last = not is_at_work or is_over(status)
         if is_last or time.monotonic() >= next_look:
             next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
-            report_on(running.spec, running.queries.get(STORE))
+            report_on(running.spec, running.query)
         if is_last:
             return status
         time.sleep(_LOOK_SECONDS)

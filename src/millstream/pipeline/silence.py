@@ -1,46 +1,40 @@
-"""Hosts that fall silent, and hosts that come back: alerts by processing time.
+"""Hosts that fall silent, and hosts that come back: alerts by the machine's own clock.
 
-Silence brings no event that could move a watermark, so the machine's own clock counts here:
-each host has a timer that every line resets.
+Silence brings no event that could move a watermark.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 
 @dataclass(frozen=True, slots=True)
 class HostAlert:
     kind: str
+    host: str
     since_ms: int
     text: str
 
 
-class HostWatch:
-    """State of a host: the time of its last line, and whether it is reported as silent."""
+@dataclass(slots=True)
+class HeardHost:
+    last_ms: int
+    # Whether that was reported.
+    is_silent: bool = False
 
-    def __init__(self, handle: "StatefulProcessorHandle", *, silent_after_ms: int) -> None:
-        self._handle = handle
-        self._silent_after_ms = silent_after_ms
-        self._state = handle.getValueState("host", "last_ms long, is_silent boolean")
 
-    def hear(self, now_ms: int) -> Iterator[HostAlert]:
-        before = self._state.get()
-        self._state.update((now_ms, False))
-        for timer_ms in list(self._handle.listTimers()):
-            self._handle.deleteTimer(timer_ms)
-        self._handle.registerTimer(now_ms + self._silent_after_ms)
-        if before is not None and before[1]:
-            yield HostAlert("back", now_ms, "speaks again")
-
-    def wake(self) -> Iterator[HostAlert]:
-        """Its timer fired."""
-        before = self._state.get()
-        if before is None or before[1]:
-            return
-        self._state.update((before[0], True))
-        seconds = self._silent_after_ms / 1000
-        yield HostAlert("silent", before[0], f"no lines for {seconds:g} s")
+def watch_hosts(
+    hosts: dict[str, HeardHost], heard: Iterable[str], now_ms: int, *, silent_after_ms: int
+) -> list[HostAlert]:
+    """Update `hosts` by those that were heard just now; what is to be reported."""
+    alerts = []
+    for host in heard:
+        known = hosts.get(host)
+        if known is not None and known.is_silent:
+            alerts.append(HostAlert("back", host, now_ms, "speaks again"))
+        hosts[host] = HeardHost(now_ms)
+    for host, known in hosts.items():
+        if not known.is_silent and now_ms - known.last_ms >= silent_after_ms:
+            known.is_silent = True
+            text = f"no lines for {silent_after_ms / 1000:g} s"
+            alerts.append(HostAlert("silent", host, known.last_ms, text))
+    return alerts

@@ -1,19 +1,17 @@
-"""The Spark session a pipeline runs in: quiet, on loopback, with state that fits the machine."""
+"""The Spark session a pipeline runs in: quiet, and on loopback."""
 
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from millstream.pipeline.event_source import register_events
+from millstream.pipeline.line_source import register_lines
 from millstream.pipeline.spec import Spec
 from pyspark_millstream import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def open_session(
@@ -53,14 +51,11 @@ def prepare(session: "SparkSession", spec: Spec) -> None:
     settings = {
         "spark.sql.session.timeZone": spec.timezone,
         "spark.sql.shuffle.partitions": str(spec.state_partitions),
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         # Java compiles no larger method: it would be interpreted for ever. Above this Spark makes
         # code for each step.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # Many windows at once have more groups than Spark's 128, above which it sorts all rows.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-        # What changed since, instead of a whole copy at every commit.
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # A file a batch for each of 2,880 batches of a day at 30 s would only be litter.
         "spark.sql.streaming.minBatchesToRetain": "20",
     }
@@ -68,4 +63,4 @@ def prepare(session: "SparkSession", spec: Spec) -> None:
         session.conf.set(name, value)
     # Spark's own search was seen to miss it once in a session that had found it before.
     register(session)
-    register_events(session)
+    register_lines(session)

@@ -217,7 +217,7 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
               "For the days of tables and reports, and for times without a zone."),
         Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch starts."),
         Field("state_partitions", cores(), _whole(1), Change.STATE,
-              "The number of parts of each query's state, by default the number of cores."),
+              "Partitions of each result topic, by default the number of cores."),
     ),
     "input": (
         Field("topics", ["logs"], _topics, Change.STATE,

@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+from millstream.pipeline.json_times import json_time
+from millstream.pipeline.progress import Progress
+
+_UTC: Final = ZoneInfo("UTC")
 STATUS_NAME: Final = "status.json"
 # A run writes its status every second, but not while it writes a report.
 _SILENCE_MAX: Final = timedelta(minutes=1)
@@ -24,7 +29,7 @@ class QueryStatus:
     batch_ms: int
     watermark: str | None
     state_rows: int
-    # By Spark itself, because they came after the watermark: should stay 0.
+    # Lines that came after their window was closed: should stay 0.
     dropped: int
     problem: str | None = None
 
@@ -33,55 +38,34 @@ class QueryStatus:
 class PipelineStatus:
     name: str
     written_at: str
-    stateful_operators: int
     queries: list[QueryStatus] = field(default_factory=list)
     # Lines since the run began: good, unparsable, ahead, late.
     lines: Mapping[str, int] = field(default_factory=dict)
-    # How many of the queries keep state.
-    stateful_queries: int = 0
-
-
-class Totals:
-    """Sums over the progress reports of one query, each counted once."""
-
-    def __init__(self) -> None:
-        self._last_batch = -1
-        self.rows = 0
-        self.dropped = 0
-
-    # A report is Spark's JSON.
-    def add(self, report: Mapping[str, Any]) -> None:
-        if report["batchId"] <= self._last_batch:
-            return
-        self._last_batch = report["batchId"]
-        self.rows += report.get("numInputRows") or 0
-        self.dropped += sum(
-            operator.get("numRowsDroppedByWatermark", 0)
-            for operator in report.get("stateOperators", [])
-        )
 
 
 def query_status(
     name: str,
+    # Spark's JSON.
     report: Mapping[str, Any] | None,
-    totals: Totals,
+    progress: Progress,
     *,
     is_running: bool,
     lag: int | None,
     problem: str | None,
 ) -> QueryStatus:
-    report = report or {}
+    batch_ms = int((report or {}).get("durationMs", {}).get("triggerExecution", 0))
+    watermark_us = progress.watermark_us
     return QueryStatus(
         name=name,
         is_running=is_running,
-        batch=report.get("batchId", -1),
-        rows=totals.rows,
-        rows_per_second=float(report.get("processedRowsPerSecond") or 0.0),
+        batch=progress.batch,
+        rows=progress.lines.total(),
+        rows_per_second=progress.batch_lines * 1000 / batch_ms if batch_ms else 0.0,
         lag=lag,
-        batch_ms=int(report.get("durationMs", {}).get("triggerExecution", 0)),
-        watermark=report.get("eventTime", {}).get("watermark"),
-        state_rows=sum(op.get("numRowsTotal", 0) for op in report.get("stateOperators", [])),
-        dropped=totals.dropped,
+        batch_ms=batch_ms,
+        watermark=None if watermark_us is None else json_time(watermark_us, _UTC),
+        state_rows=progress.state_rows,
+        dropped=progress.dropped,
         problem=problem,
     )
 
@@ -104,4 +88,8 @@ def read_status(home: Path) -> PipelineStatus | None:
     except FileNotFoundError:
         return None
     queries = [QueryStatus(**each) for each in value.pop("queries")]
-    return PipelineStatus(queries=queries, **value)
+    # Another version may have written more.
+    known = {each.name for each in fields(PipelineStatus)}
+    return PipelineStatus(
+        queries=queries, **{name: each for name, each in value.items() if name in known}
+    )

@@ -1,12 +1,9 @@
-"""Counts, errors, latencies, visitors and top pages for each window of time.
+"""Windows of time from the table of events, computed by Spark: for `rebuild` and `backfill`.
 
-Two queries compute the same windows. `live_windows` shows them while they are open (update
-mode); visitors and top pages are estimates there. `final_windows` writes each once, after it
-closed (append mode); there everything but the percentiles is exact, by two aggregations one
-after the other: first each visitor and each page, then the window.
+In real time `partials` and `open_results` count the same windows. Everything but the percentiles is
+exact, by two aggregations one after the other: first each visitor and each page, then the window.
 
 An event counts in several groups at once: the whole input, its host, its service, the site.
-So one query, and one state, has them all.
 """
 
 from typing import Final
@@ -14,26 +11,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millstream.pipeline.partials import ERROR_LEVELS, ERROR_STATUS, VIEW_FORMATS
+from millstream.pipeline.results import PERCENTILE_RANK_ERROR, PERCENTILES
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.window_totals import ALL, HOST, INPUT, SERVICE, SITE
 
-# Of the rank: the value given for p95 lies between the true p94.9 and p95.1.
-PERCENTILE_RANK_ERROR: Final = 0.001
-_PERCENTILE_ACCURACY: Final = 1000
-# Of the estimate of visitors in live windows: one standard deviation.
-VISITORS_RELATIVE_SD: Final = 0.02
-# 4,096 registers: 1.04 / sqrt(4096) is 0.016, also where sketches of several batches were joined.
-_VISITORS_LOG_SIZE: Final = 12
-# Pages that the live list of top pages keeps counts for; up to 3/4 of it the list is exact.
-_PAGES_TRACKED: Final = 1024
-_PERCENTILES: Final = (0.5, 0.95, 0.99)
-_ERROR_LEVELS: Final = ("emergency", "alert", "critical", "crit", "fatal", "error", "err")
-
-INPUT: Final = "input"
-HOST: Final = "host"
-SERVICE: Final = "service"
-SITE: Final = "site"
+_PERCENTILE_ACCURACY: Final = round(1 / PERCENTILE_RANK_ERROR)
+# Rows that become a place in the list of top pages.
 _PAGE: Final = "page"
-ALL: Final = "all"
 
 # Columns of an event that `is_error` and `is_page_view` look at.
 JUDGED: Final = ("problem", "event_time", "status", "level", "format", "path", "visitor")
@@ -48,42 +33,24 @@ def countable(events: DataFrame, spec: Spec) -> DataFrame:
 
 
 def is_error() -> Column:
-    by_status = F.coalesce(F.col("status") >= 500, F.lit(False))
-    return by_status | F.coalesce(F.col("level").isin(*_ERROR_LEVELS), F.lit(False))
+    by_status = F.coalesce(F.col("status") >= ERROR_STATUS, F.lit(False))
+    return by_status | F.coalesce(F.col("level").isin(*ERROR_LEVELS), F.lit(False))
 
 
 def is_page_view() -> Column:
-    return F.col("format").isin("combined", "common") & F.col("path").isNotNull()
+    return F.col("format").isin(*VIEW_FORMATS) & F.col("path").isNotNull()
 
 
 def live_windows(events: DataFrame, spec: Spec) -> DataFrame:
-    groups = F.array(
-        _group(INPUT, F.lit(ALL), F.lit(True)),
-        _group(HOST, F.col("host"), F.col("host").isNotNull()),
-        _group(SERVICE, F.col("service"), F.col("service").isNotNull()),
-        _group(SITE, F.lit(ALL), is_page_view()),
-    )
-    rows = _exploded(countable(events, spec), groups, spec)
-    is_site = F.col("output") == SITE
-    top = F.expr(
-        f"approx_top_k(path, {spec.top}, {_PAGES_TRACKED}) FILTER (WHERE output = '{SITE}')"
-    )
-    counted = rows.groupBy(_window(spec), "output", "name").agg(
-        *_counts(),
-        _percentiles().alias("percentiles"),
-        F.hll_sketch_estimate(
-            F.hll_sketch_agg(F.when(is_site, F.col("visitor")), F.lit(_VISITORS_LOG_SIZE))
-        ).alias("visitors"),
-        *_gauges(spec),
-        top.alias("top"),
-    )
-    pages = F.transform(
-        "top", lambda each: F.struct(each["item"].alias("path"), each["count"].alias("count"))
-    )
-    return counted.select(*_result(spec, is_final=False, top=pages))
+    """As they stand while they are open."""
+    return _windows(events, spec, is_final=False)
 
 
 def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
+    return _windows(events, spec, is_final=True)
+
+
+def _windows(events: DataFrame, spec: Spec, *, is_final: bool) -> DataFrame:
     groups = F.array(
         _group(INPUT, F.lit(ALL), F.lit(True)),
         _group(HOST, F.col("host"), F.col("host").isNotNull()),
@@ -121,7 +88,7 @@ def final_windows(events: DataFrame, spec: Spec) -> DataFrame:
         "top",
         lambda each: F.struct(each["path"].alias("path"), (-each["order"]).alias("count")),
     )
-    return second.select(*_result(spec, is_final=True, top=pages))
+    return second.select(*_result(spec, is_final=is_final, top=pages))
 
 
 _COUNTED: Final = ("count", "errors", "size_bytes", "timed", "duration_max")
@@ -186,7 +153,7 @@ def _counts() -> list[Column]:
 
 
 def _percentiles() -> Column:
-    return F.approx_percentile("duration_ms", list(_PERCENTILES), _PERCENTILE_ACCURACY)
+    return F.approx_percentile("duration_ms", list(PERCENTILES), _PERCENTILE_ACCURACY)
 
 
 def _result(spec: Spec, *, is_final: bool, top: Column) -> list[Column]:
@@ -205,37 +172,12 @@ def _result(spec: Spec, *, is_final: bool, top: Column) -> list[Column]:
             F.when(has_times, F.get("percentiles", F.lit(index))).alias(
                 f"duration_ms_p{share * 100:g}"
             )
-            for index, share in enumerate(_PERCENTILES)
+            for index, share in enumerate(PERCENTILES)
         ),
         F.when(has_times, F.col("duration_max")).alias("duration_ms_max"),
         F.when(has_times, F.lit(PERCENTILE_RANK_ERROR)).alias("percentile_rank_error"),
         F.when(is_site, F.col("visitors")).alias("visitors"),
-        F.when(is_site, F.lit(0.0 if is_final else VISITORS_RELATIVE_SD)).alias(
-            "visitors_relative_sd"
-        ),
+        F.when(is_site, F.lit(0.0)).alias("visitors_relative_sd"),
         F.when(is_site, top).alias("top_pages"),
         *(F.col(_gauge(number)).alias(name) for number, name in enumerate(spec.gauges)),
     ]
-
-
-KEY: Final = ("window_start", "output", "name")
-
-
-def error_bursts(windows: DataFrame, spec: Spec) -> DataFrame:
-    """Alerts for services that fail more often than they may, from changed live windows."""
-    is_burst = (
-        (F.col("output") == SERVICE)
-        & (F.col("errors") >= spec.error_count_min)
-        & (F.col("errors") > F.col("count") * spec.error_share)
-    )
-    return windows.where(is_burst).select(
-        F.lit("errors").alias("kind"),
-        F.col("name").alias("subject"),
-        F.col("window_start").alias("since"),
-        F.concat(F.col("errors"), F.lit(" of "), F.col("count"), F.lit(" requests failed")).alias(
-            "text"
-        ),
-    )
-
-
-ALERT_KEY: Final = ("kind", "subject", "since")

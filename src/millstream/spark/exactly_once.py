@@ -203,6 +203,11 @@ def _produce(
     return first
 
 
+def carry(context: BatchContext, batches: list[pa.RecordBatch]) -> CarriedRows:
+    """Rows that the driver has itself, as if a task had sent them."""
+    return CarriedRows(context, _to_stream(batches))
+
+
 def _to_stream(batches: list[pa.RecordBatch]) -> bytes:
     if not batches:
         return b""

@@ -88,8 +88,8 @@ def test_dead_letters_by_reason() -> None:
 
 
 def test_a_status_file_is_read_as_the_pipeline_writes_it(tmp_path: Path) -> None:
-    query = QueryStatus("live", True, 3, 100, 5.5, 2, 900, "2026-01-01T00:00:00Z", 7, 0)
-    status = PipelineStatus("p", "2026-01-01T00:00:00+00:00", 1, [query], {"good": 90})
+    query = QueryStatus("lines", True, 3, 100, 5.5, 2, 900, "2026-01-01T00:00:00Z", 7, 0)
+    status = PipelineStatus("p", "2026-01-01T00:00:00+00:00", [query], {"good": 90})
     write_status(tmp_path, status)
     (tmp_path / "tables" / "raw").mkdir(parents=True)
     (tmp_path / "tables" / "raw" / "x.parquet").write_bytes(b"123")

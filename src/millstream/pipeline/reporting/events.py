@@ -10,21 +10,21 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.compute import Expression
 
+from millstream.pipeline.partials import ERROR_LEVELS, ERROR_STATUS, VIEW_FORMATS
 from millstream.pipeline.reporting.periods import Period
 
 # Latencies are counted by their value to this many digits, so that a month of them is a short
 # list; a percentile is at most half of the last digit off.
 LATENCY_DIGITS: Final = 4
-_ERROR_LEVELS: Final = ("emergency", "alert", "critical", "crit", "fatal", "error", "err")
 _NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?$"
 
 FALSE: Final = pc.scalar(False)
 NO_TEXT: Final = pc.scalar(pa.scalar(None, pa.string()))
 IS_VIEW: Final = pc.coalesce(
-    pc.field("format").isin(["combined", "common"]) & pc.field("path").is_valid(), FALSE
+    pc.field("format").isin(list(VIEW_FORMATS)) & pc.field("path").is_valid(), FALSE
 )
-IS_ERROR: Final = pc.coalesce(pc.field("status") >= 500, FALSE) | pc.coalesce(
-    pc.field("level").isin(list(_ERROR_LEVELS)), FALSE
+IS_ERROR: Final = pc.coalesce(pc.field("status") >= ERROR_STATUS, FALSE) | pc.coalesce(
+    pc.field("level").isin(list(ERROR_LEVELS)), FALSE
 )
 # Of page views only: a request to a service need not be a visit.
 VISITOR: Final = pc.if_else(IS_VIEW, pc.field("visitor"), NO_TEXT)

@@ -1,0 +1,225 @@
+"""Open results on disk: what every batch brought, and now and then all of it.
+
+A file for each batch is written before its results are. After a crash the results are computed
+again, from the last whole state and the batches since; a batch that Spark repeats finds the state
+that it found the first time. The files lie with Spark's checkpoint, because each is of no use
+without the other.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millstream.pipeline import partials
+from millstream.pipeline.open_results import Changes, Funnel, OpenResults
+from millstream.pipeline.partials import Tables
+from millstream.pipeline.silence import HeardHost
+
+_BATCH: Final = ".batch"
+_STATE: Final = ".state"
+_SCHEMA: Final = pa.schema([("table", pa.string()), ("value", pa.binary())])
+_FACTS: Final = b"millstream"
+# All of it is written when the batches since then have this much, or as much as it had.
+_BATCHES_BYTES: Final = 4 << 20
+_BATCHES_MAX: Final = 200
+
+_HOSTS: Final = "hosts"
+_SHOWN: Final = "shown"
+_FUNNELS: Final = "funnels"
+
+
+class StateMissing(Exception):
+    """Files of the state are gone; the text says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchParts:
+    """Partial results of a micro-batch."""
+
+    # Tables by name, as Arrow streams; a name may occur more than once.
+    tables: Sequence[tuple[str, bytes]]
+    newest_us: int | None
+    # The clock of the batch; None if it has none.
+    now_ms: int | None
+
+
+class KeptState:
+    """The open results of one query, in memory and on disk."""
+
+    def __init__(self, folder: Path, make: Callable[[], OpenResults]) -> None:
+        self._folder = folder
+        self._make = make
+        self.results = make()
+        # The batch that `results` has seen last; None before anything was loaded.
+        self._number: int | None = None
+        self._since: list[int] = []
+        self._state_bytes = 0
+
+    def add(self, number: int, parts: BatchParts) -> Changes:
+        """Keep a batch, and merge it. One that Spark repeats is merged as the first time."""
+        if self._number != number - 1:
+            self._load(number - 1)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        facts = {"newest_us": parts.newest_us, "now_ms": parts.now_ms}
+        self._since.append(_write(self._path(number, _BATCH), parts.tables, facts))
+        self._number = number
+        return self.results.add(partials.from_bytes(parts.tables), parts.newest_us, parts.now_ms)
+
+    def tidy(self) -> None:
+        """Write the whole state if that is due, and remove what is not needed any more."""
+        assert self._number is not None, "no batch was added"
+        is_due = sum(self._since) > max(_BATCHES_BYTES, self._state_bytes)
+        if not is_due and len(self._since) < _BATCHES_MAX:
+            return
+        before = self._newest_state(self._number)
+        tables = [(name, partials.to_bytes(each)) for name, each in _tables(self.results).items()]
+        facts = {"newest_us": self.results.newest_us, "dropped": self.results.dropped}
+        self._state_bytes = _write(self._path(self._number, _STATE), tables, facts)
+        self._since = []
+        # Spark may repeat this batch, which then needs the state before it.
+        for path in self._folder.iterdir():
+            if _number(path) < (before or 0):
+                path.unlink(missing_ok=True)
+
+    def _load(self, number: int) -> None:
+        """The state after that batch."""
+        self.results = self._make()
+        self._since = []
+        first = 0
+        state = self._newest_state(number)
+        if state is not None:
+            path = self._path(state, _STATE)
+            self._state_bytes = path.stat().st_size
+            restore(self.results, *_read(path))
+            first = state + 1
+        for each in range(first, number + 1):
+            path = self._path(each, _BATCH)
+            if not path.exists():
+                raise StateMissing(
+                    f"{path} is missing, and without it no result after it is right. Restore the "
+                    "folder, or start over with another home"
+                )
+            parts, facts = _read(path)
+            self.results.add(partials.from_bytes(parts), facts["newest_us"], facts["now_ms"])
+            self._since.append(path.stat().st_size)
+        self._number = number
+
+    def _newest_state(self, number: int) -> int | None:
+        found = (_number(path) for path in self._folder.glob(f"*{_STATE}"))
+        return max((each for each in found if each <= number), default=None)
+
+    def _path(self, number: int, suffix: str) -> Path:
+        return self._folder / f"{number:012}{suffix}"
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split(".")[0])
+
+
+def _write(path: Path, tables: Iterable[tuple[str, bytes]], facts: dict[str, Any]) -> int:
+    rows = pa.Table.from_pylist(
+        [{"table": name, "value": value} for name, value in tables],
+        schema=_SCHEMA.with_metadata({_FACTS: json.dumps(facts).encode()}),
+    )
+    new = path.with_name(path.name + ".new")
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(new), "wb") as file,
+        pa.ipc.new_file(file, rows.schema, options=options) as out,
+    ):
+        out.write_table(rows)
+    size_bytes = new.stat().st_size
+    new.replace(path)
+    return size_bytes
+
+
+def _read(path: Path) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
+    with pa.OSFile(str(path)) as file:
+        rows = pa.ipc.open_file(file).read_all()
+    facts: dict[str, Any] = json.loads(rows.schema.metadata[_FACTS])
+    return [(row["table"], row["value"]) for row in rows.to_pylist()], facts
+
+
+# -- results and tables ----------------------------------------------------------------------
+
+
+def _tables(results: OpenResults) -> dict[str, pa.Table]:
+    """In the form of a batch that would bring all of it at once, and what batches do not have."""
+    visits = [
+        (visitor, each.start_us, each.end_us, each.views, each.errors)
+        for visitor, of_visitor in results.visits.items()
+        for each in of_visitor
+    ]
+    steps = [
+        (visitor, *step)
+        for visitor, of_visitor in results.visits.items()
+        for each in of_visitor
+        for step in each.steps
+    ]
+    pages = [
+        (window_us, path, count)
+        for window_us, site in results.sites.items()
+        for path, count in site.pages.items()
+    ]
+    visitors = [
+        pa.Table.from_pydict(
+            {"window_us": [window_us] * len(site.visitors), "visitor": site.visitors},
+            schema=partials.SCHEMAS[partials.VISITORS],
+        )
+        for window_us, site in results.sites.items()
+    ]
+    funnels = results.funnels.items()
+    return {
+        partials.WINDOWS: partials.windows_table(results.windows),
+        partials.VISITORS: pa.concat_tables(
+            [partials.SCHEMAS[partials.VISITORS].empty_table(), *visitors]
+        ),
+        partials.PAGES: partials.rows_table(partials.PAGES, pages),
+        partials.VISITS: partials.rows_table(partials.VISITS, visits),
+        partials.STEPS: partials.rows_table(partials.STEPS, steps),
+        _HOSTS: pa.table(
+            {
+                "host": pa.array(results.hosts, pa.string()),
+                "last_ms": pa.array([each.last_ms for each in results.hosts.values()], pa.int64()),
+                "is_silent": pa.array(
+                    [each.is_silent for each in results.hosts.values()], pa.bool_()
+                ),
+            }
+        ),
+        _SHOWN: pa.table(
+            {
+                "visitor": pa.array(results.shown, pa.uint64()),
+                "heard_ms": pa.array(results.shown.values(), pa.int64()),
+            }
+        ),
+        _FUNNELS: pa.table(
+            {
+                "window_us": pa.array([window_us for window_us, _ in funnels], pa.int64()),
+                "counts": pa.array([each.counts for _, each in funnels], pa.list_(pa.int64())),
+                "going_on": pa.array([each.going_on for _, each in funnels], pa.int64()),
+            }
+        ),
+    }
+
+
+def restore(
+    results: OpenResults, parts: Iterable[tuple[str, bytes]], facts: dict[str, Any]
+) -> None:
+    tables: Tables = partials.from_bytes(parts)
+    results.add(tables, None, None)
+    # Ended visits count in a funnel, too.
+    results.funnels = {
+        row["window_us"]: Funnel(row["counts"], row["going_on"])
+        for row in tables[_FUNNELS].to_pylist()
+    }
+    results.hosts = {
+        row["host"]: HeardHost(row["last_ms"], row["is_silent"])
+        for row in tables[_HOSTS].to_pylist()
+    }
+    shown = tables[_SHOWN].to_pylist()
+    results.show_again({row["visitor"]: row["heard_ms"] for row in shown})
+    results.newest_us, results.dropped = facts["newest_us"], facts["dropped"]

@@ -1,0 +1,97 @@
+"""Visits that have not certainly ended, from the parts of them that batches bring.
+
+A part is a stretch of views of one visitor without a silence of the gap. Parts that are nearer to
+each other than that are one visit, whichever comes first, so late views count as if they had
+been in time. A visit ends when the watermark has passed its last view by the gap.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+# When, and where in the input, which orders views of the same moment; and the step, from 1.
+Step = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Visit:
+    start_us: int
+    end_us: int
+    views: int
+    errors: int
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """The last step of the funnel that was reached in order."""
+        reached = 0
+        for *_, step in sorted(self.steps):
+            reached += step == reached + 1
+        return reached
+
+    def join(self, other: "Visit") -> None:
+        self.start_us = min(self.start_us, other.start_us)
+        self.end_us = max(self.end_us, other.end_us)
+        self.views += other.views
+        self.errors += other.errors
+        self.steps += other.steps
+
+
+class VisitLog:
+    def __init__(self, gap_us: int) -> None:
+        self._gap_us = gap_us
+        # None of the visits of a visitor are nearer to each other than the gap; by their start.
+        self._of: dict[int, list[Visit]] = {}
+        # When a visit may end, and whose it is; visits go on, and then it is too early.
+        self._ends: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, visitor: int) -> list[Visit]:
+        return self._of.get(visitor, [])
+
+    def items(self) -> Iterable[tuple[int, list[Visit]]]:
+        return self._of.items()
+
+    def add(self, visitor: int, part: Visit) -> None:
+        known = self._of.get(visitor)
+        if known is None:
+            self._of[visitor] = [part]
+        else:
+            apart = []
+            for each in known:
+                if self._are_apart(each, part):
+                    apart.append(each)
+                else:
+                    part.join(each)
+            apart.append(part)
+            apart.sort(key=lambda visit: visit.start_us)
+            self._of[visitor] = apart
+        heapq.heappush(self._ends, (part.end_us + self._gap_us, visitor))
+
+    def add_step(self, visitor: int, step: Step) -> None:
+        """Of a view that was added; a step of no visit was too late."""
+        for visit in self._of.get(visitor, ()):
+            if visit.start_us <= step[0] <= visit.end_us:
+                visit.steps.append(step)
+
+    def _are_apart(self, one: Visit, other: Visit) -> bool:
+        return (
+            one.start_us - other.end_us >= self._gap_us
+            or other.start_us - one.end_us >= self._gap_us
+        )
+
+    def take_ended(self, watermark_us: int) -> list[tuple[int, Visit]]:
+        ended: list[tuple[int, Visit]] = []
+        while self._ends and self._ends[0][0] <= watermark_us:
+            _, visitor = heapq.heappop(self._ends)
+            going_on = []
+            for visit in self._of.pop(visitor, ()):
+                if visit.end_us + self._gap_us <= watermark_us:
+                    ended.append((visitor, visit))
+                else:
+                    going_on.append(visit)
+            if going_on:
+                self._of[visitor] = going_on
+        return ended

@@ -1,0 +1,82 @@
+"""Results after a restart are those without one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.pipeline import kept_state
+from millstream.pipeline.kept_state import BatchParts, KeptState, StateMissing
+from tests.pipeline.events import RULES, SECOND_US, Event, gathered, new_results, parts_of, plain
+
+MINUTE_US = RULES.window_us
+
+
+def batches(count: int) -> list[BatchParts]:
+    """Half a minute each: windows, visits and hosts come and go."""
+    found = []
+    for number in range(count):
+        at_us = number * MINUTE_US // 2
+        events = [
+            Event(at_us, host=f"h{number % 5}", gauges=(1.0 * number, None), duration_ms=number),
+            Event(at_us + 1, path="/a", visitor=number % 3, status=500),
+            Event(at_us + 2 - 20 * SECOND_US, path=f"/b{number}", visitor=number % 4),
+        ]
+        found.append(parts_of(gathered(events, first=3 * number), now_ms=at_us // 1000))
+    return found
+
+
+def kept(folder: Path) -> KeptState:
+    return KeptState(folder, new_results)
+
+
+def all_changes(folder: Path, parts: list[BatchParts], restarts: set[int]) -> list[dict[str, Any]]:
+    """Before these batches the process is another one, and the batch before is repeated."""
+    found: list[dict[str, Any]] = []
+    state = kept(folder)
+    for number, each in enumerate(parts):
+        if number in restarts:
+            state = kept(folder)
+            if number:
+                assert plain(state.add(number - 1, parts[number - 1])) == found[-1]
+        found.append(plain(state.add(number, each)))
+        state.tidy()
+    return found
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.sets(st.integers(0, 19)), st.sampled_from([1, 3, 200]))
+def test_a_restart_anywhere_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, restarts: set[int], every: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_state, "_BATCHES_MAX", every)
+        parts = batches(20)
+        whole = all_changes(tmp_path_factory.mktemp("whole"), parts, set())
+        assert all_changes(tmp_path_factory.mktemp("again"), parts, restarts) == whole
+    assert any(each["closed"] for each in whole)
+    assert any(each["ended"] for each in whole)
+    assert any(each["hosts"] for each in whole)
+    assert any(None in each["open"].values() for each in whole)
+
+
+def test_old_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_state, "_BATCHES_MAX", 4)
+    all_changes(tmp_path, batches(18), set())
+    names = sorted(path.name for path in tmp_path.iterdir())
+    # The whole state before the last one, and all that came since: a batch may be repeated.
+    assert names[0] == "000000000011.batch"
+    assert [name for name in names if name.endswith(".state")] == [
+        "000000000011.state",
+        "000000000015.state",
+    ]
+    assert len(names) == 2 + 7
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    all_changes(tmp_path, batches(3), set())
+    (tmp_path / "000000000001.batch").unlink()
+    with pytest.raises(StateMissing, match=r"000000000001.batch is missing.*another home"):
+        kept(tmp_path).add(3, batches(4)[3])
