@@ -27,6 +27,53 @@ def schema_record(
     return json.dumps(key, separators=(",", ":")), json.dumps(value), {}
 
 
+# What Karapace wrote into a topic that this registry had begun, and back: it orders the attributes
+# of a schema, leaves the subject out of configs, and removes with empty values.
+OF_KARAPACE = [
+    (
+        '{"keytype":"SCHEMA","subject":"k","version":1,"magic":1}',
+        '{"subject":"k","version":1,"id":9,"schema":"{\\"fields\\":[{\\"name\\":\\"a\\",'
+        '\\"type\\":\\"int\\"}],\\"name\\":\\"K\\",\\"type\\":\\"record\\"}","deleted":false}',
+    ),
+    (
+        '{"keytype":"SCHEMA","subject":"j","version":1,"magic":1}',
+        '{"subject":"j","version":1,"id":10,"schema":"{\\"type\\":\\"string\\"}","deleted":false,'
+        '"schemaType":"JSON"}',
+    ),
+    (
+        '{"keytype":"CONFIG","subject":"k","magic":0}',
+        '{"compatibilityLevel":"BACKWARD_TRANSITIVE"}',
+    ),
+    ('{"keytype":"CONFIG","subject":"j","magic":0}', '{"compatibilityLevel":"NONE"}'),
+    ('{"keytype":"CONFIG","subject":"j","magic":0}', ""),
+    (
+        '{"keytype":"SCHEMA","subject":"d","version":1,"magic":1}',
+        '{"subject":"d","version":1,"id":11,"schema":"\\"bytes\\"","deleted":false}',
+    ),
+    ('{"keytype":"DELETE_SUBJECT","subject":"d","magic":0}', '{"subject":"d","version":1}'),
+    ('{"keytype":"SCHEMA","subject":"d","version":1,"magic":1}', ""),
+]
+
+
+def test_records_of_karapace_are_read(broker: Broker) -> None:
+    broker.create_topic("_schemas", configs=COMPACTED)
+    broker.topic("_schemas").produce([(key, value, {}) for key, value in OF_KARAPACE])
+    registry = RegistryThread(broker)
+    registry.start()
+    try:
+        rest = RestClient(registry.url)
+        assert rest.get("/subjects?deleted=true").body == ["j", "k"]
+        assert rest.get("/subjects/k/versions/1").body["id"] == 9
+        same = '{"type":"record","name":"K","fields":[{"name":"a","type":"int"}]}'
+        assert rest.register("k", same).body == {"id": 9}
+        assert rest.get("/config/k").body == {"compatibilityLevel": "BACKWARD_TRANSITIVE"}
+        assert rest.get("/config/j").error_code == 40408
+        assert rest.get("/schemas/ids/10").body["schemaType"] == "JSON"
+        assert rest.register("new", '"float"').body == {"id": 12}
+    finally:
+        registry.stop()
+
+
 def test_a_topic_of_another_registry_is_taken_over(broker: Broker) -> None:
     broker.create_topic("_schemas", configs=COMPACTED)
     broker.topic("_schemas").produce(

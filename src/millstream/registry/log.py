@@ -4,6 +4,9 @@ One thread reads; what it has read is applied in the event loop, in order. Write
 transactional producer whose id all instances share. An instance that begins to write fences all
 that wrote before. So a leader that was frozen or cut off cannot write when it comes back: no id is
 given twice, and nothing is written that was decided on an old state.
+
+A transaction ends with a marker, which is no record. A registry that knows no transactions and
+waits until it has read the last offset would wait for ever, so a record that means nothing follows.
 """
 
 import asyncio
@@ -25,6 +28,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from millstream.errors import StartError
+from millstream.registry.records import NOOP_KEY
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +36,7 @@ Record = tuple[bytes, bytes | None]
 
 _REQUEST_SECONDS_MAX: Final = 20.0
 _WRITE_SECONDS_MAX: Final = 15.0
+_PLAIN_SECONDS_MAX: Final = 5.0
 _POLL_SECONDS: Final = 0.25
 _BATCH_RECORDS_MAX: Final = 500
 _PAUSE_SECONDS: Final = 0.1
@@ -76,6 +81,10 @@ class SchemaLog:
         self._apply = apply
         self._group_id = group_id
         self._producer: Producer | None = None
+        # Without transactions: for the records that follow them.
+        self._plain_producer: Producer | None = None
+        # Writes the newest of those.
+        self._following: asyncio.Future[Any] | None = None
         # The offset behind the last record that was applied; markers count.
         self._position = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -106,11 +115,13 @@ class SchemaLog:
             raise StartError(f"topic {self._topic}: {_text(failed)}") from None
 
     async def stop(self) -> None:
+        if self._following is not None:
+            await asyncio.wait([self._following], timeout=_PLAIN_SECONDS_MAX)
         self._stopping.set()
         if self._reader is not None:
             await asyncio.to_thread(self._reader.join)
         self._calls.shutdown(wait=False, cancel_futures=True)
-        self._producer = None
+        self._producer = self._plain_producer = None
 
     async def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         assert self._loop is not None, "not started"
@@ -283,6 +294,8 @@ class SchemaLog:
             # Also a caller that was cancelled: the transaction may be half done.
             self._producer = None
             raise
+        # Nobody waits for it: what was decided is written.
+        self._following = asyncio.ensure_future(self._call(self._write_noop))
 
     def _write(self, producer: Producer, records: Sequence[Record]) -> int:
         """The offset behind the last record."""
@@ -297,6 +310,15 @@ class SchemaLog:
             producer.produce(self._topic, key=key, value=value, partition=0, on_delivery=delivered)
         producer.commit_transaction(_WRITE_SECONDS_MAX)
         return max(ends)
+
+    def _write_noop(self) -> None:
+        if self._plain_producer is None:
+            self._plain_producer = Producer({**self._settings, "linger.ms": 0})
+        try:
+            self._plain_producer.produce(self._topic, key=NOOP_KEY, value=None, partition=0)
+            self._plain_producer.flush(_PLAIN_SECONDS_MAX)
+        except (KafkaException, BufferError) as failed:
+            log.info("no record follows the transaction: %s", failed)
 
 
 def _text(failed: Exception) -> str:

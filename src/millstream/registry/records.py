@@ -1,7 +1,7 @@
 """Records of the topic `_schemas`, in the form that other registries read and write.
 
 Keys and values are JSON. Compaction compares keys byte by byte, so keys have a fixed order of
-fields and no white space. A record without a value removes what its key names.
+fields and no white space. A record without a value removes what its key names; NOOP means nothing.
 """
 
 import json
@@ -66,6 +66,8 @@ class SubjectCleared:
 Change = SchemaWritten | SchemaRemoved | ConfigSet | ModeSet | SubjectDeleted | SubjectCleared
 
 _AVRO: Final = SchemaType.AVRO
+# Of a record that changes nothing.
+NOOP_KEY: Final = b'{"keytype":"NOOP","magic":0}'
 
 
 def read_change(key: bytes, value: bytes | None) -> Change | None:
@@ -74,7 +76,8 @@ def read_change(key: bytes, value: bytes | None) -> Change | None:
     Raises ValueError for what no registry writes."""
     try:
         fields = json.loads(key)
-        content = None if value is None else json.loads(value)
+        # Karapace removes with an empty value.
+        content = json.loads(value) if value else None
         return _read(fields, content)
     except (KeyError, TypeError, AttributeError, RecursionError) as wrong:
         raise ValueError(f"not a record of a schema registry: {wrong!r}") from None
