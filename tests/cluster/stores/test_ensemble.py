@@ -1,15 +1,6 @@
-import stat
-
 import pytest
 
-from millstream.cluster.stores.ensemble import (
-    SaslLogin,
-    SessionKey,
-    ensemble_of,
-    read_session,
-    write_session,
-)
-from millstream.cluster.stores.store import SESSION_FILE
+from millstream.cluster.stores.ensemble import SaslLogin, ensemble_of
 from millstream.config import ConfigError, load_config
 
 
@@ -75,14 +66,3 @@ def test_a_login_by_sasl_is_a_jaas_line():
 def test_what_cannot_be_is_one_line(sets):
     with pytest.raises(ConfigError, match="zookeeper"):
         ensemble(*sets)
-
-
-def test_a_session_is_kept_for_the_next_run_and_from_others(tmp_path):
-    assert read_session(tmp_path) is None
-    key = SessionKey(2**40, bytes(range(16)))
-    write_session(tmp_path, SessionKey(1, b"longer than the next one"))
-    write_session(tmp_path, key)
-    assert read_session(tmp_path) == key
-    assert stat.S_IMODE((tmp_path / SESSION_FILE).stat().st_mode) == 0o600
-    (tmp_path / SESSION_FILE).write_text("{")
-    assert read_session(tmp_path) is None

@@ -1,12 +1,8 @@
-"""ZooKeeper's addresses and credentials, and the last session of a data directory."""
+"""ZooKeeper's addresses and credentials, from the node's options."""
 
-import json
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from millstream.cluster.stores.store import SESSION_FILE
 from millstream.config import BrokerConfig, ConfigError
 from millstream.security.sasl.jaas import parse_jaas
 
@@ -42,14 +38,6 @@ class Ensemble:
     key_password: str | None = field(default=None, repr=False)
     authority_file: str | None = None
     is_host_checked: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """What is needed to resume a session, or to end it for its dead owner."""
-
-    id: int
-    password: bytes = field(repr=False)
 
 
 def ensemble_of(config: BrokerConfig) -> Ensemble | None:
@@ -107,25 +95,3 @@ def _is_address(text: str) -> bool:
     if not host:
         host, port = text, str(_DEFAULT_PORT)
     return bool(host) and port.isdigit() and 0 < int(port) < 65536 and " " not in text
-
-
-def read_session(directory: Path) -> SessionKey | None:
-    """The session of the directory's last run. None if there was none, or it is unreadable:
-    it only saves time."""
-    try:
-        content = json.loads((directory / SESSION_FILE).read_bytes())
-        return SessionKey(int(content["id"]), bytes.fromhex(content["password"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_session(directory: Path, key: SessionKey) -> None:
-    """Readable by the owner only: anyone who has it can act as this node."""
-    path = directory / SESSION_FILE
-    content = json.dumps({"id": key.id, "password": key.password.hex()})
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
-        # After a power cut the next start would wait for the session to time out.
-        file.flush()
-        os.fsync(descriptor)

@@ -36,7 +36,8 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from millstream.cluster.stores.ensemble import Ensemble, SessionKey, read_session, write_session
+from millstream.cluster.stores.ensemble import Ensemble
+from millstream.cluster.stores.last_session import SessionKey, read_session, write_session
 from millstream.cluster.stores.store import (
     SECRET_PATHS,
     BadVersion,

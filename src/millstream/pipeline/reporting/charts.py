@@ -1,6 +1,7 @@
 """Charts as SVG, drawn by hand: bars in rows, and columns over time."""
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,7 +35,7 @@ def column_chart(
     room = _HEIGHT - _TOP - _BOTTOM
     base = _HEIGHT - _BOTTOM
     longest = max((len(label) for label in labels), default=0)
-    every = max(1, -(-max(_LABEL_WIDTH, longest * 7) // round(step)))
+    every = max(1, math.ceil(max(_LABEL_WIDTH, longest * 7) / step))
     drawn = []
     for index, (label, value, text) in enumerate(zip(labels, values, texts, strict=True)):
         height = room * value / top if top else 0.0
