@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -18,4 +19,4 @@ def test_labels_do_not_overlap_however_many_columns_there_are(count: int) -> Non
     places = labels_in(chart)
     assert places
     # A character takes about seven units.
-    assert all(later - earlier >= 35 for earlier, later in zip(places, places[1:], strict=False))
+    assert all(later - earlier >= 35 for earlier, later in pairwise(places))
