@@ -4,14 +4,15 @@
 
 A node runs with its console as users start them. The load is confluent-kafka, one producer with
 acks=1 of records of 1 KB; open consoles are streams of live events that ask for the overview at
-every sample, as a browser does. The cost is the node's processor time for each record, which other
-programs on the machine disturb less than a rate. Prints JSON.
+every sample, as a browser does. They read in another process, so that the load does not wait for
+them. The cost is what is lost of the rate, in rounds with and without consoles by turns, and the
+node's processor time for each record, which other programs on the machine disturb less. Prints
+JSON.
 """
 
 import argparse
 import http.client
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -19,12 +20,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.brokers import cpu_seconds_of
 
 _START_SECONDS_MAX = 120
 _PAGES = ("/", "/topics", "/topics?sort=bytes&page=5", "/groups", "/nodes", "/metrics")
@@ -64,36 +68,84 @@ def create_topics(served: Served, partitions: int) -> None:
             created.result(_START_SECONDS_MAX)
 
 
-def get(served: Served, path: str) -> tuple[float, int]:
-    """Seconds, and bytes of the answer."""
-    began = time.perf_counter()
-    connection = http.client.HTTPConnection(served.netloc, timeout=_START_SECONDS_MAX)
+def fetch(netloc: str, path: str) -> bytes:
+    connection = http.client.HTTPConnection(netloc, timeout=_START_SECONDS_MAX)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
     assert answer.status == 200, (path, answer.status)
+    return body
+
+
+def get(served: Served, path: str) -> tuple[float, int]:
+    """Seconds, and bytes of the answer."""
+    began = time.perf_counter()
+    body = fetch(served.netloc, path)
     return time.perf_counter() - began, len(body)
 
 
+def wait_sampled(served: Served, partitions: int) -> None:
+    """Until the console has read all partitions."""
+    ends_at = time.perf_counter() + _START_SECONDS_MAX
+    while time.perf_counter() < ends_at:
+        if json.loads(fetch(served.netloc, "/api/v1/overview"))["partition_count"] >= partitions:
+            return
+        time.sleep(0.2)
+    raise TimeoutError(f"the console has not seen {partitions} partitions")
+
+
 class OpenConsole(threading.Thread):
-    def __init__(self, served: Served) -> None:
+    def __init__(self, netloc: str) -> None:
         super().__init__(daemon=True)
-        self._served = served
-        self.is_over = False
-        self.pages = 0
+        self._netloc = netloc
+        self.is_open = threading.Event()
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection(self._served.netloc, timeout=60)
+        connection = http.client.HTTPConnection(self._netloc, timeout=60)
         connection.request("GET", "/live")
         stream = connection.getresponse()
-        while not self.is_over:
-            line = stream.readline()
+        while line := stream.readline():
+            self.is_open.set()
             if line == b"event: sample\n":
-                get(self._served, "/")
-                self.pages += 1
-            elif not line:
-                return
+                fetch(self._netloc, "/")
+
+
+def keep_open(netloc: str, consoles: int) -> None:
+    """The process of the open consoles, until its input ends."""
+    opened = [OpenConsole(netloc) for _ in range(consoles)]
+    for each in opened:
+        each.start()
+    for each in opened:
+        assert each.is_open.wait(_START_SECONDS_MAX)
+    print("open", flush=True)
+    sys.stdin.read()
+
+
+@contextmanager
+def open_consoles(served: Served, consoles: int) -> Iterator[None]:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "bench.console",
+            "--open",
+            served.netloc,
+            "--consoles",
+            f"{consoles}",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "open\n"
+        yield
+    finally:
+        process.stdin.close()
+        process.wait(60)
 
 
 def produce(served: Served, seconds: float) -> float:
@@ -136,18 +188,12 @@ def page_times(served: Served) -> dict[str, dict[str, float]]:
     return found
 
 
-def processor_seconds(served: Served) -> float:
-    """Of the node so far."""
-    fields = Path(f"/proc/{served.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def produce_measured(served: Served, seconds: float) -> tuple[float, float]:
     """Records each second, and the node's microseconds of processor for each record."""
-    before, began = processor_seconds(served), time.perf_counter()
+    before, began = cpu_seconds_of(served.process.pid), time.perf_counter()
     rate = produce(served, seconds)
     records = rate * (time.perf_counter() - began)
-    return rate, (processor_seconds(served) - before) / records * 1e6
+    return rate, (cpu_seconds_of(served.process.pid) - before) / records * 1e6
 
 
 def cost_of_consoles(served: Served, consoles: int, seconds: float) -> dict[str, float]:
@@ -156,12 +202,8 @@ def cost_of_consoles(served: Served, consoles: int, seconds: float) -> dict[str,
     without, with_them = [], []
     for _ in range(4):
         without.append(produce_measured(served, seconds / 4))
-        opened = [OpenConsole(served) for _ in range(consoles)]
-        for each in opened:
-            each.start()
-        with_them.append(produce_measured(served, seconds / 4))
-        for each in opened:
-            each.is_over = True
+        with open_consoles(served, consoles):
+            with_them.append(produce_measured(served, seconds / 4))
     (rate, cost), (rate_with, cost_with) = (
         tuple(statistics.median(column) for column in zip(*rounds, strict=True))
         for rounds in (without, with_them)
@@ -171,7 +213,8 @@ def cost_of_consoles(served: Served, consoles: int, seconds: float) -> dict[str,
         "records_per_second_with": round(rate_with),
         "microseconds_per_record_without": round(cost, 2),
         "microseconds_per_record_with": round(cost_with, 2),
-        "cost_percent": round(100 * (cost_with / cost - 1), 1),
+        "throughput_lost_percent": round(100 * (1 - rate_with / rate), 1),
+        "processor_time_added_percent": round(100 * (cost_with / cost - 1), 1),
     }
 
 
@@ -180,7 +223,11 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--consoles", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--open", metavar="NETLOC", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.open is not None:
+        keep_open(arguments.open, arguments.consoles)
+        return
     with tempfile.TemporaryDirectory(prefix="console-bench-") as folder:
         served = start(folder)
         try:
@@ -189,8 +236,7 @@ def main() -> None:
             created.result(_START_SECONDS_MAX)
             cost = cost_of_consoles(served, arguments.consoles, arguments.seconds)
             create_topics(served, arguments.partitions)
-            # A sample with all of them.
-            time.sleep(15)
+            wait_sampled(served, arguments.partitions)
             times = page_times(served)
         finally:
             served.process.send_signal(signal.SIGTERM)
