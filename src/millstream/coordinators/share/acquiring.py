@@ -125,21 +125,22 @@ def _acquire_each(job: _Acquisition, batch: InFlightBatch) -> int:
     isolates_last = limits.deliveries_max > 2
     size = len(batch.split())
     at_most = job.limit - job.count if job.wanted.is_limit_exact else size
-    is_isolating = False
+    # As Kafka does: if more were taken before the first record that keeps failing, it counts for
+    # nothing.
+    isolated_at = 0
     found: list[Acquired] = []
     for offset, one in batch.deliveries(max(job.first, share.start_offset), job.last):
         if not one.is_available:
             continue
         if isolates_last and one.count == limits.deliveries_max - 1 and found:
             break
-        if one.count >= limits.isolating_from and not is_isolating:
-            is_isolating = True
-            at_most = min(at_most, max(1, size >> (one.count - limits.isolating_from + 1)))
+        if one.count >= limits.isolating_from and not isolated_at:
+            isolated_at = max(1, size >> (one.count - limits.isolating_from + 1))
         one.acquire(job.member_id, job.lock_until_ms)
         found.append(Acquired(offset, offset, one.count))
         if isolates_last and one.count == limits.deliveries_max:
             break
-        if len(found) >= at_most:
+        if len(found) == at_most or len(found) == isolated_at:
             break
     job.ranges += _joined(found)
     job.count += len(found)

@@ -1,0 +1,274 @@
+"""A member of a share group that says exactly what a test wants said, to any broker."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from millstream.errors import KafkaCode
+from millstream.records.builder import build_key_values
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
+from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.share_acknowledge import (
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+)
+from millstream.wire.apis.share_fetch import (
+    AcknowledgementBatch,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
+from millstream.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.support.raw_client import RawClient
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+_GROUP_RESOURCE = 32
+_SET = 0
+_JOIN_SECONDS_MAX = 30
+
+# First and last offset, and the count of deliveries.
+Range = tuple[int, int, int]
+
+
+@dataclass
+class Fetched:
+    """What a fetch answered. Of a partition that is not in the answer nothing is known."""
+
+    code: KafkaCode
+    acquired: dict[int, list[Range]] = field(default_factory=dict)
+    codes: dict[int, KafkaCode] = field(default_factory=dict)
+    acknowledged: dict[int, KafkaCode] = field(default_factory=dict)
+    data: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Of partition 0."""
+        return self.acquired.get(0, [])
+
+
+class ShareMember:
+    """`version` is that of ShareFetch and ShareAcknowledge."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *, partitions: int = 1, version: int = 2
+    ) -> None:
+        self.group = group
+        self.topic = topic
+        self.partitions = partitions
+        self.version = version
+        self.member_id = str(uuid.uuid4())
+        self.client = RawClient(bootstrap, client_id="share")
+        self.topic_id = topic_id(self.client, topic)
+        self.epoch = 0
+        self._member_epoch = 0
+        self._is_member = False
+
+    def __enter__(self) -> "ShareMember":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.client.sock.close()
+
+    # -- membership -----------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Until all partitions are assigned, whoever else has them."""
+        deadline = time.monotonic() + _JOIN_SECONDS_MAX
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
+        while self.client.ask(find, 6).coordinators[0].error_code:
+            assert time.monotonic() < deadline, "no coordinator"
+            time.sleep(0.05)
+        while True:
+            answer = self.heartbeat([self.topic])
+            found = None if answer.assignment is None else answer.assignment.topic_partitions
+            if found:
+                return
+            assert time.monotonic() < deadline, f"nothing is assigned: {answer}"
+            # Nothing tells a client that its partitions exist now, but a heartbeat.
+            time.sleep(0.05)
+
+    def heartbeat(self, topics: list[str] | None = None) -> Any:
+        answer = self.client.ask(
+            ShareGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=self.member_id,
+                member_epoch=self._member_epoch,
+                subscribed_topic_names=topics,
+            ),
+            1,
+        )
+        if answer.error_code == KafkaCode.NONE:
+            self._member_epoch = answer.member_epoch
+        return answer
+
+    def leave(self) -> None:
+        self._member_epoch = -1
+        assert self.heartbeat().error_code == KafkaCode.NONE
+        self._member_epoch = 0
+
+    # -- records --------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        *,
+        records: int = 500,
+        batch_size: int = 500,
+        is_exact: bool = False,
+        wait_ms: int = 0,
+        min_bytes: int = 1,
+        acknowledge: Sequence[tuple[int, int, Sequence[int]]] = (),
+        renews: bool = False,
+        epoch: int | None = None,
+        max_bytes: int = 1 << 20,
+    ) -> Fetched:
+        """`acknowledge` is about partition 0."""
+        said = [_batch(*one) for one in acknowledge]
+        is_first = (self.epoch if epoch is None else epoch) == 0
+        rows = [
+            ShareFetchPartition(
+                partition_index=index, acknowledgement_batches=said if index == 0 else []
+            )
+            for index in range(self.partitions)
+            if is_first or (index == 0 and said)
+        ]
+        request = ShareFetchRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch if epoch is None else epoch,
+            max_wait_ms=wait_ms,
+            min_bytes=0 if renews else min_bytes,
+            max_bytes=0 if renews else max_bytes,
+            max_records=0 if renews else records,
+            batch_size=batch_size,
+            share_acquire_mode=int(is_exact),
+            is_renew_ack=renews,
+            topics=[ShareFetchTopic(topic_id=self.topic_id, partitions=rows)] if rows else [],
+            forgotten_topics_data=[],
+        )
+        answer = self.client.ask(request, self.version)
+        found = Fetched(KafkaCode(answer.error_code))
+        if found.code is KafkaCode.NONE and epoch is None:
+            self.epoch += 1
+        for topic in answer.responses:
+            for row in topic.partitions:
+                index = row.partition_index
+                found.codes[index] = KafkaCode(row.error_code)
+                found.acknowledged[index] = KafkaCode(row.acknowledge_error_code)
+                found.data[index] = bytes(row.records)
+                if row.acquired_records:
+                    found.acquired[index] = [
+                        (one.first_offset, one.last_offset, one.delivery_count)
+                        for one in row.acquired_records
+                    ]
+        return found
+
+    def acknowledge(
+        self,
+        *said: tuple[int, int, Sequence[int]],
+        partition: int = 0,
+        renews: bool = False,
+        epoch: int | None = None,
+    ) -> KafkaCode:
+        row = ShareAcknowledgePartition(
+            partition_index=partition, acknowledgement_batches=[_batch(*one) for one in said]
+        )
+        request = ShareAcknowledgeRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch if epoch is None else epoch,
+            is_renew_ack=renews,
+            topics=[ShareAcknowledgeTopic(topic_id=self.topic_id, partitions=[row])],
+        )
+        answer = self.client.ask(request, self.version)
+        if answer.error_code:
+            return KafkaCode(answer.error_code)
+        if epoch is None:
+            self.epoch += 1
+        [topic] = answer.responses
+        [found] = topic.partitions
+        return KafkaCode(found.error_code)
+
+    def close_session(self) -> KafkaCode:
+        """The last request of a session: what was acquired is available to others."""
+        request = ShareAcknowledgeRequest(
+            group_id=self.group, member_id=self.member_id, share_session_epoch=-1, topics=[]
+        )
+        answer = self.client.ask(request, self.version)
+        self.epoch = 0
+        return KafkaCode(answer.error_code)
+
+
+def _batch(first: int, last: int, types: Sequence[int]) -> AcknowledgementBatch:
+    return AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+
+
+# -- around it ----------------------------------------------------------------------------
+
+
+def topic_id(client: RawClient, topic: str) -> uuid.UUID:
+    wanted = MetadataRequestTopic(name=topic)
+    request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+    deadline = time.monotonic() + _JOIN_SECONDS_MAX
+    while True:
+        [found] = client.ask(request, 12).topics
+        if found.error_code == KafkaCode.NONE and found.partitions:
+            return found.topic_id
+        assert time.monotonic() < deadline, found
+        # Another broker's metadata follows its creation without telling.
+        time.sleep(0.02)
+
+
+def create_topic(client: RawClient, topic: str, partitions: int = 1) -> None:
+    new = CreatableTopic(
+        name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    answer = client.ask(
+        CreateTopicsRequest(topics=[new], timeout_ms=20_000, validate_only=False), 5
+    )
+    assert answer.topics[0].error_code == KafkaCode.NONE, answer
+
+
+def set_group_options(client: RawClient, group: str, **options: str) -> None:
+    """Underscores stand for dots."""
+    configs = [
+        IncrementallyAlterableConfig(
+            name=name.replace("_", "."), config_operation=_SET, value=value
+        )
+        for name, value in options.items()
+    ]
+    resource = IncrementalAlterConfigsResource(
+        resource_type=_GROUP_RESOURCE, resource_name=group, configs=configs
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    answer = client.ask(request, 1)
+    assert answer.responses[0].error_code == KafkaCode.NONE, answer
+
+
+def produce(client: RawClient, topic: str, *sizes: int, partition: int = 0) -> None:
+    """A batch for each size, with so many records."""
+    for size in sizes:
+        batch = build_key_values(
+            [(b"k", f"v{number}".encode()) for number in range(size)],
+            timestamp_ms=int(time.time() * 1000),
+        )
+        row = ProducePartitionData(index=partition, records=bytes(batch))
+        data = ProduceTopicData(name=topic, partition_data=[row])
+        answer = client.ask(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[data]), 9)
+        [found] = answer.responses
+        assert found.partition_responses[0].error_code == KafkaCode.NONE, answer
