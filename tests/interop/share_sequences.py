@@ -114,7 +114,7 @@ def begin(bootstrap: str, seed: int) -> Run:
 def end(run: Run) -> None:
     for member in run.members:
         member.leave()
-        member.client.sock.close()
+        member.close()
     run.client.sock.close()
 
 

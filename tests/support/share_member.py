@@ -68,8 +68,11 @@ class ShareMember:
         self.partitions = partitions
         self.version = version
         self.member_id = str(uuid.uuid4())
+        # To the leader of partition 0, where records are fetched, and to the group's coordinator.
         self.client = RawClient(bootstrap, client_id="share")
         self.topic_id = topic_id(self.client, topic)
+        self.client = _connected(self.client, bootstrap, leader_address(self.client, topic))
+        self._coordinator: RawClient | None = None
         self.epoch = 0
         self._member_epoch = 0
         self._is_member = False
@@ -83,28 +86,50 @@ class ShareMember:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.client.sock.close()
+        if self._coordinator is not None:
+            self._coordinator.sock.close()
 
     # -- membership -----------------------------------------------------------------------
 
     def join(self) -> None:
         """Until all partitions are assigned, whoever else has them."""
         deadline = time.monotonic() + _JOIN_SECONDS_MAX
-        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-        while self.client.ask(find, 6).coordinators[0].error_code:
-            assert time.monotonic() < deadline, "no coordinator"
-            time.sleep(0.05)
         while True:
-            answer = self.heartbeat([self.topic])
-            found = None if answer.assignment is None else answer.assignment.topic_partitions
-            if found:
+            answer = self._join_once()
+            assignment = None if answer is None else answer.assignment
+            if assignment is not None and assignment.topic_partitions:
                 return
             assert time.monotonic() < deadline, f"nothing is assigned: {answer}"
             # Nothing tells a client that its partitions exist now, but a heartbeat.
             time.sleep(0.05)
 
+    def _join_once(self) -> Any:
+        """The answer; None if the coordinator has to be sought again."""
+        if self._coordinator is None:
+            find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
+            [found] = self.client.ask(find, 6).coordinators
+            if found.error_code:
+                return None
+            try:
+                self._coordinator = RawClient(f"{found.host}:{found.port}", client_id="share")
+            except ConnectionError:
+                return None
+        try:
+            answer = self.heartbeat([self.topic])
+        except ConnectionError:
+            self._coordinator = None
+            return None
+        if answer.error_code:
+            self._coordinator.sock.close()
+            self._coordinator = None
+        return answer
+
     def heartbeat(self, topics: list[str] | None = None) -> Any:
-        answer = self.client.ask(
+        answer = (self._coordinator or self.client).ask(
             ShareGroupHeartbeatRequest(
                 group_id=self.group,
                 member_id=self.member_id,
@@ -234,9 +259,42 @@ def topic_id(client: RawClient, topic: str) -> uuid.UUID:
         time.sleep(0.02)
 
 
-def create_topic(client: RawClient, topic: str, partitions: int = 1) -> None:
+def leader_address(client: RawClient, topic: str) -> str:
+    """Of partition 0."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    deadline = time.monotonic() + _JOIN_SECONDS_MAX
+    while True:
+        answer = client.ask(request, 12)
+        leaders = {
+            row.leader_id
+            for found in answer.topics
+            for row in found.partitions
+            if row.partition_index == 0
+        }
+        for one in answer.brokers:
+            if one.node_id in leaders:
+                return f"{one.host}:{one.port}"
+        assert time.monotonic() < deadline, answer
+        # While leaders are elected, nothing tells when that is done.
+        time.sleep(0.05)
+
+
+def _connected(client: RawClient, here: str, there: str) -> RawClient:
+    if here == there:
+        return client
+    client.sock.close()
+    return RawClient(there, client_id="share")
+
+
+def create_topic(client: RawClient, topic: str, partitions: int = 1, *, replicas: int = 1) -> None:
     new = CreatableTopic(
-        name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+        name=topic,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=[],
+        configs=[],
     )
     answer = client.ask(
         CreateTopicsRequest(topics=[new], timeout_ms=20_000, validate_only=False), 5

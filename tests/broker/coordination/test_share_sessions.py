@@ -1,0 +1,96 @@
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from millstream.broker.coordination.share_sessions import (
+    SessionKey,
+    ShareSession,
+    ShareSessions,
+    Where,
+)
+from millstream.errors import KafkaCode, KafkaError
+
+KEY = SessionKey("g", "m1")
+OTHER = SessionKey("g", "m2")
+PLACES = [Where(UUID(int=1), number) for number in range(3)]
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.on_closed: Callable[[], None] | None = None
+
+
+class World:
+    def __init__(self) -> None:
+        self.ended: list[ShareSession] = []
+        self.empty: list[str] = []
+        self.sessions = ShareSessions(lambda: 2, self.ended.append, self.empty.append)
+
+
+def test_each_request_has_the_next_epoch() -> None:
+    world = World()
+    world.sessions.open(KEY, Connection(), PLACES)
+    for epoch in (1, 2, 3):
+        assert list(world.sessions.resume(KEY, epoch).partitions) == PLACES
+    with pytest.raises(KafkaError) as error:
+        world.sessions.resume(KEY, 3)
+    assert error.value.code is KafkaCode.INVALID_SHARE_SESSION_EPOCH
+    with pytest.raises(KafkaError) as error:
+        world.sessions.require(OTHER)
+    assert error.value.code is KafkaCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_after_the_last_epoch_follows_the_first() -> None:
+    world = World()
+    world.sessions.open(KEY, Connection(), PLACES).epoch = 2**31 - 1
+    assert world.sessions.resume(KEY, 2**31 - 1).epoch == 1
+
+
+def test_a_closed_connection_ends_its_sessions_only() -> None:
+    world = World()
+    first, second = Connection(), Connection()
+    world.sessions.open(KEY, first, PLACES)
+    world.sessions.open(OTHER, second, PLACES)
+    assert first.on_closed is not None
+    first.on_closed()
+    assert [session.key for session in world.ended] == [KEY]
+    assert len(world.sessions) == 1
+
+
+def test_a_session_that_was_opened_again_outlives_its_first_connection() -> None:
+    world = World()
+    first, second = Connection(), Connection()
+    world.sessions.open(KEY, first, PLACES)
+    world.sessions.open(KEY, second, PLACES)
+    assert first.on_closed is not None
+    first.on_closed()
+    assert world.ended == []
+    assert world.sessions.resume(KEY, 1).connection is second
+
+
+def test_there_is_a_limit() -> None:
+    world = World()
+    world.sessions.open(KEY, Connection(), [])
+    world.sessions.open(OTHER, Connection(), [])
+    world.sessions.open(OTHER, Connection(), [])
+    with pytest.raises(KafkaError) as error:
+        world.sessions.open(SessionKey("g", "m3"), Connection(), [])
+    assert error.value.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_a_group_without_sessions_is_forgotten() -> None:
+    world = World()
+    session = world.sessions.open(KEY, Connection(), [])
+    assert world.empty == ["g"], "what was known before may be outdated"
+    world.sessions.forget_group_if_empty("g")
+    assert world.empty == ["g"]
+    world.sessions.end(session)
+    world.sessions.forget_group_if_empty("g")
+    assert world.empty == ["g", "g"]
+
+
+def test_partitions_take_turns() -> None:
+    session = ShareSession(KEY, Connection(), 1, dict.fromkeys(PLACES))
+    assert [session.rotated(by)[0].partition for by in (0, 1, 2, 3)] == [0, 1, 2, 0]
+    assert ShareSession(KEY, Connection(), 1).rotated(5) == []

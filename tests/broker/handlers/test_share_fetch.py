@@ -1,0 +1,302 @@
+"""Share groups on a node, request by request: fetches that acquire, wait and give back.
+
+Covers broker/handlers/share_fetch.py, broker/handlers/share_acknowledge.py,
+broker/handlers/share_group_heartbeat.py, broker/coordination/share_partitions.py,
+broker/coordination/share_state.py, broker/coordination/share_coordinator.py,
+broker/coordination/sharing.py, broker/requests/share_acknowledgements.py,
+broker/requests/share_reading.py.
+"""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import KafkaCode
+from millstream.testing import Broker
+from millstream.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.support.raw_client import RawClient
+from tests.support.share_member import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Fetched,
+    ShareMember,
+    create_topic,
+    produce,
+    set_group_options,
+)
+
+LOCK_MS = 30_000
+LONG_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+class Queue:
+    """A topic of its own, and a group that starts at its beginning."""
+
+    def __init__(self, bootstrap: str, partitions: int = 1, **options: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"q-{uuid.uuid4().hex[:8]}"
+        self.partitions = partitions
+        self.client = RawClient(bootstrap)
+        create_topic(self.client, self.name, partitions)
+        options = {"share_auto_offset_reset": "earliest", **options}
+        set_group_options(self.client, self.name, **options)
+        self.members: list[ShareMember] = []
+
+    def produce(self, *sizes: int, partition: int = 0) -> None:
+        produce(self.client, self.name, *sizes, partition=partition)
+
+    def member(self) -> ShareMember:
+        """It is assigned the topic, and has a session."""
+        member = ShareMember(self.bootstrap, self.name, self.name, partitions=self.partitions)
+        self.members.append(member)
+        member.join()
+        member.fetch(records=0)
+        return member
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+        self.client.sock.close()
+
+
+@pytest.fixture
+def queue(broker: Broker) -> Iterator[Queue]:
+    made = Queue(broker.bootstrap)
+    yield made
+    made.close()
+
+
+def later(call: "object", results: list[Fetched]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: results.append(call()))  # type: ignore[operator]
+    thread.start()
+    return thread
+
+
+def test_a_new_group_gets_its_partitions_with_the_first_heartbeat(queue: Queue) -> None:
+    with ShareMember(queue.bootstrap, queue.name, queue.name) as member:
+        member.join()
+        answer = member.heartbeat([queue.name])
+        assert [row.partitions for row in answer.assignment.topic_partitions] == [[0]]
+
+
+def test_each_record_goes_to_one_member(queue: Queue) -> None:
+    queue.produce(10)
+    one, other = queue.member(), queue.member()
+    assert one.fetch(wait_ms=LONG_MS).ranges == [(0, 9, 1)]
+    assert other.fetch().ranges == []
+    assert other.acknowledge((0, 9, [ACCEPT])) is KafkaCode.INVALID_RECORD_STATE
+    assert one.acknowledge((0, 9, [ACCEPT])) is KafkaCode.NONE
+    assert one.acknowledge((0, 9, [ACCEPT])) is KafkaCode.NONE, "it is past that"
+    queue.produce(1)
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(10, 10, 1)]
+
+
+def test_the_records_come_with_the_batches_that_hold_them(queue: Queue) -> None:
+    queue.produce(5, 5, 5)
+    member = queue.member()
+    first = member.fetch(wait_ms=LONG_MS, records=5)
+    second = member.fetch(records=5)
+    assert (first.ranges, second.ranges) == ([(0, 4, 1)], [(5, 9, 1)])
+    assert int.from_bytes(second.data[0][:8], "big") == 5
+    assert len(first.data[0]) == len(second.data[0])
+
+
+def test_a_fetch_waits_for_records(queue: Queue) -> None:
+    member = queue.member()
+    found: list[Fetched] = []
+    thread = later(lambda: member.fetch(wait_ms=LONG_MS), found)
+    queue.produce(3)
+    thread.join(LONG_MS / 1000)
+    assert found[0].ranges == [(0, 2, 1)]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(queue: Queue) -> None:
+    member = queue.member()
+    queue.produce(1)
+    assert member.fetch(wait_ms=300, min_bytes=10_000).ranges == [(0, 0, 1)]
+    found: list[Fetched] = []
+    thread = later(lambda: member.fetch(wait_ms=LONG_MS, min_bytes=300), found)
+    queue.produce(1, 1, 1, 1, 1)
+    thread.join(LONG_MS / 1000)
+    assert found[0].ranges[0][0] == 1
+
+
+def test_a_fetch_waits_for_records_that_others_release(queue: Queue) -> None:
+    queue.produce(4)
+    one, other = queue.member(), queue.member()
+    one.fetch(wait_ms=LONG_MS)
+    found: list[Fetched] = []
+    thread = later(lambda: other.fetch(wait_ms=LONG_MS), found)
+    assert one.acknowledge((1, 2, [RELEASE])) is KafkaCode.NONE
+    thread.join(LONG_MS / 1000)
+    assert found[0].ranges == [(1, 2, 2)]
+
+
+def test_a_lock_that_is_over_wakes_those_who_wait(broker: Broker, queue: Queue) -> None:
+    queue.produce(4)
+    one, other = queue.member(), queue.member()
+    one.fetch(wait_ms=LONG_MS)
+    found: list[Fetched] = []
+    thread = later(lambda: other.fetch(wait_ms=10 * LOCK_MS), found)
+    broker.clock.advance(milliseconds=LOCK_MS)
+    thread.join(LONG_MS / 1000)
+    assert found[0].ranges == [(0, 3, 2)]
+    assert one.acknowledge((0, 3, [ACCEPT])) is KafkaCode.INVALID_RECORD_STATE
+
+
+def test_a_lock_is_renewed(broker: Broker, queue: Queue) -> None:
+    queue.produce(4)
+    one, other = queue.member(), queue.member()
+    one.fetch(wait_ms=LONG_MS)
+    broker.clock.advance(milliseconds=LOCK_MS - 5_000)
+    assert one.acknowledge((0, 1, [RENEW])) is KafkaCode.INVALID_REQUEST
+    assert one.acknowledge((0, 1, [RENEW]), renews=True) is KafkaCode.NONE
+    said = one.fetch(renews=True, acknowledge=[(2, 2, [RENEW])])
+    assert (said.code, said.acknowledged) == (KafkaCode.NONE, {0: KafkaCode.NONE})
+    broker.clock.advance(milliseconds=10_000)
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(3, 3, 2)]
+
+
+def test_acknowledgements_may_come_with_a_fetch(queue: Queue) -> None:
+    queue.produce(2, 2)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS, records=2)
+    found = member.fetch(records=2, acknowledge=[(0, 1, [ACCEPT, REJECT])])
+    assert (found.ranges, found.acknowledged) == ([(2, 3, 1)], {0: KafkaCode.NONE})
+    wrong = member.fetch(acknowledge=[(7, 9, [ACCEPT])])
+    assert wrong.acknowledged == {0: KafkaCode.INVALID_REQUEST}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [(3, 2, [ACCEPT])],
+        [(0, 2, [])],
+        [(0, 2, [ACCEPT, ACCEPT])],
+        [(0, 0, [5])],
+        [(0, 0, [-1])],
+        [(2, 2, [ACCEPT]), (0, 0, [ACCEPT])],
+    ],
+)
+def test_nonsense_is_refused(queue: Queue, said: list[tuple[int, int, list[int]]]) -> None:
+    queue.produce(4)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS)
+    assert member.acknowledge(*said) is KafkaCode.INVALID_REQUEST
+    assert member.acknowledge((0, 3, [ACCEPT])) is KafkaCode.NONE
+
+
+def test_a_connection_that_ends_gives_back_its_records(queue: Queue) -> None:
+    queue.produce(4)
+    one, other = queue.member(), queue.member()
+    one.fetch(wait_ms=LONG_MS)
+    one.client.sock.close()
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(0, 3, 2)]
+
+
+def test_a_session_that_is_closed_gives_back_its_records(queue: Queue) -> None:
+    queue.produce(4)
+    one, other = queue.member(), queue.member()
+    one.fetch(wait_ms=LONG_MS)
+    assert one.close_session() is KafkaCode.NONE
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(0, 3, 2)]
+
+
+def test_requests_of_another_session_are_refused(queue: Queue) -> None:
+    member = queue.member()
+    assert member.fetch(epoch=7).code is KafkaCode.INVALID_SHARE_SESSION_EPOCH
+    zero = member.acknowledge((0, 0, [ACCEPT]), epoch=0)
+    assert zero is KafkaCode.INVALID_SHARE_SESSION_EPOCH
+    member.close_session()
+    assert member.fetch(epoch=7).code is KafkaCode.SHARE_SESSION_NOT_FOUND
+    assert member.close_session() is KafkaCode.SHARE_SESSION_NOT_FOUND
+    first = member.fetch(acknowledge=[(0, 0, [ACCEPT])])
+    assert first.code is KafkaCode.INVALID_REQUEST
+
+
+def test_the_sessions_of_a_node_are_limited() -> None:
+    with Broker(settings={"group.share.max.share.sessions": "1"}) as broker:
+        queue = Queue(broker.bootstrap)
+        one = queue.member()
+        other = ShareMember(broker.bootstrap, queue.name, queue.name)
+        assert other.fetch(wait_ms=10).code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+        one.close_session()
+        assert other.fetch().code is KafkaCode.NONE
+        other.close()
+        queue.close()
+
+
+def test_several_partitions_fill_one_response(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap, partitions=3)
+    for partition in range(3):
+        queue.produce(4, partition=partition)
+    member = queue.member()
+    got: dict[int, list[tuple[int, int, int]]] = {}
+    while len(got) < 3:
+        got.update(member.fetch(wait_ms=LONG_MS, records=4).acquired)
+    assert got == {0: [(0, 3, 1)], 1: [(0, 3, 1)], 2: [(0, 3, 1)]}
+    queue.close()
+
+
+def test_a_new_group_starts_at_the_end_unless_told_otherwise(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap, share_auto_offset_reset="latest")
+    queue.produce(5)
+    member = queue.member()
+    member.fetch(wait_ms=200)
+    queue.produce(2)
+    assert member.fetch(wait_ms=LONG_MS).ranges == [(5, 6, 1)]
+    queue.close()
+
+
+def test_a_group_may_start_a_while_ago(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap, share_auto_offset_reset="by_duration:PT1H")
+    queue.produce(5)
+    assert queue.member().fetch(wait_ms=LONG_MS).ranges == [(0, 4, 1)]
+    queue.close()
+
+
+def test_records_that_were_deleted_are_passed_over(queue: Queue) -> None:
+    queue.produce(5, 5)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS, records=5)
+    row = DeleteRecordsPartition(partition_index=0, offset=7)
+    topic = DeleteRecordsTopic(name=queue.name, partitions=[row])
+    queue.client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=20_000), 2)
+    assert member.fetch(wait_ms=LONG_MS).ranges == [(7, 9, 1)]
+    assert member.acknowledge((0, 4, [ACCEPT])) is KafkaCode.NONE
+
+
+def test_a_restart_keeps_what_was_acknowledged_and_the_counts(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        queue = Queue(broker.bootstrap)
+        queue.produce(10)
+        one = queue.member()
+        one.fetch(wait_ms=LONG_MS)
+        assert one.acknowledge((2, 4, [ACCEPT]), (6, 6, [RELEASE])) is KafkaCode.NONE
+        queue.close()
+        broker.stop()
+        broker.start()
+        again = ShareMember(broker.bootstrap, queue.name, queue.name)
+        again.join()
+        found = again.fetch(wait_ms=LONG_MS).ranges
+        counts = {n: count for first, last, count in found for n in range(first, last + 1)}
+        # Those that the connection gave back when it was closed were delivered once.
+        assert set(counts) == {0, 1, 5, 6, 7, 8, 9}
+        assert set(counts.values()) <= {1, 2}
+        assert counts[6] == 2
+        again.close()
