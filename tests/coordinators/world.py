@@ -26,6 +26,7 @@ from millstream.coordinators.groups.settings import GroupSettings, group_setting
 from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.share.heartbeat import ShareHeartbeatReply, ShareHeartbeatRequest
+from millstream.coordinators.streams.group import StreamsGroup
 from millstream.coordinators.transactions.machine import transaction_settings
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
@@ -325,6 +326,18 @@ def durable(state: ShardState) -> dict[str, object]:
                 group.target_timestamp_ms,
                 group.target,
                 group.topics,
+            )
+        elif isinstance(group, StreamsGroup):
+            view[group_id] = (
+                group.epoch,
+                group.metadata_hash,
+                group.validated_topology_epoch,
+                group.assignment_configs,
+                group.topology,
+                group.members,
+                group.target_epoch,
+                group.target_timestamp_ms,
+                group.target,
             )
         elif group.state is ClassicState.STABLE or (
             # A group that only ever lived in memory is not in the log.

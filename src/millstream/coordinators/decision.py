@@ -56,6 +56,8 @@ class DeadlineKind(Enum):
     MEMBER_REVOKE = "member revoke"
     MEMBER_JOIN = "member join"
     MEMBER_SYNC = "member sync"
+    # Streams groups: the first target, for which a new group waits.
+    FIRST_TARGET = "first target"
     # Transactions: the timeout that the producer set.
     TRANSACTION = "transaction"
 

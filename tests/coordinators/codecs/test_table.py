@@ -37,6 +37,26 @@ from millstream.coordinators.codecs.changes import (
     TargetChange,
     TargetMemberChange,
 )
+from millstream.coordinators.codecs.streams_changes import (
+    CopartitionGroup,
+    CurrentTasks,
+    Endpoint,
+    InternalTopic,
+    OwnedTasks,
+    StoredStreamsGroup,
+    StoredStreamsMember,
+    StoredStreamsTarget,
+    StreamsCurrentMemberChange,
+    StreamsGroupChange,
+    StreamsMemberChange,
+    StreamsMemberState,
+    StreamsTargetChange,
+    StreamsTargetMemberChange,
+    Subtopology,
+    TaskAssignment,
+    Topology,
+    TopologyChange,
+)
 from millstream.coordinators.codecs.table import decode, encode
 
 text = some.text(max_size=20)
@@ -122,8 +142,78 @@ share_changes = some.one_of(
         ),
     ),
 )
+small = some.integers(0, 2**15 - 1)
+pairs = some.lists(some.tuples(text, text), max_size=2, unique_by=lambda pair: pair[0]).map(
+    lambda found: tuple(sorted(found))
+)
+texts = some.lists(text, max_size=2).map(tuple)
+positions = some.lists(small, max_size=2).map(tuple)
+partitions = some.lists(some.integers(0, 999), min_size=1, max_size=3, unique=True)
+tasks = some.dictionaries(text, partitions.map(lambda found: tuple(sorted(found))), max_size=2)
+task_epochs = some.dictionaries(
+    text, some.dictionaries(some.integers(0, 99), number, min_size=1, max_size=3), max_size=2
+)
+owned_tasks = some.builds(OwnedTasks, task_epochs, tasks, tasks)
+internal_topics = some.lists(
+    some.builds(InternalTopic, text, number, small, pairs), max_size=2
+).map(tuple)
+copartition_groups = some.builds(CopartitionGroup, positions, positions, positions)
+subtopologies = some.builds(
+    Subtopology,
+    text,
+    texts,
+    texts,
+    internal_topics,
+    texts,
+    internal_topics,
+    some.lists(copartition_groups, max_size=2).map(tuple),
+)
+streams_members = some.builds(
+    StoredStreamsMember,
+    maybe_text,
+    maybe_text,
+    text,
+    text,
+    number,
+    number,
+    text,
+    some.none() | some.builds(Endpoint, text, some.integers(0, 65535)),
+    pairs,
+)
+streams_groups = some.builds(StoredStreamsGroup, number, long_number, number, pairs.map(dict))
+streams_currents = some.builds(
+    CurrentTasks,
+    number,
+    number,
+    some.sampled_from(list(StreamsMemberState)[:3]),
+    owned_tasks,
+    owned_tasks,
+)
+streams_changes = some.one_of(
+    some.builds(StreamsGroupChange, text, some.none() | streams_groups),
+    some.builds(StreamsMemberChange, text, text, some.none() | streams_members),
+    some.builds(
+        StreamsTargetChange,
+        text,
+        some.none() | some.builds(StoredStreamsTarget, number, long_number),
+    ),
+    some.builds(
+        StreamsTargetMemberChange,
+        text,
+        text,
+        some.none() | some.builds(TaskAssignment, tasks, tasks, tasks),
+    ),
+    some.builds(StreamsCurrentMemberChange, text, text, some.none() | streams_currents),
+    some.builds(
+        TopologyChange,
+        text,
+        some.none()
+        | some.builds(Topology, number, some.lists(subtopologies, max_size=2).map(tuple)),
+    ),
+)
 changes = some.one_of(
     share_changes,
+    streams_changes,
     some.builds(OffsetChange, text, text, number, some.none() | offsets),
     some.builds(GroupChange, text, some.none() | groups),
     some.builds(
@@ -205,8 +295,32 @@ def test_old_groups_are_read() -> None:
 
 
 def test_kinds_that_we_do_not_keep_are_passed_over() -> None:
-    # A streams group.
-    assert decode(bytes.fromhex("0011 0001 67"), b"\x00\x00") is None
+    # The partitions of a streams group, written by Kafka before 4.1.
+    assert decode(bytes.fromhex("0012 0001 67"), b"\x00\x00") is None
+
+
+def test_a_streams_members_tasks_are_written_as_kafka_writes_them() -> None:
+    current = CurrentTasks(
+        5,
+        4,
+        StreamsMemberState.UNRELEASED_TASKS,
+        OwnedTasks({"0": {1: 3}}, {"1": (2,)}),
+        OwnedTasks(),
+    )
+    key, value = encode(StreamsCurrentMemberChange("g", "m", current))
+    assert key == bytes.fromhex("0016 0001 67 0001 6d")
+    active = "02 02 30 02 00000001 01 00 05 02 00000003"
+    standby = "02 02 31 02 00000002 00"
+    parts = f"0000 00000005 00000004 03 {active} {standby} 01 01 01 01 00"
+    assert value == bytes.fromhex(parts)
+
+
+def test_a_streams_member_without_epochs_of_its_tasks_has_them_in_its_own() -> None:
+    value = "0000 00000005 00000004 01 02 02 30 02 00000001 00 01 01 01 01 01 00"
+    change = decode(bytes.fromhex("0016 0001 67 0001 6d"), bytes.fromhex(value))
+    assert isinstance(change, StreamsCurrentMemberChange)
+    assert change.value is not None
+    assert change.value.assigned == OwnedTasks({"0": {1: 5}})
 
 
 @pytest.mark.parametrize("value", ["", "0009", "0003 00000000"])

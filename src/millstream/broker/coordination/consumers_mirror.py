@@ -31,6 +31,7 @@ from millstream.coordinators.groups.machine import GROUPS
 from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.journal import Machine, ShardStatus
 from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.streams.group import StreamsGroup
 from millstream.errors import KafkaError
 from millstream.model import OFFSETS_TOPIC
 
@@ -150,7 +151,8 @@ def _members(group: Group, image: ClusterImage) -> list[MirroredMember]:
             )
             for member_id, member in group.members.items()
         ]
-    if isinstance(group, ShareGroup) or not group.is_of_consumers:
+    # The layout is that of consumers; the newer kinds did not exist when tools read it.
+    if isinstance(group, ShareGroup | StreamsGroup) or not group.is_of_consumers:
         return []
     found = []
     for member in group.members.values():

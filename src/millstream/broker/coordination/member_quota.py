@@ -10,6 +10,7 @@ from typing import Final
 
 from millstream.coordinators.classic.group import ClassicGroup, protocols_bytes
 from millstream.coordinators.groups.state import Group
+from millstream.coordinators.streams.group import StreamsGroup
 from millstream.errors import KafkaCode, KafkaError
 
 MEMBERS_MAX: Final = 10_000
@@ -44,6 +45,10 @@ class MemberQuota:
                 for member in group.members.values():
                     self._members[member.client_host] += 1
                     self._bytes[member.client_host] += protocols_bytes(member.protocols)
+            elif isinstance(group, StreamsGroup):
+                # All members share one topology.
+                for member_of_streams in group.members.values():
+                    self._members[member_of_streams.stored.client_host] += 1
             else:
                 for consumer in group.members.values():
                     stored = consumer.stored

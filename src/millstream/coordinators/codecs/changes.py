@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from uuid import UUID
 
+from millstream.coordinators.codecs.streams_changes import StreamsChange
 from millstream.model import NO_TOPIC_ID
 
 # Partitions by topic id; small and sorted, so that equal assignments are equal values.
@@ -31,6 +32,12 @@ class RecordKind(IntEnum):
     SHARE_CURRENT_MEMBER = 14
     SHARE_PARTITIONS = 15
     PATTERN = 16
+    STREAMS_GROUP = 17
+    STREAMS_MEMBER = 19
+    STREAMS_TARGET = 20
+    STREAMS_TARGET_MEMBER = 21
+    STREAMS_CURRENT_MEMBER = 22
+    STREAMS_TOPOLOGY = 23
 
 
 @dataclass(slots=True)
@@ -279,4 +286,5 @@ Change = (
     | CurrentMemberChange
     | PatternChange
     | ShareGroupRecord
+    | StreamsChange
 )

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from millstream.coordinators.codecs import classic, consumer, offsets, share
+from millstream.coordinators.codecs import classic, consumer, offsets, share, streams
 from millstream.coordinators.codecs.changes import (
     Change,
     ConsumerGroupChange,
@@ -21,6 +21,15 @@ from millstream.coordinators.codecs.changes import (
     ShareTargetMemberChange,
     TargetChange,
     TargetMemberChange,
+)
+from millstream.coordinators.codecs.streams_changes import (
+    StreamsChange,
+    StreamsCurrentMemberChange,
+    StreamsGroupChange,
+    StreamsMemberChange,
+    StreamsTargetChange,
+    StreamsTargetMemberChange,
+    TopologyChange,
 )
 from millstream.encoding import Reader, Writer
 
@@ -70,6 +79,24 @@ def _encode_key(change: Change) -> bytes:
         case OffsetChange():
             raise AssertionError("offsets have their own key")
         case _:
+            return _encode_streams_key(change)
+
+
+def _encode_streams_key(change: StreamsChange) -> bytes:
+    match change:
+        case StreamsGroupChange():
+            return _key(RecordKind.STREAMS_GROUP, change.group_id)
+        case StreamsMemberChange():
+            return _key(RecordKind.STREAMS_MEMBER, change.group_id, change.member_id)
+        case StreamsTargetChange():
+            return _key(RecordKind.STREAMS_TARGET, change.group_id)
+        case StreamsTargetMemberChange():
+            return _key(RecordKind.STREAMS_TARGET_MEMBER, change.group_id, change.member_id)
+        case StreamsCurrentMemberChange():
+            return _key(RecordKind.STREAMS_CURRENT_MEMBER, change.group_id, change.member_id)
+        case TopologyChange():
+            return _key(RecordKind.STREAMS_TOPOLOGY, change.group_id)
+        case _:
             assert_never(change)
 
 
@@ -105,6 +132,26 @@ def _encode_value(change: Change) -> bytes | None:
             return share.encode_partitions(change.value)
         case OffsetChange():
             return offsets.encode_offset_value(change.value)
+        case _:
+            return _encode_streams_value(change)
+
+
+def _encode_streams_value(change: StreamsChange) -> bytes | None:
+    if change.value is None:
+        return None
+    match change:
+        case StreamsGroupChange():
+            return streams.encode_group(change.value)
+        case StreamsMemberChange():
+            return streams.encode_member(change.value)
+        case StreamsTargetChange():
+            return streams.encode_target(change.value)
+        case StreamsTargetMemberChange():
+            return streams.encode_target_member(change.value)
+        case StreamsCurrentMemberChange():
+            return streams.encode_current_member(change.value)
+        case TopologyChange():
+            return streams.encode_topology(change.value)
         case _:
             assert_never(change)
 
@@ -182,5 +229,29 @@ def _decode_share(kind: int, reader: Reader, value: bytes | None) -> Change | No
         case RecordKind.SHARE_PARTITIONS:
             topics = None if value is None else share.decode_partitions(value)
             return SharePartitionsChange(reader.string(), topics)
+        case _:
+            return _decode_streams(kind, reader, value)
+
+
+def _decode_streams(kind: int, reader: Reader, value: bytes | None) -> Change | None:
+    match kind:
+        case RecordKind.STREAMS_GROUP:
+            group = None if value is None else streams.decode_group(value)
+            return StreamsGroupChange(reader.string(), group)
+        case RecordKind.STREAMS_MEMBER:
+            member = None if value is None else streams.decode_member(value)
+            return StreamsMemberChange(reader.string(), reader.string(), member)
+        case RecordKind.STREAMS_TARGET:
+            target = None if value is None else streams.decode_target(value)
+            return StreamsTargetChange(reader.string(), target)
+        case RecordKind.STREAMS_TARGET_MEMBER:
+            tasks = None if value is None else streams.decode_target_member(value)
+            return StreamsTargetMemberChange(reader.string(), reader.string(), tasks)
+        case RecordKind.STREAMS_CURRENT_MEMBER:
+            current = None if value is None else streams.decode_current_member(value)
+            return StreamsCurrentMemberChange(reader.string(), reader.string(), current)
+        case RecordKind.STREAMS_TOPOLOGY:
+            topology = None if value is None else streams.decode_topology(value)
+            return TopologyChange(reader.string(), topology)
         case _:
             return None

@@ -19,10 +19,13 @@ from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.share import admin as share_admin
 from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.streams import epochs as streams_epochs
+from millstream.coordinators.streams.group import StreamsGroup
 from millstream.errors import KafkaCode, KafkaError
 
 DEAD = "Dead"
 SHARE_PROTOCOL = "share"
+_STREAMS_PROTOCOL = "streams"
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ def _listed(group: Group) -> ListedGroup:
         return ListedGroup(group.group_id, CONSUMER_PROTOCOL, group.state_name, "consumer")
     if isinstance(group, ShareGroup):
         return ListedGroup(group.group_id, SHARE_PROTOCOL, group.state_name, "share")
+    if isinstance(group, StreamsGroup):
+        return ListedGroup(group.group_id, _STREAMS_PROTOCOL, group.state_name, "streams")
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
 
 
@@ -130,9 +135,9 @@ def is_share_group(state: ShardState, group_id: str) -> bool:
 
 
 def is_empty(group: Group) -> bool:
-    if isinstance(group, ConsumerGroup | ShareGroup):
-        return not group.members
-    return group.state is ClassicState.EMPTY
+    if isinstance(group, ClassicGroup):
+        return group.state is ClassicState.EMPTY
+    return not group.members
 
 
 def group_tombstones(group: Group) -> list[Change]:
@@ -141,6 +146,8 @@ def group_tombstones(group: Group) -> list[Change]:
         return [GroupChange(group.group_id, None)]
     if isinstance(group, ShareGroup):
         return share_admin.group_tombstones(group)
+    if isinstance(group, StreamsGroup):
+        return streams_epochs.group_tombstones(group)
     patterns: list[Change] = [
         PatternChange(group.group_id, pattern, None) for pattern in group.patterns
     ]

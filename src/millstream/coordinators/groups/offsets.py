@@ -9,8 +9,10 @@ from millstream.coordinators.classic.group import ClassicGroup, ClassicState
 from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
 from millstream.coordinators.consumer.group import ConsumerGroup
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch
-from millstream.coordinators.groups.state import Group, ShardState
+from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.streams.group import StreamsGroup
+from millstream.coordinators.streams.offsets import check_commit
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
 
@@ -40,9 +42,11 @@ def commit(state: ShardState, request: CommitRequest, env: Env) -> Decision[Comm
     group = state.groups.get(request.group_id)
     decision: Decision[CommitReply] = Decision()
     if group is not None:
-        _check_committer(group, request)
         if isinstance(group, ClassicGroup):
+            _check_classic_member(group, request)
             _keep_committer_alive(group, request.member_id, env, decision)
+        else:
+            _check_member(group, request)
     elif request.generation >= 0:
         raise KafkaError(
             KafkaCode.GROUP_ID_NOT_FOUND
@@ -60,9 +64,13 @@ def commit_in_transaction(
     group = state.groups.get(request.group_id)
     # Clients before TxnOffsetCommit 3 do not send a member id; then anyone may commit.
     is_anonymous = request.generation < 0 and not request.member_id
-    if group is not None and not is_anonymous:
-        _check_committer(group, request)
-    elif group is None and request.generation >= 0:
+    if isinstance(group, ClassicGroup):
+        if not is_anonymous:
+            _check_classic_member(group, request)
+    elif group is not None:
+        if not is_anonymous:
+            _check_transaction_member(group, request)
+    elif request.generation >= 0:
         raise KafkaError(KafkaCode.ILLEGAL_GENERATION)
     decision: Decision[CommitReply] = Decision(transaction=producer)
     _take_offsets(request, env, decision)
@@ -90,14 +98,36 @@ def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitRep
     decision.reply = reply
 
 
-def _check_committer(group: Group, request: CommitRequest) -> None:
+def _check_member(group: ConsumerGroup | ShareGroup | StreamsGroup, request: CommitRequest) -> None:
     if isinstance(group, ShareGroup):
         raise _no_offsets(group)
-    if isinstance(group, ConsumerGroup):
-        _check_consumer_member(
-            group, request.member_id, request.generation, request.knows_member_epochs
-        )
+    if isinstance(group, StreamsGroup):
+        if not request.knows_member_epochs and group.members:
+            raise KafkaError(
+                KafkaCode.UNSUPPORTED_VERSION,
+                "OffsetCommit 9 is the first that members of the streams protocol can use",
+            )
+        partitions = [(topic, one.partition) for topic, wanted in request.topics for one in wanted]
+        check_commit(group, request.member_id, request.generation, partitions)
         return
+    _check_consumer_member(
+        group, request.member_id, request.generation, request.knows_member_epochs
+    )
+
+
+def _check_transaction_member(
+    group: ConsumerGroup | ShareGroup | StreamsGroup, request: CommitRequest
+) -> None:
+    try:
+        _check_member(group, request)
+    except KafkaError as error:
+        if error.code is not KafkaCode.STALE_MEMBER_EPOCH:
+            raise
+        # Producers know only the error of the classic protocol.
+        raise KafkaError(KafkaCode.ILLEGAL_GENERATION, error.message) from error
+
+
+def _check_classic_member(group: ClassicGroup, request: CommitRequest) -> None:
     if request.generation < 0 and group.state is _EMPTY:
         return
     if request.generation >= 0 or request.member_id or request.instance_id is not None:
@@ -163,7 +193,7 @@ def fetch(
 ) -> Decision[list[FetchedTopic]]:
     """The committed offsets of these partitions; None means all."""
     group = state.groups.get(group_id)
-    if isinstance(group, ConsumerGroup) and (member_id or member_epoch >= 0):
+    if (member_id or member_epoch >= 0) and isinstance(group, ConsumerGroup | StreamsGroup):
         member = group.members.get(member_id or "")
         if member is None:
             raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
@@ -251,11 +281,9 @@ def expired(state: ShardState, group_id: str, env: Env) -> list[OffsetChange]:
     return found
 
 
-def _retention_begins_ms(group: ClassicGroup | ConsumerGroup) -> int | None:
+def _retention_begins_ms(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> int | None:
     """The retention starts at the commit, or when the group became empty; None: never."""
-    if isinstance(group, ConsumerGroup):
-        return 0
-    if group.protocol_type is None:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return 0
     if group.state is ClassicState.EMPTY:
         return max(group.state_timestamp_ms, 0)

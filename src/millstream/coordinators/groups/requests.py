@@ -1,4 +1,4 @@
-"""Which kind of group a request is for: classic, of the consumer protocol, or a share group."""
+"""Which kind of group a request is for: classic, consumer, share or streams."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +18,14 @@ from millstream.coordinators.consumer.group import (
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.groups import admin, migration
-from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.share import heartbeat as share_protocol
 from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.share.heartbeat import ShareHeartbeatReply, ShareHeartbeatRequest
+from millstream.coordinators.streams import epochs as streams_epochs
+from millstream.coordinators.streams import heartbeat as streams_protocol
+from millstream.coordinators.streams.group import StreamsGroup
+from millstream.coordinators.streams.heartbeat import StreamsHeartbeat, StreamsReply
 from millstream.errors import KafkaCode, KafkaError
 
 # -- the classic protocol -------------------------------------------------------------
@@ -30,8 +34,13 @@ from millstream.errors import KafkaCode, KafkaError
 def join(state: ShardState, request: JoinRequest, env: Env) -> Decision[JoinReply]:
     classic_protocol.check_join(request, env)
     found = state.groups.get(request.group_id)
-    if isinstance(found, ConsumerGroup):
-        if found.members:
+    if isinstance(found, ConsumerGroup | StreamsGroup):
+        if isinstance(found, StreamsGroup) and found.members:
+            raise KafkaError(
+                KafkaCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Group {request.group_id} is a streams group. Stop its members first.",
+            )
+        if isinstance(found, ConsumerGroup) and found.members:
             return migration.join(found, request, env)
         return Decision(
             records=admin.group_tombstones(found), then=lambda env: join(state, request, env)
@@ -84,7 +93,7 @@ def _known(state: ShardState, group_id: str) -> ClassicGroup | ConsumerGroup:
         # Offsets may be committed under an empty name; members need a name.
         raise KafkaError(KafkaCode.INVALID_GROUP_ID)
     found = state.groups.get(group_id)
-    if found is None or isinstance(found, ShareGroup):
+    if found is None or isinstance(found, ShareGroup | StreamsGroup):
         # For a member, a group that does not exist is one that does not know it.
         raise KafkaError(KafkaCode.UNKNOWN_MEMBER_ID)
     return found
@@ -106,7 +115,7 @@ def consumer_heartbeat(
         return _leave_consumer(state, found, request, env)
     if isinstance(found, ConsumerGroup):
         return consumer_protocol.heartbeat(found, request, env)
-    if request.epoch != JOINING_EPOCH:
+    if request.epoch != JOINING_EPOCH or isinstance(found, StreamsGroup):
         raise _not_a_consumer_group(request.group_id)
     if isinstance(found, ShareGroup):
         raise _not_a_consumer_group(request.group_id)
@@ -192,6 +201,53 @@ def share_group_or_new(state: ShardState, group_id: str) -> ShareGroup:
     return share_group(state, group_id)
 
 
+# -- the streams protocol -------------------------------------------------------------
+
+
+def streams_heartbeat(
+    state: ShardState, request: StreamsHeartbeat, env: Env
+) -> Decision[StreamsReply]:
+    if not env.settings.streams.is_served:
+        raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, "The streams protocol is turned off.")
+    streams_protocol.check(request, env)
+    found = state.groups.get(request.group_id)
+    if isinstance(found, StreamsGroup):
+        if streams_protocol.is_leaving(request):
+            return streams_protocol.leave(found, request)
+        return streams_protocol.heartbeat(found, request, env)
+    if request.epoch != JOINING_EPOCH:
+        raise _no_streams_group(request.group_id, found)
+    if found is None:
+        new = StreamsGroup(request.group_id)
+        decision = streams_protocol.heartbeat(new, request, env)
+        state.groups[request.group_id] = new
+        return decision
+    if isinstance(found, ClassicGroup) and admin.is_empty(found):
+        return Decision(
+            records=admin.group_tombstones(found),
+            then=lambda env: streams_heartbeat(state, request, env),
+        )
+    raise _no_streams_group(request.group_id, found)
+
+
+def _no_streams_group(group_id: str, found: Group | None) -> KafkaError:
+    text = f"Group {group_id} not found."
+    if found is not None:
+        text = f"Group {group_id} is not a streams group."
+    return KafkaError(KafkaCode.GROUP_ID_NOT_FOUND, text)
+
+
+def describe_streams(state: ShardState, group_id: str, env: Env) -> Decision[StreamsGroup]:
+    if not env.settings.streams.is_served:
+        raise KafkaError(KafkaCode.UNSUPPORTED_VERSION, "The streams protocol is turned off.")
+    if not group_id:
+        raise KafkaError(KafkaCode.INVALID_GROUP_ID)
+    found = state.groups.get(group_id)
+    if not isinstance(found, StreamsGroup):
+        raise _no_streams_group(group_id, found)
+    return Decision(reply=found)
+
+
 # -- time -----------------------------------------------------------------------------
 
 
@@ -204,6 +260,8 @@ def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[
         if key.kind is DeadlineKind.MEMBER_SESSION and key.member_id in found.members:
             share_protocol.remove(found, key.member_id, env, decision)
         return decision
+    if isinstance(found, StreamsGroup):
+        return _streams_deadline_is_over(found, key, env)
     if isinstance(found, ClassicGroup):
         match key.kind:
             case DeadlineKind.SESSION:
@@ -213,6 +271,15 @@ def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[
             case DeadlineKind.SYNC:
                 return rebalance.sync_time_is_up(found, env)
     return Decision()
+
+
+def _streams_deadline_is_over(found: StreamsGroup, key: DeadlineKey, env: Env) -> Decision[None]:
+    decision: Decision[None] = Decision()
+    if key.kind is DeadlineKind.FIRST_TARGET:
+        streams_epochs.first_target(found, env, decision)
+    elif streams_protocol.must_go(found, key):
+        streams_protocol.remove(found, key.member_id, decision)
+    return decision
 
 
 def _member_is_late(
@@ -238,6 +305,9 @@ def deadlines_after_replay(state: ShardState, env: Env) -> list[Deadline]:
             continue
         if isinstance(found, ShareGroup):
             share_protocol.deadlines_after_replay(found, env, decision)
+            continue
+        if isinstance(found, StreamsGroup):
+            streams_protocol.deadlines_after_replay(found, env, decision)
             continue
         for member in found.members.values():
             rebalance.keep_alive(found, member, env, decision)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import BrokerConfig
+from millstream.coordinators.streams.settings import StreamsSettings, streams_settings
 
 # How long a new group on a single node waits for more members, unless configured: too
 # short to notice, long enough for consumers that start together. Without it the first
@@ -13,6 +14,8 @@ GATHER_MS: Final = 20
 # them: a late member waits seconds for the others' heartbeats.
 GATHER_MORE_MS: Final = 100
 GATHER_MAX_MS: Final = 1_000
+# The threads of one Kafka Streams application join one by one, each with its own connection.
+STREAMS_GATHER_MS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class GroupSettings:
     offsets_retention_ms: int
     # The largest batch that the offsets topic accepts; a decision is one batch.
     batch_bytes_max: int
+    streams: StreamsSettings
 
 
 def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
@@ -70,4 +74,5 @@ def group_settings(config: BrokerConfig, *, nodes: int) -> GroupSettings:
         offset_metadata_length_max=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         batch_bytes_max=config.int("message.max.bytes"),
+        streams=streams_settings(config, gather_ms=None if nodes > 1 else STREAMS_GATHER_MS),
     )

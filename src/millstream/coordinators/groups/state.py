@@ -29,11 +29,21 @@ from millstream.coordinators.codecs.changes import (
     TargetChange,
     TargetMemberChange,
 )
+from millstream.coordinators.codecs.streams_changes import (
+    StreamsChange,
+    StreamsCurrentMemberChange,
+    StreamsGroupChange,
+    StreamsMemberChange,
+    StreamsTargetChange,
+    StreamsTargetMemberChange,
+    TopologyChange,
+)
 from millstream.coordinators.consumer.group import ConsumerGroup, no_assignment
 from millstream.coordinators.share.group import ShareGroup
+from millstream.coordinators.streams.group import FIRST_EPOCH, StreamsGroup, no_tasks
 from millstream.errors import KafkaCode, KafkaError
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 ConsumerChange = (
     ConsumerGroupChange
     | MemberChange
@@ -103,6 +113,18 @@ class ShardState:
                     self._remove_share(change)
                 else:
                     self._apply_share(change)
+            case (
+                StreamsGroupChange()
+                | StreamsMemberChange()
+                | StreamsTargetChange()
+                | StreamsTargetMemberChange()
+                | StreamsCurrentMemberChange()
+                | TopologyChange()
+            ):
+                if change.value is None:
+                    self._remove_streams(change)
+                else:
+                    self._apply_streams(change)
             case _:
                 assert_never(change)
 
@@ -241,3 +263,46 @@ class ShardState:
                 group.set_current(change.member_id, ShareAssignment(0, 0, {}))
             case SharePartitionsChange():
                 group.topics = SharedTopics()
+
+    def _apply_streams(self, change: StreamsChange) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, StreamsGroup):
+            group = self.groups[change.group_id] = StreamsGroup(change.group_id)
+        assert change.value is not None
+        match change:
+            case StreamsGroupChange():
+                group.epoch = change.value.epoch
+                group.metadata_hash = change.value.metadata_hash
+                group.validated_topology_epoch = change.value.validated_topology_epoch
+                group.assignment_configs = change.value.assignment_configs
+            case StreamsMemberChange():
+                group.set_member(change.member_id, change.value)
+            case StreamsTargetChange():
+                group.target_epoch = change.value.epoch
+                group.target_timestamp_ms = change.value.timestamp_ms
+            case StreamsTargetMemberChange():
+                group.target[change.member_id] = change.value
+            case StreamsCurrentMemberChange():
+                group.set_current(change.member_id, change.value)
+            case TopologyChange():
+                group.topology = change.value
+
+    def _remove_streams(self, change: StreamsChange) -> None:
+        group = self.groups.get(change.group_id)
+        if not isinstance(group, StreamsGroup):
+            return
+        match change:
+            case StreamsGroupChange():
+                del self.groups[change.group_id]
+            case StreamsMemberChange():
+                group.remove_member(change.member_id)
+            case StreamsTargetChange():
+                group.target_epoch = FIRST_EPOCH
+                group.target_timestamp_ms = 0
+            case StreamsTargetMemberChange():
+                group.target.pop(change.member_id, None)
+            case StreamsCurrentMemberChange():
+                if change.member_id in group.members:
+                    group.set_current(change.member_id, no_tasks())
+            case TopologyChange():
+                group.topology = None
