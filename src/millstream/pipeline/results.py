@@ -28,6 +28,9 @@ VISIT_KEY: Final = ("visitor", "session_start")
 ALERT_KEY: Final = ("kind", "subject", "since")
 FUNNEL_KEY: Final = ("window_start",)
 
+# `json.dumps` would make one for every call.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 # Topic, key, value; no value removes the key.
 Record = tuple[str, str, str | None]
 RECORDS_SCHEMA: Final = pa.schema(
@@ -174,4 +177,4 @@ def _gauge(gauge: Gauge) -> dict[str, float]:
 
 
 def _json(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(row)
