@@ -7,6 +7,7 @@ import pytest
 
 from millstream.cli import doctor_node
 from millstream.cli.doctor_node import (
+    Finding,
     check_broker,
     check_descriptors,
     check_disk,
@@ -70,3 +71,8 @@ def test_an_advertised_address_that_cannot_be_reached_is_a_problem() -> None:
     assert answers.is_good
     assert not advertised.is_good
     assert "advertised.listeners" in advertised.text
+
+
+def test_a_jail_without_proc_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_node, "_MOUNTS", tmp_path / "absent")
+    assert check_disk(tmp_path)[-1] == Finding("file system", True, "unknown")

@@ -16,6 +16,7 @@ from millstream.cli.port_holder import port_holders
 _PYTHON_MIN: Final = (3, 11)
 _DESCRIPTORS_MIN: Final = 4096
 _FREE_BYTES_MIN: Final = 1 << 30
+_MOUNTS: Final = Path("/proc/mounts")
 _CONNECT_SECONDS_MAX: Final = 2.0
 # Writes to these are not durable, or not in the order that recovery relies on.
 _UNSAFE_FILE_SYSTEMS: Final = {"tmpfs", "overlay", "nfs", "nfs4", "cifs", "9p"}
@@ -64,13 +65,21 @@ def check_disk(data_dir: Path) -> list[Finding]:
     if not os.access(place, os.W_OK):
         remedy = f"choose another --data-dir, or: chown {os.getuid()} {place}"
         findings.append(Finding("data directory", False, f"{place} is not writable; {remedy}"))
-    kind = file_system_of(place, Path("/proc/mounts").read_text())
+    kind = file_system_of(place, _mounts())
     if kind in _UNSAFE_FILE_SYSTEMS:
         text = f"{kind}: fine for trying things; for data that must survive use ext4 or xfs"
     else:
         text = kind
     findings.append(Finding("file system", True, text))
     return findings
+
+
+def _mounts() -> str:
+    """Empty in a jail without /proc."""
+    try:
+        return _MOUNTS.read_text()
+    except OSError:
+        return ""
 
 
 def file_system_of(place: Path, mounts: str) -> str:
