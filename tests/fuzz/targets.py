@@ -16,7 +16,7 @@ from typing import Final
 from crc32c import crc32c
 
 from millstream.broker.network.partial_frame import frame_size
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import served_api, served_apis
 from millstream.cluster.kraft import METADATA_DIRECTORY, read_kraft_metadata
 from millstream.config.files import parse_properties as parse_option_file
 from millstream.config.files import parse_toml
@@ -95,7 +95,7 @@ _COMMIT_KEY: Final = 8
 def read_any_request(data: bytes) -> None:
     cursor = Cursor(memoryview(data))
     header = read_request_header(cursor)
-    api = served().get(header.api_key)
+    api = served_api(header.api_key)
     if api is None or not api.min_listed <= header.version <= api.max_version:
         return
     if header.api_key in _READERS_BY_HAND:
@@ -110,7 +110,7 @@ def read_any_request(data: bytes) -> None:
 def request_seeds() -> list[bytes]:
     """The smallest request of each API and version: everything empty or zero."""
     found = []
-    for api in served().values():
+    for api in served_apis():
         for version in range(api.min_listed, api.max_version + 1):
             header = struct.pack(">hhi", api.key, version, 7) + b"\0\3app"
             found.append(header + b"\0" * 64)
@@ -121,7 +121,7 @@ def read_any_response(data: bytes) -> None:
     """What a node sends to our own clients; what is read can be written again."""
     if len(data) < 2:
         return
-    apis = list(served().values())
+    apis = list(served_apis())
     api = apis[data[0] % len(apis)]
     version = api.min_listed + data[1] % (api.max_version - api.min_listed + 1)
     cursor = Cursor(memoryview(data)[2:])

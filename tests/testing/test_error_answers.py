@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import served_apis
 from millstream.errors import KafkaCode
 from millstream.testing.error_answers import error_answer
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
@@ -19,7 +19,7 @@ from millstream.wire.message import Api
 CODE = KafkaCode.NOT_LEADER_OR_FOLLOWER
 
 
-@pytest.mark.parametrize("api", served().values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", served_apis(), ids=lambda api: api.name)
 def test_any_request_has_an_answer_with_an_error(api: Api) -> None:
     for version in range(api.min_version, api.max_version + 1):
         defaults = {field.name: field.default for field in fields_of(api.request, version)}

@@ -10,6 +10,8 @@ Covers wire/apis, wire/message.py.
 import datetime
 import io
 import random
+import subprocess
+import sys
 import types
 import uuid
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ from kio.serial import entity_reader, entity_writer
 
 from millstream.model import NO_TOPIC_ID
 from millstream.wire import codec
-from millstream.wire.apis import declared
+from millstream.wire.apis import declared, listed
 from millstream.wire.cursor import Cursor
 from millstream.wire.message import Api, Message
 from millstream.wire.vendor import KEYS_FROM
@@ -195,3 +197,19 @@ def make_one(field: Field[Any], chance: random.Random) -> Any:
         "datetime_i64": EPOCH + chance.randrange(1 << 31) * SECOND,
     }
     return made[kind]
+
+
+def test_what_is_listed_without_an_import_is_what_is_declared() -> None:
+    assert list(listed().values()) == [
+        (api.key, api.name, api.min_listed, api.max_listed) for api in declared()
+    ]
+
+
+def test_listing_imports_nothing() -> None:
+    program = (
+        "import sys; from millstream.wire.apis import declared_api, listed; listed()\n"
+        "names = lambda: [n for n in sys.modules if n.startswith('millstream.wire.apis.')]\n"
+        "assert names() == []; assert declared_api(19).name == 'create_topics'\n"
+        "assert names() == ['millstream.wire.apis.create_topics']"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

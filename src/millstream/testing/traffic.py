@@ -16,7 +16,7 @@ from millstream.broker.network.connection import Connection
 from millstream.broker.network.output import release_all
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Dispatch
-from millstream.broker.requests.routes import listed_versions, served
+from millstream.broker.requests.routes import listed_versions, served_api
 from millstream.errors import ProtocolError
 from millstream.lazy_dataclass import dataclass
 from millstream.testing.error_answers import error_answer, first_error
@@ -100,7 +100,7 @@ class Traffic:
         connection.shortcut = None
         cursor = Cursor(frame)
         header = read_request_header(cursor)
-        api = served().get(header.api_key)
+        api = served_api(header.api_key)
         if api is None:
             return dispatch(connection, frame)
         facts = RequestFacts(

@@ -13,8 +13,7 @@ wire in its version has its default, or else the zero of its type. A field that 
 not have is not written. So handlers see one shape, whatever version a client speaks.
 
 Type checkers see dataclasses with keyword arguments. At run time a class only remembers its
-declarations (`codec` evaluates them when a version is first read or written), because a node
-imports all of them to say what it answers.
+declarations; `codec` evaluates them when a version is first read or written.
 
 Messages are read-only by convention once built: a default list is shared.
 """

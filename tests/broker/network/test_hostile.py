@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import served_apis
 from millstream.wire.apis import declared_api
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.metadata import MetadataRequest
@@ -87,7 +87,7 @@ def test_random_bodies_for_every_api_and_version_never_harm_the_node(broker: Bro
     chance = random.Random(7)
     cases = [
         (api.key, version)
-        for api in served().values()
+        for api in served_apis()
         for version in range(api.min_listed, api.max_version + 1)
     ]
     for key, version in cases:

@@ -11,7 +11,7 @@ import pytest
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.coordination.transactions import TransactionCoordinator
-from millstream.broker.requests.routes import load_route, parts_of, served
+from millstream.broker.requests.routes import load_route, parts_of, served_apis
 from millstream.broker.requests.services import Services
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.tokens import Tokens
@@ -28,7 +28,7 @@ def test_the_docs_list_exactly_what_is_served() -> None:
         for key, low, high, listed in ROW.findall(text)
     }
     assert documented == {
-        key: (api.min_version, api.max_listed, api.min_listed) for key, api in served().items()
+        api.key: (api.min_version, api.max_listed, api.min_listed) for api in served_apis()
     }
 
 
@@ -37,7 +37,7 @@ def test_every_handler_has_its_declaration() -> None:
 
     [folder] = handlers.__path__
     files = {file.stem for file in Path(folder).glob("[!_]*.py")}
-    assert files == {api.name for api in served().values()}
+    assert files == {api.name for api in served_apis()}
 
 
 # The parts of a node by name, as handlers may ask for them.
@@ -52,7 +52,7 @@ PARTS = {
 SERVICES: Any = SimpleNamespace(**dict.fromkeys([*PARTS, "parts"]))
 
 
-@pytest.mark.parametrize("api", served().values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", served_apis(), ids=lambda api: api.name)
 def test_every_handler_is_typed_by_its_declaration_and_asks_for_parts_that_there_are(
     api: Api,
 ) -> None:
@@ -79,7 +79,7 @@ def test_every_handler_is_typed_by_its_declaration_and_asks_for_parts_that_there
 
 
 def test_behaviour_is_stated_by_the_handlers() -> None:
-    routes = [load_route(api, SERVICES) for api in served().values()]
+    routes = [load_route(api, SERVICES) for api in served_apis()]
     assert {route.api.name for route in routes if route.handle_frame} == {
         "produce",
         "fetch",
@@ -109,10 +109,10 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
 
 
 def test_requests_that_can_be_denied_as_a_whole_say_how() -> None:
-    routes = [load_route(api, SERVICES) for api in served().values()]
+    routes = [load_route(api, SERVICES) for api in served_apis()]
     can_be_denied = {
         api.name
-        for api in served().values()
+        for api in served_apis()
         if any(rule.denied is Denied.REQUEST for rule in TABLE[api.key].rules)
     }
     assert {route.api.name for route in routes if route.refuse} == can_be_denied

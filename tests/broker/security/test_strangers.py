@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from millstream.broker.requests.routes import served
+from millstream.broker.requests.routes import served_apis
 from millstream.client.protocol import Dialogue, read_answer
 from millstream.errors import KafkaCode
 from millstream.wire.apis.sasl_authenticate import (
@@ -131,7 +131,7 @@ async def guess_the_password(stranger: Stranger, number: int) -> str:
     return await stranger.refusal(scram_final(FIRST_BARE, first, f"guess {number}", MECHANISM))
 
 
-APIS = [api for api in served().values() if api.name not in FOR_STRANGERS]
+APIS = [api for api in served_apis() if api.name not in FOR_STRANGERS]
 
 
 async def ask_without_a_login(stranger: Stranger, number: int) -> str:

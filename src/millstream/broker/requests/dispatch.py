@@ -11,7 +11,13 @@ from typing import Any, Final
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.routes import Route, listed_versions, load_route, served
+from millstream.broker.requests.routes import (
+    Route,
+    listed_versions,
+    load_route,
+    served,
+    served_api,
+)
 from millstream.broker.requests.services import Services
 from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.errors import KafkaCode, ProtocolError
@@ -121,7 +127,7 @@ class Dispatcher:
         return await self._services.turns.in_thread(encode) if request.is_long else encode()
 
     def _find_route(self, header: RequestHeader) -> Route:
-        api = served().get(header.api_key)
+        api = served_api(header.api_key)
         if api is None:
             raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
         return self._routes.setdefault(header.api_key, load_route(api, self._services))

@@ -1,7 +1,7 @@
 """Which APIs this node answers, and with what: those that have a file in `broker/handlers`.
 
 An API is `wire/apis/<name>.py`, which declares its messages, and `handlers/<name>.py`, which
-implements it. Nothing else names it. A handler module has
+implements it. Nothing else names it. Both are imported when the first request comes. A handler module has
 
     handle(<parts of the node>, request, body) -> XResponse, or a coroutine of one
 
@@ -27,7 +27,7 @@ from millstream.broker.requests.request import Request
 from millstream.broker.requests.services import Services
 from millstream.errors import KafkaCode
 from millstream.lazy_dataclass import dataclass
-from millstream.wire.apis import declared
+from millstream.wire.apis import Listed, declared, declared_api, listed
 from millstream.wire.apis.api_versions import ApiVersionsKey
 from millstream.wire.cursor import Cursor
 from millstream.wire.message import Api, Message
@@ -55,11 +55,21 @@ class Route:
 
 
 @cache
-def served() -> dict[int, Api]:
+def served() -> dict[int, Listed]:
     """The APIs that this node answers, by key."""
     folder = Path(__file__).parents[1] / "handlers"
     names = {file.name for file in pkgutil.iter_modules([str(folder)])}
-    return {api.key: api for api in declared() if api.name in names}
+    return {key: one for key, one in listed().items() if one.name in names}
+
+
+def served_api(key: int) -> Api | None:
+    """With its messages, which are imported now; None if this node does not answer it."""
+    return declared_api(key) if key in served() else None
+
+
+def served_apis() -> list[Api]:
+    """All of them, by key."""
+    return [api for api in declared() if api.key in served()]
 
 
 def listed_versions(
@@ -68,9 +78,9 @@ def listed_versions(
     """The versions that ApiVersions answers, with or without the keys that Kafka lacks, and those
     by which clients learn that somebody wants their metrics."""
     return [
-        ApiVersionsKey(api_key=api.key, min_version=api.min_listed, max_version=api.max_listed)
-        for api in served().values()
-        if (with_ours or api.key < KEYS_FROM) and (with_telemetry or api.key not in _TELEMETRY)
+        ApiVersionsKey(api_key=key, min_version=one.min_listed, max_version=one.max_listed)
+        for key, one in served().items()
+        if (with_ours or key < KEYS_FROM) and (with_telemetry or key not in _TELEMETRY)
     ]
 
 
