@@ -1,7 +1,8 @@
 """Which APIs this node answers, and with what: those that have a file in `broker/handlers`.
 
 An API is `wire/apis/<name>.py`, which declares its messages, and `handlers/<name>.py`, which
-implements it. Nothing else names it. Both are imported when the first request comes. A handler module has
+implements it. Nothing else names it. Both are imported when the first request comes. A handler
+module has
 
     handle(<parts of the node>, request, body) -> XResponse, or a coroutine of one
 
