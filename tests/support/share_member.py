@@ -10,6 +10,10 @@ from typing import Any
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_key_values
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    ShareOffsetsWanted,
+)
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -330,3 +334,13 @@ def produce(client: RawClient, topic: str, *sizes: int, partition: int = 0) -> N
         answer = client.ask(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[data]), 9)
         [found] = answer.responses
         assert found.partition_responses[0].error_code == KafkaCode.NONE, answer
+
+
+def lag_of(bootstrap: str, group: str, topic: str) -> int:
+    """Records that are not finished; -1 while that is not known."""
+    wanted = ShareOffsetsWanted(group_id=group, topics=None)
+    request = DescribeShareGroupOffsetsRequest(groups=[wanted])
+    with RawClient(bootstrap) as client:
+        [found] = client.ask(request, 1).groups
+    lags = [row.lag for one in found.topics if one.topic_name == topic for row in one.partitions]
+    return sum(lags) if lags and min(lags) >= 0 else -1
