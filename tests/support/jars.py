@@ -2,43 +2,68 @@
 
 import fcntl
 import functools
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.tools import cache_directory, require, run_checked
 
 KAFKA_VERSION = "4.3.0"
 _LOG4J_VERSION = "2.25.4"
 
-_ARTIFACTS = [
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
+
+class _Artifact(NamedTuple):
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+
+_KAFKA = [
+    _Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    _Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    _Artifact("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
     # Kafka logs through slf4j 1.7; without a binding its errors are lost.
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
-    ("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
+    _Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
+    _Artifact("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
+]
+# With the programs of Kafka's system tests, and what these need beside the jars above.
+_STREAMS = [
+    _Artifact("org.apache.kafka", "kafka-streams", KAFKA_VERSION),
+    _Artifact("org.apache.kafka", "kafka-streams", KAFKA_VERSION, "test"),
 ]
 
 
 @functools.cache
 def kafka_directory() -> Path:
     """The cache directory of this Kafka version, with its jars in `jars/`."""
-    directory = cache_directory() / f"kafka-{KAFKA_VERSION}"
-    directory.mkdir(exist_ok=True)
-    with open(directory / "lock", "w") as lock:
-        # Two test runs on a fresh machine must not write the same files.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "complete").exists():
-            _fetch(directory)
-            (directory / "complete").touch()
-    return directory
+    return _fetched(f"kafka-{KAFKA_VERSION}", _KAFKA)
 
 
 def classpath() -> str:
     return f"{kafka_directory() / 'jars'}/*"
 
 
-def _fetch(directory: Path) -> None:
-    (directory / "pom.xml").write_text(_pom())
+@functools.cache
+def streams_classpath() -> str:
+    """Kafka Streams and Kafka itself."""
+    return f"{_fetched(f'kafka-streams-{KAFKA_VERSION}', _STREAMS) / 'jars'}/*:{classpath()}"
+
+
+def _fetched(name: str, artifacts: Sequence[_Artifact]) -> Path:
+    directory = cache_directory() / name
+    directory.mkdir(exist_ok=True)
+    with open(directory / "lock", "w") as lock:
+        # Two test runs on a fresh machine must not write the same files.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "complete").exists():
+            _fetch(directory, artifacts)
+            (directory / "complete").touch()
+    return directory
+
+
+def _fetch(directory: Path, artifacts: Sequence[_Artifact]) -> None:
+    (directory / "pom.xml").write_text(_pom(artifacts))
     run_checked(
         [
             require("mvn"),
@@ -53,11 +78,11 @@ def _fetch(directory: Path) -> None:
     )
 
 
-def _pom() -> str:
+def _pom(artifacts: Sequence[_Artifact]) -> str:
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in _ARTIFACTS
+        f"<dependency><groupId>{each.group}</groupId><artifactId>{each.name}</artifactId>"
+        f"<version>{each.version}</version><classifier>{each.classifier}</classifier></dependency>"
+        for each in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from tests.support.jars import classpath, kafka_directory
+from tests.support.jars import classpath, kafka_directory, streams_classpath
 from tests.support.tools import require, run_checked, skip_if_java_is_left_out
 
 _LOGGING = Path(__file__).parent / "java" / "log4j2.xml"
@@ -15,20 +15,35 @@ _LOGGING = Path(__file__).parent / "java" / "log4j2.xml"
 def java_command(source: Path, *, heap: str = "256m") -> list[str]:
     """What starts the class of this source file with Kafka's jars; arguments follow."""
     skip_if_java_is_left_out()
+    jars = classpath()
+    return [*_java(heap), "-cp", f"{_compiled(source, jars)}:{jars}", source.stem]
+
+
+def streams_command(source: Path, *, heap: str = "256m") -> list[str]:
+    """The same with the jars of Kafka Streams."""
+    skip_if_java_is_left_out()
+    jars = streams_classpath()
+    return [*_java(heap), "-cp", f"{_compiled(source, jars)}:{jars}", source.stem]
+
+
+def kafka_streams_command(main_class: str, *, heap: str = "256m") -> list[str]:
+    """What starts a program of Kafka Streams' own tests."""
+    skip_if_java_is_left_out()
+    return [*_java(heap), "-cp", streams_classpath(), main_class]
+
+
+def _java(heap: str) -> list[str]:
     return [
         require("java"),
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={_LOGGING}",
-        "-cp",
-        f"{_compiled(source)}:{classpath()}",
-        source.stem,
     ]
 
 
 @functools.cache
-def _compiled(source: Path) -> Path:
+def _compiled(source: Path, jars: str) -> Path:
     # Named by the source's digest: an edited source is compiled again, an old one is not.
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     directory = kafka_directory() / f"classes-{digest}"
@@ -39,7 +54,7 @@ def _compiled(source: Path) -> Path:
             building = directory.with_suffix(".part")
             shutil.rmtree(building, ignore_errors=True)
             run_checked(
-                [require("javac"), "-cp", classpath(), "-d", str(building), str(source)],
+                [require("javac"), "-cp", jars, "-d", str(building), str(source)],
                 timeout_seconds=120,
             )
             building.rename(directory)

@@ -49,11 +49,26 @@ _BOUNDS: Final = {
         "group.share.min.partition.max.record.locks",
         "group.share.max.partition.max.record.locks",
     ),
+    "streams.session.timeout.ms": (
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    "streams.heartbeat.interval.ms": (
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
 }
+# Options that only have a largest value.
+_LIMITS: Final = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
 # A session has to outlive its heartbeats.
 _SESSIONS: Final = {
     "consumer.session.timeout.ms": "consumer.heartbeat.interval.ms",
     "share.session.timeout.ms": "share.heartbeat.interval.ms",
+    "streams.session.timeout.ms": "streams.heartbeat.interval.ms",
 }
 _RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
@@ -90,6 +105,9 @@ def group_overrides_problem(broker: BrokerConfig, overrides: Mapping[str, str]) 
                 return f"{name} must be greater than or equal to {least}"
             if value > broker.int(most):
                 return f"{name} must be less than or equal to {most}"
+        limit = _LIMITS.get(name)
+        if limit is not None and isinstance(value, int) and value > broker.int(limit):
+            return f"{name} must be less than or equal to {limit}"
     group = GroupConfig(broker, overrides)
     for session, heartbeat in _SESSIONS.items():
         touches_both = session in overrides or heartbeat in overrides

@@ -258,6 +258,17 @@ TABLE: Final[dict[int, Row]] = {
     85: _row("write_share_group_state"),
     86: _row("delete_share_group_state"),
     87: _row("read_share_group_state_summary"),
+    88: _row(
+        "streams_group_heartbeat",
+        Rule(_GROUP, _READ, _EACH),
+        Rule(_TOPIC, _DESCRIBE, _EACH),
+        # Internal topics are created in the name of the client; a status says what is missing.
+        Rule(_CLUSTER, _CREATE, Denied.QUIET, AUTO_CREATE),
+        Rule(_TOPIC, _CREATE, Denied.QUIET, AUTO_CREATE),
+    ),
+    89: _row(
+        "streams_group_describe", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)
+    ),
     90: _row(
         "describe_share_group_offsets",
         Rule(_GROUP, _DESCRIBE, _EACH),

@@ -75,6 +75,8 @@ from millstream.wire.apis import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -194,6 +196,32 @@ def _group_cases() -> Iterator[Case]:
     )
     yield Case(request, ("GROUP:READ", "TOPIC:DESCRIBE"), GROUP_DENIED)
     request = consumer_group_describe.ConsumerGroupDescribeRequest(
+        group_ids=[G], include_authorized_operations=False
+    )
+    yield Case(request, ("GROUP:DESCRIBE",), GROUP_DENIED)
+    yield from _streams_cases()
+
+
+def _streams_cases() -> Iterator[Case]:
+    reader = streams_group_heartbeat.StreamsSubtopology(
+        subtopology_id="0",
+        source_topics=[T],
+        source_topic_regex=[],
+        state_changelog_topics=[],
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+    topology = streams_group_heartbeat.StreamsTopology(epoch=0, subtopologies=[reader])
+    request: Any = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        group_id=G,
+        member_id="m",
+        member_epoch=5,
+        endpoint_information_epoch=0,
+        topology=topology,
+    )
+    yield Case(request, ("GROUP:READ", "TOPIC:DESCRIBE"), GROUP_DENIED)
+    request = streams_group_describe.StreamsGroupDescribeRequest(
         group_ids=[G], include_authorized_operations=False
     )
     yield Case(request, ("GROUP:DESCRIBE",), GROUP_DENIED)

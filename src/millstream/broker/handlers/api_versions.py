@@ -56,6 +56,11 @@ def features() -> tuple[list[SupportedFeature], list[FinalizedFeature]]:
 
 
 # Name, lowest and highest supported level; the highest is finalized. Clients use the consumer
-# protocol (KIP-848), share groups (KIP-932) and an epoch per transaction (KIP-890) only if
-# they are finalized.
-FEATURES = (("group.version", 1, 1), ("share.version", 0, 1), ("transaction.version", 0, 2))
+# protocol (KIP-848), share groups (KIP-932), streams groups (KIP-1071) and an epoch per
+# transaction (KIP-890) only if they are finalized.
+FEATURES = (
+    ("group.version", 1, 1),
+    ("share.version", 0, 1),
+    ("streams.version", 0, 1),
+    ("transaction.version", 0, 2),
+)
