@@ -7,8 +7,11 @@ const stateText = document.getElementById("live-state");
 // -- live numbers: the same page is fetched again, and only what changed is replaced -------
 
 let isRefreshing = false;
+// Another page was requested, perhaps by a form that deletes what this one shows.
+let isLeaving = false;
+addEventListener("beforeunload", () => { isLeaving = true; });
 async function refresh() {
-  if (isRefreshing || document.hidden || !document.querySelector("[data-value], [data-region]")) return;
+  if (isRefreshing || isLeaving || document.hidden || !document.querySelector("[data-value], [data-region]")) return;
   // Someone who selects text or uses a control inside a region is not disturbed.
   if (String(getSelection()).length) return;
   isRefreshing = true;
@@ -111,7 +114,10 @@ function listen(query) {
   stream.onerror = () => { stateText.textContent = "reconnecting"; stateText.classList.remove("on"); };
 }
 addEventListener("pagehide", () => stream?.close());
-addEventListener("pageshow", (event) => { if (event.persisted && isLive) listen(""); });
+addEventListener("pageshow", (event) => {
+  isLeaving = false;
+  if (event.persisted && isLive) listen("");
+});
 
 // -- following a topic ---------------------------------------------------------------------
 
