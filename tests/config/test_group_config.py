@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.config import BrokerConfig, group_overrides_problem
+from millstream.config import BrokerConfig, group_overrides_problem, load_config
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_a_value_must_be_within_the_nodes_bounds(
 
 
 def test_a_session_outlives_its_heartbeats() -> None:
-    node = BrokerConfig({"group.streams.min.session.timeout.ms": "1000"})
+    node = load_config(sets=["group.streams.min.session.timeout.ms=1000"])
     found = group_overrides_problem(node, {"streams.session.timeout.ms": "5000"})
     assert found == "streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms"
