@@ -31,6 +31,8 @@ _KAFKA = [
 _STREAMS = [
     _Artifact("org.apache.kafka", "kafka-streams", KAFKA_VERSION),
     _Artifact("org.apache.kafka", "kafka-streams", KAFKA_VERSION, "test"),
+    _Artifact("org.apache.kafka", "kafka-clients", KAFKA_VERSION, "test"),
+    _Artifact("org.junit.jupiter", "junit-jupiter-api", "5.13.1"),
 ]
 
 
