@@ -1,5 +1,7 @@
 """`millstream group`: list, describe, lag, reset, delete."""
 
+from collections.abc import Sequence
+
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
@@ -23,6 +25,8 @@ from millstream.cli.watching import print_again, watch_option
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
+# Share groups have no commits: `millstream share` shows them.
+_WITH_COMMITS = ("classic", "consumer")
 _COMMANDS = {
     "reset": LazyCommand(
         "millstream.cli.group_reset", "reset", "Make a group read from other offsets."
@@ -37,7 +41,7 @@ def group() -> None:
 
 @group.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, for example.")
-@click.option("--type", "kinds", multiple=True, type=click.Choice(["classic", "consumer"]))
+@click.option("--type", "kinds", multiple=True, type=click.Choice(["classic", "consumer", "share"]))
 @json_option
 @bootstrap_option
 def list_command(
@@ -145,7 +149,7 @@ def _show_lag(
     cluster: Cluster, group_ids: tuple[str, ...], lag_max: int | None, as_json: bool
 ) -> None:
     totals: dict[tuple[str, str], int] = {}
-    for name in group_ids or [one.group_id for one in list_groups(cluster)]:
+    for name in group_ids or [one.group_id for one in list_groups(cluster, kinds=_WITH_COMMITS)]:
         for row in positions(cluster, describe_group(cluster, name)):
             key = (name, row.where.topic)
             totals[key] = totals.get(key, 0) + (row.lag or 0)
@@ -171,15 +175,20 @@ def delete(group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap: str)
     """Delete groups that have no members, with their committed offsets."""
     if not yes:
         ask_before_deleting("groups", group_ids, "their committed offsets")
-    failures = []
     with Cluster(bootstrap) as cluster:
-        for name in group_ids:
-            try:
-                _delete(cluster, name)
-                if not as_json:
-                    echo(f"deleted group {name}", err=True)
-            except CommandFailed as failed:
-                failures.append(str(failed))
+        delete_groups(cluster, group_ids, as_json=as_json)
+
+
+def delete_groups(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> None:
+    """Of any kind. Raises CommandFailed for those that cannot be deleted, after the others are."""
+    failures = []
+    for name in group_ids:
+        try:
+            _delete(cluster, name)
+            if not as_json:
+                echo(f"deleted group {name}", err=True)
+        except CommandFailed as failed:
+            failures.append(str(failed))
     if failures:
         raise CommandFailed("; ".join(failures))
     if as_json:

@@ -74,8 +74,8 @@ def reset(
         if members and not dry_run:
             raise is_alive(group_id, members)
         committed = committed_offsets(cluster, group_id)
-        places = _places(cluster, topics) if topics else sorted(committed)
-        moves = _plan(cluster, places, committed, start)
+        places = named_partitions(cluster, topics) if topics else sorted(committed)
+        moves = planned_moves(cluster, places, committed, start)
         if not moves:
             raise CommandFailed(f"group {group_id} has no committed offsets; name a --topic")
         if not dry_run and not yes:
@@ -83,6 +83,10 @@ def reset(
             confirm(f"Move {group_id} to {start_text} on {where}?", "resetting a group")
         if not dry_run:
             _commit(cluster, group_id, moves)
+    print_moves(group_id, moves, dry_run=dry_run, as_json=as_json)
+
+
+def print_moves(group_id: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) -> None:
     names = ("topic", "partition", "before", "after", "end")
     rows = [(m.where.topic, m.where.partition, m.before, m.after, m.end) for m in moves]
     if as_json:
@@ -103,7 +107,7 @@ def _member_count(cluster: Cluster, group_id: str, *, may_be_new: bool) -> int:
         raise
 
 
-def _places(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
+def named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
     """Partitions named as `orders` or `orders:0,2`. Raises CommandFailed."""
     found: list[TopicPartition] = []
     for text in topics:
@@ -133,7 +137,7 @@ def _chosen(text: str, numbers: str, present: list[int]) -> list[int]:
     return [int(number) for number in wanted]
 
 
-def _plan(
+def planned_moves(
     cluster: Cluster,
     places: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],

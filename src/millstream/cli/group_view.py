@@ -147,6 +147,10 @@ def _describe_classic(cluster: Cluster, node: Address, group_id: str) -> Group:
     [found] = answer.groups
     check(found.error_code, f"group {group_id}")
     if found.group_state == "Dead":
+        if any(one.group_id == group_id for one in list_groups(cluster, kinds=["share"])):
+            raise CommandFailed(
+                f"{group_id} is a share group: `millstream share describe {group_id}` shows it"
+            )
         raise GroupMissing(group_id)
     return _classic_group(found)
 

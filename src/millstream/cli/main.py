@@ -33,6 +33,9 @@ _COMMANDS = {
     "group": LazyCommand(
         "millstream.cli.group", "group", "List, describe, reset and delete consumer groups."
     ),
+    "share": LazyCommand(
+        "millstream.cli.share", "share", "List, describe, reset and delete share groups."
+    ),
     "storage": LazyCommand(
         "millstream.cli.storage", "storage", "Inspect the files of a data directory."
     ),
