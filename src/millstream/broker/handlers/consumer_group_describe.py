@@ -1,19 +1,20 @@
 """ConsumerGroupDescribe (69), versions 0-1: members, their current and target assignments."""
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.group_descriptions import Kind, describe_groups
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.epochs import chosen_assignor
 from millstream.coordinators.consumer.group import ConsumerGroup, ConsumerMember
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode, KafkaError
-from millstream.security.acl import ResourceType
 from millstream.wire.apis.consumer_group_describe import (
     ConsumerGroupAssignment,
     ConsumerGroupDescribeRequest,
@@ -24,8 +25,6 @@ from millstream.wire.apis.consumer_group_describe import (
 )
 
 _CLASSIC, _CONSUMER = 0, 1
-
-
 _HIDDEN: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -37,15 +36,22 @@ def handle(
     request: Request,
     body: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
-    return turns.answer_each(
+    kind = Kind(
+        find=lambda state, env, group_id: requests.describe_consumer(state, group_id),
+        describe=partial(_answer, node, groups),
+        refuse=_refuse,
+        topics=_topics,
+        hidden=_HIDDEN,
+        weight=_weight,
+    )
+    return describe_groups(
+        groups,
+        turns,
+        permissions,
         request,
-        dict.fromkeys(body.group_ids),
-        lambda group_id: _describe(node, groups, permissions, request, body, group_id),
-        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
-        Weight(
-            _weight,
-            lambda group_id: _refuse(group_id, KafkaError(KafkaCode.INVALID_REQUEST, TOO_LARGE)),
-        ),
+        body,
+        kind,
+        lambda found: ConsumerGroupDescribeResponse(groups=found),
     )
 
 
@@ -62,35 +68,6 @@ def _weight(group: ConsumerGroupDescription) -> int:
     )
 
 
-def _describe(
-    node: NodeState,
-    groups: GroupCoordinators,
-    permissions: Permissions,
-    request: Request,
-    body: ConsumerGroupDescribeRequest,
-    group_id: str,
-) -> ConsumerGroupDescription | Coroutine[Any, Any, ConsumerGroupDescription]:
-    denied = permissions.denial(request, ResourceType.GROUP, group_id)
-    if denied is not None:
-        return _refuse(group_id, denied.error())
-
-    def show(group: ConsumerGroup) -> ConsumerGroupDescription:
-        found = _answer(node, groups, group)
-        if not all(permissions.allows(request, ResourceType.TOPIC, n) for n in _topics(found)):
-            return _refuse(group_id, KafkaError(KafkaCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN))
-        if body.include_authorized_operations:
-            operations = permissions.operations(request, ResourceType.GROUP, group_id)
-            found.authorized_operations = operations
-        return found
-
-    return groups.ask(
-        group_id,
-        lambda state, env: requests.describe_consumer(state, group_id),
-        show=show,
-        refuse=lambda error: _refuse(group_id, error),
-    )
-
-
 def _topics(group: ConsumerGroupDescription) -> set[str]:
     return {
         topic.topic_name
@@ -101,7 +78,7 @@ def _topics(group: ConsumerGroupDescription) -> set[str]:
 
 
 def _answer(
-    node: NodeState, groups: GroupCoordinators, group: ConsumerGroup
+    node: NodeState, groups: GroupCoordinators, group: ConsumerGroup, operations: int
 ) -> ConsumerGroupDescription:
     stored = {member_id: member.stored for member_id, member in group.members.items()}
     return ConsumerGroupDescription(
@@ -116,6 +93,7 @@ def _answer(
             _member(node, member_id, member, group.target.get(member_id, {}))
             for member_id, member in group.members.items()
         ],
+        authorized_operations=operations,
     )
 
 

@@ -1,10 +1,12 @@
 """ShareGroupDescribe (77), version 1: members and their assignments."""
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.group_descriptions import Kind, describe_groups
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
@@ -12,7 +14,6 @@ from millstream.coordinators.decision import Decision
 from millstream.coordinators.groups import requests
 from millstream.coordinators.share.group import ASSIGNOR, ShareGroup, ShareMember
 from millstream.errors import KafkaCode, KafkaError
-from millstream.security.acl import ResourceType
 from millstream.wire.apis.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -33,45 +34,42 @@ def handle(
     request: Request,
     body: ShareGroupDescribeRequest,
 ) -> ShareGroupDescribeResponse | Coroutine[Any, Any, ShareGroupDescribeResponse]:
-    return turns.answer_each(
+    kind = Kind(
+        find=lambda state, env, group_id: Decision(reply=requests.share_group(state, group_id)),
+        describe=partial(_answer, node),
+        refuse=_refuse,
+        topics=_topics,
+        hidden=_HIDDEN,
+        weight=_weight,
+    )
+    return describe_groups(
+        groups,
+        turns,
+        permissions,
         request,
-        dict.fromkeys(body.group_ids),
-        lambda group_id: _describe(node, groups, permissions, request, body, group_id),
+        body,
+        kind,
         lambda found: ShareGroupDescribeResponse(groups=found),
     )
 
 
-def _describe(
-    node: NodeState,
-    groups: GroupCoordinators,
-    permissions: Permissions,
-    request: Request,
-    body: ShareGroupDescribeRequest,
-    group_id: str,
-) -> ShareGroupDescription | Coroutine[Any, Any, ShareGroupDescription]:
-    denied = permissions.denial(request, ResourceType.GROUP, group_id)
-    if denied is not None:
-        return _refuse(group_id, denied.error())
-
-    def show(group: ShareGroup) -> ShareGroupDescription:
-        names = group.subscribed_topics()
-        if not all(permissions.allows(request, ResourceType.TOPIC, name) for name in names):
-            return _refuse(group_id, KafkaError(KafkaCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN))
-        found = _answer(node, group)
-        if body.include_authorized_operations:
-            operations = permissions.operations(request, ResourceType.GROUP, group_id)
-            found.authorized_operations = operations
-        return found
-
-    return groups.ask(
-        group_id,
-        lambda state, env: Decision(reply=requests.share_group(state, group_id)),
-        show=show,
-        refuse=lambda error: _refuse(group_id, error),
+def _weight(group: ShareGroupDescription) -> int:
+    return 100 + sum(
+        200
+        + sum(len(name) for name in member.subscribed_topic_names)
+        + sum(
+            50 + len(topic.topic_name) + 4 * len(topic.partitions)
+            for topic in member.assignment.topic_partitions
+        )
+        for member in group.members
     )
 
 
-def _answer(node: NodeState, group: ShareGroup) -> ShareGroupDescription:
+def _topics(group: ShareGroupDescription) -> set[str]:
+    return {name for member in group.members for name in member.subscribed_topic_names}
+
+
+def _answer(node: NodeState, group: ShareGroup, operations: int) -> ShareGroupDescription:
     return ShareGroupDescription(
         error_code=KafkaCode.NONE,
         error_message=None,
@@ -81,6 +79,7 @@ def _answer(node: NodeState, group: ShareGroup) -> ShareGroupDescription:
         assignment_epoch=group.target_epoch,
         assignor_name=ASSIGNOR,
         members=[_member(node, member_id, member) for member_id, member in group.members.items()],
+        authorized_operations=operations,
     )
 
 

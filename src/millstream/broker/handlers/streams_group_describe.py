@@ -4,9 +4,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.requests.group_descriptions import Kind, describe_groups
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import TOO_LARGE, Turns, Weight
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.streams_changes import (
     InternalTopic,
     Subtopology,
@@ -18,7 +19,6 @@ from millstream.coordinators.streams.group import StreamsGroup, StreamsMember
 from millstream.coordinators.streams.tasks import without_epochs
 from millstream.coordinators.streams.topology import ConfiguredSubtopology
 from millstream.errors import KafkaCode, KafkaError
-from millstream.security.acl import ResourceType
 from millstream.wire.apis.streams_group_describe import (
     DescribedEndpoint,
     DescribedKeyValue,
@@ -43,24 +43,21 @@ def handle(
     request: Request,
     body: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse | Coroutine[Any, Any, StreamsGroupDescribeResponse]:
-    return turns.answer_each(
+    return describe_groups(
+        groups,
+        turns,
+        permissions,
         request,
-        dict.fromkeys(body.group_ids),
-        lambda group_id: _describe(groups, permissions, request, body, group_id),
-        lambda groups: StreamsGroupDescribeResponse(groups=groups),
-        Weight(
-            _weight,
-            lambda group_id: _refuse(group_id, KafkaError(KafkaCode.INVALID_REQUEST, TOO_LARGE)),
-        ),
+        body,
+        _KIND,
+        lambda found: StreamsGroupDescribeResponse(groups=found),
     )
 
 
 def _weight(group: StreamsGroupDescription) -> int:
-    topology = group.topology
-    topics = [] if topology is None else list(_topics(topology))
     return (
         200
-        + sum(100 + len(name) for name in topics)
+        + sum(100 + len(name) for name in _names(group))
         + sum(
             400
             + sum(
@@ -73,33 +70,8 @@ def _weight(group: StreamsGroupDescription) -> int:
     )
 
 
-def _describe(
-    groups: GroupCoordinators,
-    permissions: Permissions,
-    request: Request,
-    body: StreamsGroupDescribeRequest,
-    group_id: str,
-) -> StreamsGroupDescription | Coroutine[Any, Any, StreamsGroupDescription]:
-    denied = permissions.denial(request, ResourceType.GROUP, group_id)
-    if denied is not None:
-        return _refuse(group_id, denied.error())
-
-    def show(group: StreamsGroup) -> StreamsGroupDescription:
-        found = _answer(group)
-        names = [] if found.topology is None else _topics(found.topology)
-        if not all(permissions.allows(request, ResourceType.TOPIC, name) for name in names):
-            return _refuse(group_id, KafkaError(KafkaCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN))
-        if body.include_authorized_operations:
-            operations = permissions.operations(request, ResourceType.GROUP, group_id)
-            found.authorized_operations = operations
-        return found
-
-    return groups.ask(
-        group_id,
-        lambda state, env: requests.describe_streams(state, group_id, env),
-        show=show,
-        refuse=lambda error: _refuse(group_id, error),
-    )
+def _names(group: StreamsGroupDescription) -> set[str]:
+    return set() if group.topology is None else _topics(group.topology)
 
 
 def _topics(topology: DescribedTopology) -> set[str]:
@@ -115,7 +87,7 @@ def _topics(topology: DescribedTopology) -> set[str]:
     }
 
 
-def _answer(group: StreamsGroup) -> StreamsGroupDescription:
+def _answer(group: StreamsGroup, operations: int) -> StreamsGroupDescription:
     return StreamsGroupDescription(
         error_code=KafkaCode.NONE,
         error_message=None,
@@ -128,6 +100,7 @@ def _answer(group: StreamsGroup) -> StreamsGroupDescription:
             _member(member_id, member, group.target.get(member_id, TaskAssignment()))
             for member_id, member in group.members.items()
         ],
+        authorized_operations=operations,
     )
 
 
@@ -219,3 +192,13 @@ def _refuse(group_id: str, error: KafkaError) -> StreamsGroupDescription:
         assignment_epoch=0,
         members=[],
     )
+
+
+_KIND: Final = Kind(
+    find=lambda state, env, group_id: requests.describe_streams(state, group_id, env),
+    describe=_answer,
+    refuse=_refuse,
+    topics=_names,
+    hidden=_HIDDEN,
+    weight=_weight,
+)
