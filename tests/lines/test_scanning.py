@@ -17,13 +17,35 @@ pytestmark = pytest.mark.skipif(
     COMPILED is None, reason="needs the compiled millstream.lines._scan"
 )
 
+PATTERNS = (
+    "<time:%m-%d %H:%M:%S.%f> <pid> <tid> <level> <tag>: <message>",
+    "[<time>] <level> [<thread...>] <program>: <message>",
+    "<time:%Y%m%d-%H:%M:%S:%f>|<service>|<pid>|<message>",
+    "<_> <host> <time:%s> <status> (<message...>)",
+    "<time:%a %b %e %I:%M:%S %p %Z %Y> <user> <duration_ms>ms <message>",
+    "<time:%d/%b/%Y:%H:%M:%S %z> é<agent...>é <message>",
+    "<time:%H:%M> <cpu>",
+)
+PATTERN_LINES = [
+    b"\xef\xbb\xbf09-21 13:59:58.123  1702  2395 D WindowManager: began\r\n",
+    b"09-21 13:59:58.1 1 2 E a  : Traceback:\n  at x.y(Z:1)\n\tat z\r\n",
+    b"[2026-09-21 13:59:58,5 +0200] WARN [pool 1 thread 2] a.b: c: d",
+    b"[1789999198] I [] x: ",
+    b"20260921-13:9:58:606|Step_LSC|30002312|x|y",
+    b"134681 node-246 1789999198 1 (a (b) c)",
+    b"Mon Sep  1 12:59:58 PM UTC 2026 frank 1.5ms x",
+    "21/Sep/2026:15:59:58 +0200 éagent oneé x".encode(),
+    b"23:59 0.5",
+]
 FORMATS = ("access", "json", "logfmt", "rfc3164", "rfc5424", "text")
 RULES = [
     rules(),
     rules(timezone="Europe/Berlin", mask=("address", "user", "query")),
     *(rules(sources=(SourceRule("*", each),)) for each in FORMATS),
+    *(rules(sources=(SourceRule("*", patterns=(each,)),)) for each in PATTERNS),
+    rules(sources=(SourceRule("other", "json"), SourceRule("*", patterns=PATTERNS))),
 ]
-LINES = [line.encode() for line in (*GOOD, *ODD)]
+LINES = [*(line.encode() for line in (*GOOD, *ODD)), *PATTERN_LINES]
 # What layouts are told by, and what breaks them.
 PIECES = [b" ", b"\t", b"\n", b"\r", b'"', b"\\", b"[", b"]", b":", b"=", b"{", b"}", b",", b"-"]
 PIECES += [b"?", b"<", b">", b"/", b".", b"0", b"9", b"A", b"z", b"\x01", b"\xff", "é".encode()]
@@ -87,6 +109,41 @@ def test_lines_that_were_damaged(seed: int, how: LineRules) -> None:
     assert_same([mutated(draw, draw.choice(LINES)) for _ in range(100)], how)
 
 
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_lines_of_patterns_that_were_damaged(seed: int) -> None:
+    draw = random.Random(seed)
+    lines = [mutated(draw, draw.choice(PATTERN_LINES)) for _ in range(100)]
+    assert_same(lines, RULES[-1])
+    assert_same(lines, rules(sources=(SourceRule("*", patterns=(draw.choice(PATTERNS),)),)))
+
+
+pattern_literals = st.text(st.sampled_from(" :[]|-ax"), min_size=1, max_size=3)
+pattern_fields = st.sampled_from(["<_>", "<_...>", "<{0}>", "<{0}...>"])
+
+
+@given(
+    st.lists(st.tuples(pattern_literals, pattern_fields), max_size=5),
+    st.sampled_from(["", " ", "]", "x"]),
+    st.lists(st.text(st.sampled_from(" \t\n:[]|-axé"), max_size=20), min_size=1, max_size=9),
+)
+def test_any_pattern(parts: list[tuple[str, str]], last: str, lines: list[str]) -> None:
+    fields = [literal + field.format(f"k{at}") for at, (literal, field) in enumerate(parts)]
+    pattern = "<time:%H:%M>" + "".join(fields) + last
+    how = rules(sources=(SourceRule("*", patterns=(pattern,)),))
+    assert_same([f"23:59{line}".encode() for line in lines], how)
+
+
+@given(
+    st.sampled_from(["%Y-%m-%d %H:%M:%S.%f", "%y%m%d%I%p%z", "%b %e %H:%M %Z", "%s", "%H:%M:%S"]),
+    st.lists(st.text(st.sampled_from("0129-:. +APMZUTCSep"), max_size=30), min_size=1, max_size=9),
+)
+def test_any_time_of_a_pattern(time_format: str, lines: list[str]) -> None:
+    how = rules(sources=(SourceRule("*", patterns=(f"<time:{time_format}><message>",)),))
+    assert_same([line.encode() for line in lines], how)
+    assert_same([f"Sep 1 {line}".encode() for line in lines], how)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -121,6 +178,9 @@ def test_long_lines_of_one_piece() -> None:
     starts += [b'1.2.3.4 - - [21/Sep/2026:13:59:58 +0000] "', b"Sep 21 13:59:58 h p[", b"a.log"]
     lines += [start + (piece * 65_000)[:65_000] for start in starts for piece in PIECES[:14]]
     assert_same(lines, rules())
+    wide = [b"23:59 " + (piece * 65_000)[:65_000] for piece in (b" ", b"] ", b"a")]
+    for pattern in ("<time:%H:%M> <a...> x <b>", "<time:%H:%M> <a...>] y"):
+        assert_same(wide, rules(sources=(SourceRule("*", patterns=(pattern,)),)))
 
 
 @pytest.mark.parametrize("count", [33, 500, 12_000])

@@ -1,11 +1,14 @@
 """Trying the parser on files: what it reads, and what it says about the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from millstream.cli.pipeline_check import _print, _sample
+from millstream.lines.rules import SourceRule
 from millstream.pipeline.checking import Checked, Failed, Sample, check_samples
+from millstream.pipeline.spec import parse_spec
 from tests.pipeline.conftest import MakeSpec
 
 IN_2026_MS = 1_789_999_200_000
@@ -47,6 +50,27 @@ def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) ->
     assert list(_sample(path, 2).lines) == [b"one", b"two"]
     path.write_bytes(b"")
     assert list(_sample(path, 2).lines) == []
+
+
+def test_a_pattern_is_suggested_that_the_pipeline_then_reads(make_spec: MakeSpec) -> None:
+    lines = [b"09-21 13:59:%02d.5  17  18 W Cart: no stock of %d" % (at, at) for at in range(9)]
+    sample = Sample("h/app.log", IN_2026_MS, lines)
+    [before] = check_samples(make_spec(), [sample], failed_shown=1)
+    assert (before.read, before.failed[0].detail) == (0, "no known format")
+    assert before.pattern == "<time:%m-%d %H:%M:%S.%f> <pid> <tid> <level> <program>: <message>"
+    spec = replace(make_spec(), sources=(SourceRule("*app.log", patterns=(before.pattern,)),))
+    [after] = check_samples(spec, [sample], failed_shown=1)
+    assert (after.read, after.formats, after.pattern) == (9, {"pattern": 9}, None)
+
+
+def test_a_suggested_pattern_is_printed_as_the_file_has_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _print([Checked("h/var/a.log", 1, 0, {}, [], '<time> \'<level>\\ "<message>"')])
+    said = capsys.readouterr().err
+    text = said[said.index("[[") : said.index("1 line")]
+    [rule] = parse_spec(text, folder=Path()).sources
+    assert rule == SourceRule("*a.log", patterns=('<time> \'<level>\\ "<message>"',))
 
 
 def test_the_share_that_is_not_read_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

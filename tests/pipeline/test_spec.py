@@ -93,6 +93,14 @@ def test_settings_are_read(make_spec: MakeSpec) -> None:
         ("[reports]\ndaily = 'yes'", "not true or false"),
         ("[[parse.sources]]\nformat = 'json'", "needs match"),
         ("[[parse.sources]]\nmatch = 'x'\nformat = 'xml'", "format is one of"),
+        ("[[parse.sources]]\nmatch = 'x'\npattern = '<a>'", "pattern '<a>': it has 0 times"),
+        ("[[parse.sources]]\nmatch = 'x'\npattern = 7", "a text, or a list of texts"),
+        ("[[parse.sources]]\nmatch = 'x'\npattern = [7]", "a text, or a list of texts"),
+        (
+            "[[parse.sources]]\nmatch = 'x'\nformat = 'json'\npattern = '<time>'",
+            "a pattern stands alone, without format",
+        ),
+        ("[[parse.sources]]\nmatch = 'x'\npattern = '<time>'\n" * 101, "at most 100"),
         ("[[parse.sources]]\nmatch = 'x'\nfunction = 'nope'", "'module:name'"),
         ("= 3", "not TOML"),
     ],
@@ -164,3 +172,11 @@ def test_state_of_an_older_version_is_refused(make_spec: MakeSpec) -> None:
     path.write_text(json.dumps(kept))
     with pytest.raises(SpecError, match="version of the state was 1 and is now 3"):
         check_differences(spec)
+
+
+def test_a_pattern_is_one_text_or_several() -> None:
+    text = "[[parse.sources]]\nmatch = 'x'\npattern = {}\n"
+    [one] = parse_spec(text.format("'<time> <a>'"), folder=Path()).sources
+    [two] = parse_spec(text.format("['<time> <a>', '<time>']"), folder=Path()).sources
+    assert (one.patterns, two.patterns) == (("<time> <a>",), ("<time> <a>", "<time>"))
+    assert one.decides

@@ -63,6 +63,7 @@ def check(
 ) -> None:
     """Try the parser on FILES: formats, the share of parsed lines, and the first it cannot parse.
 
+    For lines that it cannot parse it suggests a pattern, as text for the pipeline file.
     Sends and stores nothing. Needs no broker and no Java.
     """
     check_installed()
@@ -111,6 +112,26 @@ def _print(found: "list[Checked]") -> None:
         for failed in each.failed:
             name = each.source.partition("/")[2]
             echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
+    for each in found:
+        if each.pattern is not None:
+            _print_pattern(each.source, each.pattern)
     lines, read = sum(each.lines for each in found), sum(each.read for each in found)
     share = 100 * (lines - read) / lines if lines else 0.0
     echo(f"{counted(lines, 'line')}, {lines - read:,} not parsed ({share:.2f} %)", err=True)
+
+
+def _print_pattern(source: str, pattern: str) -> None:
+    """As it is written into a pipeline file."""
+    name = source.partition("/")[2]
+    echo(f"\nThis pattern reads most of the other lines of {name}:", err=True)
+    echo("[[parse.sources]]", err=True)
+    echo(f"match = {_quoted('*' + Path(name).name)}", err=True)
+    echo(f"pattern = {_quoted(pattern)}\n", err=True)
+
+
+def _quoted(text: str) -> str:
+    """A text of TOML, without escapes where it can be."""
+    if "'" not in text:
+        return f"'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -21,7 +21,7 @@ from millstream.lines._times cimport (
 # Places in `layouts.KINDS`.
 cdef enum:
     UNKNOWN, JSON, RFC5424, RFC3164, ISOSYSLOG, ACCESS, ERRORLOG, SHORTDATE
-    LABELLED, TEXT, LOGFMT, CUSTOM, COMMON, COMBINED
+    LABELLED, TEXT, LOGFMT, CUSTOM, COMMON, COMBINED, PATTERN
 
 
 cdef inline int detect(const uint8_t* p, const uint8_t* end) noexcept nogil:

@@ -6,10 +6,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.lines.line_patterns import Steps
+
 NAME: str
 
 class Scanner:
-    def __init__(self, wanted: Collection[str], gauges: Sequence[str]) -> None: ...
+    def __init__(
+        self,
+        wanted: Collection[str],
+        gauges: Sequence[str],
+        patterns: Sequence[Sequence[Steps]] = (),
+    ) -> None: ...
     def faults(self, values: pa.BinaryArray) -> NDArray[np.int8]: ...
     def scan(
         self,

@@ -16,33 +16,54 @@ from millstream.lines.schema import SCANNED
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr
+from libc.string cimport memchr, strlen
 
 from millstream.lines._fields cimport (
     Fields, Known, Pair, drop_repeated, forget, learn, read_custom, read_json, read_logfmt,
 )
 from millstream.lines._layouts cimport (
-    ACCESS, COMBINED, COMMON, CUSTOM, ERRORLOG, JSON, LABELLED, LOGFMT, SHORTDATE, TEXT, UNKNOWN,
-    detect, scan_layout, time_of,
+    ACCESS, COMBINED, COMMON, CUSTOM, ERRORLOG, JSON, LABELLED, LOGFMT, PATTERN, SHORTDATE, TEXT,
+    UNKNOWN, detect, scan_layout, time_of,
 )
 from millstream.lines._memory cimport (
     ARROW_BYTES_MAX, Buffer, Input, Numbers, Texts, add_number, add_text, append, append_int32,
     is_set, set_bit, value_at,
 )
 from millstream.lines._numbers cimport read_double, read_integer, read_request_ms
+from millstream.lines._patterns cimport Pattern, Step, read_by_pattern
 from millstream.lines._slots cimport (
     ADDRESS, AGENT, DURATION, HOST, LEVEL, MESSAGE, METHOD, PATH, PRIORITY, PROGRAM_NAME, QUERY,
     REFERRER, REST, SERVICE, SIZE, SLOTS, STATUS, USER,
 )
-from millstream.lines._text cimport UPPER, Span, is_in, ms_classes_begin, ms_is_utf8, put
+from millstream.lines._text cimport (
+    LETTER, UPPER, Span, is_in, is_text_at, ms_classes_begin, ms_is_utf8, put,
+)
 from millstream.lines._times cimport Time
 
 cdef extern from *:
     """
     static const char *ms_severities[] = {"emergency", "alert", "critical", "error", "warning",
                                           "notice", "info", "debug"};
+
+    static const char *ms_level_of_letter(char letter) {
+        switch (letter | 0x20) {
+            case 'v': case 't': return "trace";
+            case 'd': return "debug";
+            case 'i': return "info";
+            case 'n': return "notice";
+            case 'w': return "warning";
+            case 'e': return "error";
+            case 'c': return "critical";
+            case 'f': return "fatal";
+            default: return 0;
+        }
+    }
     """
     const char** ms_severities
+    # `layouts.LEVEL_LETTERS`.
+    const char* ms_level_of_letter(char letter) noexcept nogil
+
+cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 ms_classes_begin()
 
@@ -82,6 +103,7 @@ assert SCANNED == (
     "referrer", "agent", "message", "status", "size_bytes", "duration_ms", "fields", "gauges",
 )
 assert layouts.KINDS.index("combined") == COMBINED
+assert layouts.KINDS.index("pattern") == PATTERN == len(layouts.KINDS) - 1
 assert layouts.FAULTS.index("control characters") == CONTROL
 assert layouts.LINE_BYTES_MAX == LINE_BYTES_MAX
 
@@ -124,6 +146,10 @@ cdef int fault_of(Span value) noexcept nogil:
     if not ms_is_utf8(value.at, value.at + value.size):
         return NOT_UTF8
     return CONTROL if memchr(value.at, 1, value.size) != NULL else NO_FAULT
+
+
+cdef bint is_line_end(uint8_t letter) noexcept nogil:
+    return letter == b' ' or letter == b'\r' or letter == b'\n'
 
 
 cdef void drop_nothings(Span* slots) noexcept nogil:
@@ -190,11 +216,14 @@ cdef class Scanner:
     cdef Texts _map_values
     cdef size_t _map_count
     cdef Fields _fields
+    # Of all rules, in their order.
+    cdef Pattern* _patterns
+    cdef int _pattern_count
     # Their bytes are pointed to.
     cdef list _names
     cdef bint _is_busy
 
-    def __cinit__(self, wanted, gauges):
+    def __cinit__(self, wanted, gauges, patterns=()):
         cdef size_t room = 64
         for place, name in enumerate(SCANNED):
             self._is_wanted[place] = name in wanted
@@ -214,6 +243,33 @@ cdef class Scanner:
         for name, (slot, priority, gauge) in names.items():
             learn(&self._fields, Known(
                 <const uint8_t*> PyBytes_AS_STRING(name), len(name), slot, priority, gauge))
+        self._learn_patterns(patterns)
+
+    cdef _learn_patterns(self, patterns):
+        cdef int at = 0
+        self._patterns = <Pattern*> calloc(sum(map(len, patterns)) + 1, sizeof(Pattern))
+        if self._patterns == NULL:
+            raise MemoryError("no memory for a scanner")
+        for rule, of_rule in enumerate(patterns):
+            for steps in of_rule:
+                self._patterns[at].rule = rule
+                self._patterns[at].steps = <Step*> calloc(len(steps), sizeof(Step))
+                # Counted first, so that it is freed.
+                self._pattern_count = at + 1
+                if self._patterns[at].steps == NULL:
+                    raise MemoryError("no memory for a scanner")
+                self._patterns[at].count = len(steps)
+                for number, step in enumerate(steps):
+                    self._patterns[at].steps[number] = Step(
+                        step.kind, self._kept(step.name.encode()), self._kept(step.text))
+                at += 1
+
+    cdef Span _kept(self, bytes text) except *:
+        cdef Span span
+        self._names.append(text)
+        span.at = <const uint8_t*> PyBytes_AS_STRING(text)
+        span.size = len(text)
+        return span
 
     @staticmethod
     def _meanings(wanted, gauges):
@@ -246,6 +302,9 @@ cdef class Scanner:
         free(self._fields.pairs.data)
         free(self._fields.order.data)
         free(self._fields.unescaped.data)
+        for i in range(self._pattern_count):
+            free(self._patterns[i].steps)
+        free(self._patterns)
         free(self._fields.known)
         free(self._fields.gauges)
         free(self._fields.is_gauge_there)
@@ -286,16 +345,19 @@ cdef class Scanner:
         return True
 
     cdef bint _add_level(self, size_t row) noexcept nogil:
-        """In small letters; where syslog has none, from the priority."""
+        """In small letters and spelled out; where syslog has none, from the priority."""
         cdef Texts* column = &self._texts[C_LEVEL]
         cdef Span level = self._fields.slots[LEVEL]
         cdef size_t i = column.data.size
         cdef int64_t priority
-        if level.size < 0 and read_integer(self._fields.slots[PRIORITY], 32, &priority):
-            level.at = <const uint8_t*> ms_severities[priority % 8]
-            level.size = 0
-            while level.at[level.size]:
-                level.size += 1
+        cdef const char* name = NULL
+        if level.size == 1 and is_in(level.at[0], LETTER):
+            name = ms_level_of_letter(level.at[0])
+        elif level.size < 0 and read_integer(self._fields.slots[PRIORITY], 32, &priority):
+            name = ms_severities[priority % 8]
+        if name != NULL:
+            level.at = <const uint8_t*> name
+            level.size = strlen(name)
         if not add_text(column, row, level):
             return False
         while i < column.data.size:
@@ -395,6 +457,23 @@ cdef class Scanner:
                 return -1
         return read_custom(&self._fields, &batch.map_names, &batch.map_values, start, behind)
 
+    cdef int _read_by_patterns(
+        self, int rule, const uint8_t* p, const uint8_t* end, Batch* batch, Py_ssize_t place,
+        Time* time
+    ) noexcept nogil:
+        """The same, by the first pattern of a rule that the line fits."""
+        cdef int i, found
+        for i in range(self._pattern_count):
+            if self._patterns[i].rule != rule:
+                continue
+            found = read_by_pattern(
+                &self._patterns[i], &self._fields, p, end, batch.records[place],
+                is_set(batch.record_validity, place), time)
+            if found:
+                return found
+            forget(&self._fields)
+        return 0
+
     cdef bint _scan_line(
         self, Py_ssize_t row, Span line, Span source, int given, Batch* batch
     ) noexcept nogil:
@@ -403,26 +482,37 @@ cdef class Scanner:
         cdef int kind = given, found = 0
         cdef bint has_fields
         cdef Time time
-        while end > line.at and (end - 1)[0] == b' ':
+        while end > line.at and is_line_end((end - 1)[0]):
             end -= 1
+        if is_text_at(line.at, end, BYTE_ORDER_MARK, 3):
+            line.at += 3
+        if given > PATTERN:
+            kind = PATTERN
         if given < 0 or given == TEXT:
             kind = detect(line.at, end)
         # Variants of text are told from each line.
         if given == TEXT and kind != ERRORLOG and kind != SHORTDATE and kind != LABELLED:
             kind = TEXT
-        if kind != UNKNOWN:
+        time.micros = 0
+        time.is_there = time.is_local = False
+        if kind == PATTERN:
+            found = self._read_by_patterns(
+                given - PATTERN - 1, line.at, end, batch, place, &time)
+        elif kind != UNKNOWN:
             found = self._read(kind, line.at, end, batch, row)
         if found < 0:
             return False
         if found == 0:
             forget(&self._fields)
-        has_fields = found and (kind == JSON or kind == LOGFMT or kind == CUSTOM)
+            time.is_there = time.is_local = False
+        has_fields = found and (kind == JSON or kind == LOGFMT or kind >= CUSTOM)
         given = kind
         if kind == ACCESS and found:
             given = COMBINED if self._fields.slots[AGENT].size >= 0 else COMMON
         drop_nothings(self._fields.slots)
-        time = time_of(kind, self._fields.slots, batch.records[place],
-                       is_set(batch.record_validity, place))
+        if kind != PATTERN:
+            time = time_of(kind, self._fields.slots, batch.records[place],
+                           is_set(batch.record_validity, place))
         return self._add_row(row, given, NO_FAULT, source, time, has_fields)
 
     cdef bint _scan_row(self, Py_ssize_t row, int given, Batch* batch) noexcept nogil:
@@ -437,6 +527,8 @@ cdef class Scanner:
             return self._scan_line(row, value, source, given, batch)
         time.micros = 0
         time.is_there = time.is_local = False
+        if given > PATTERN:
+            given = PATTERN
         return self._add_row(row, UNKNOWN if given < 0 else given, fault, source, time, False)
 
     # -- batches -------------------------------------------------------------------------------
@@ -460,8 +552,9 @@ cdef class Scanner:
     def scan(self, values, sources, records_us, const int8_t[::1] given, custom):
         """The wanted columns, and `kind`, `fault`, `time` and `is_local` of each row.
 
-        `given` is the kind that a rule gives, -1 where the line tells its own. Records' times
-        are those of a clock in the zone of lines without one.
+        `given` is the kind that a rule gives, -1 where the line tells its own; above the last kind
+        it is the place of the patterns that do, counted from there. Records' times are those of
+        a clock in the zone of lines without one.
         """
         cdef Py_ssize_t count = len(values), row = 0
         cdef Batch batch

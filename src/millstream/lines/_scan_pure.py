@@ -11,9 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.lines import _json_pure, _times_pure
+from millstream.lines import _json_pure, _patterns_pure, _times_pure
 from millstream.lines._times_pure import Time, double_of, integer_of
-from millstream.lines.layouts import ALIASES, KINDS, LEVELS, LINE_BYTES_MAX, SEVERITIES
+from millstream.lines.layouts import (
+    ALIASES,
+    KINDS,
+    LEVEL_LETTERS,
+    LEVELS,
+    LINE_BYTES_MAX,
+    SEVERITIES,
+)
+from millstream.lines.line_patterns import Steps
 from millstream.lines.schema import EVENT_SCHEMA, SCANNED
 
 NAME: Final = "pure Python"
@@ -24,6 +32,7 @@ Pairs = list[tuple[str, str | None]]
 _UNKNOWN: Final = KINDS.index("unknown")
 _JSON: Final = KINDS.index("json")
 _ACCESS: Final = KINDS.index("access")
+_PATTERN: Final = KINDS.index("pattern")
 _TEXT: Final = KINDS.index("text")
 _TEXTS: Final = tuple(KINDS.index(each) for each in ("errorlog", "shortdate", "labelled"))
 
@@ -128,6 +137,11 @@ def fault_of(value: bytes | None) -> int:
     return 4 if b"\x01" in value else 0
 
 
+def _without_marks(value: bytes) -> bytes:
+    """Without a byte-order mark, and what ends a line."""
+    return value.rstrip(b" \r\n").removeprefix(b"\xef\xbb\xbf")
+
+
 def detect(line: bytes) -> int:
     return next((kind for kind, begins in _BEGINS if begins.match(line)), _UNKNOWN)
 
@@ -163,9 +177,15 @@ def slots_of(pairs: Pairs) -> Slots:
 
 
 class Scanner:
-    def __init__(self, wanted: Collection[str], gauges: Sequence[str]) -> None:
+    def __init__(
+        self,
+        wanted: Collection[str],
+        gauges: Sequence[str],
+        patterns: Sequence[Sequence[Steps]] = (),
+    ) -> None:
         self._wanted = [name for name in SCANNED if name in wanted]
         self._gauges = gauges
+        self._patterns = patterns
 
     def faults(self, values: pa.BinaryArray) -> NDArray[np.int8]:
         return np.array([fault_of(value) for value in values.to_pylist()], np.int8)
@@ -180,8 +200,9 @@ class Scanner:
     ) -> dict[str, pa.Array]:
         """The wanted columns, and `kind`, `fault`, `time` and `is_local` of each row.
 
-        `given` is the kind that a rule gives, -1 where the line tells its own. Records' times
-        are those of a clock in the zone of lines without one.
+        `given` is the kind that a rule gives, -1 where the line tells its own; above the last kind
+        it is the place of the patterns that do, counted from there. Records' times are those of
+        a clock in the zone of lines without one.
         """
         customs = [None] * len(values) if custom is None else custom.to_pylist()
         rows = [
@@ -213,13 +234,19 @@ class Scanner:
         custom: Pairs | None,
     ) -> dict[str, Any]:
         fault = fault_of(value)
-        line = b"" if fault else (value or b"").rstrip(b" ")
-        kind = detect(line) if given in (-1, _TEXT) else given
+        line = b"" if fault else _without_marks(value or b"")
+        kind = detect(line) if given in (-1, _TEXT) else min(given, _PATTERN)
         if given == _TEXT and kind not in _TEXTS:
             kind = _TEXT
-        kind_read, slots, pairs = (kind, {}, None) if fault else _read(kind, line, custom)
+        time: Time | None = None
+        if kind == _PATTERN and not fault:
+            kind_read = kind
+            slots, pairs, time = self._read_by_patterns(given - _PATTERN - 1, line, record_us)
+        else:
+            kind_read, slots, pairs = (kind, {}, None) if fault else _read(kind, line, custom)
         texts = {name: text for name, text in slots.items() if text not in ("", "-")}
-        time = None if fault else _time(kind, texts, record_us)
+        if kind != _PATTERN and not fault:
+            time = _time(kind, texts, record_us)
         event = _event(texts, source)
         event["fields"] = None if pairs is None else list(dict(pairs).items())
         event["gauges"] = self._gauge_values(pairs)
@@ -230,6 +257,15 @@ class Scanner:
             "is_local": time is not None and time.is_local,
             **{name: event[name] for name in self._wanted},
         }
+
+    def _read_by_patterns(
+        self, rule: int, line: bytes, record_us: int | None
+    ) -> tuple[Slots, Pairs | None, Time | None]:
+        found = _patterns_pure.read_line(self._patterns[rule], line, record_us)
+        if found is None:
+            return {}, None, None
+        pairs, time = found
+        return slots_of(pairs), pairs, time
 
     def _gauge_values(self, pairs: Pairs | None) -> list[float | None]:
         said = {name: value for name, value in pairs or () if value is not None}
@@ -290,7 +326,8 @@ def _event(texts: Slots, source: str) -> dict[str, Any]:
         milliseconds = (double_of(rest) or 0.0) * 1000
         event["duration_ms"] = milliseconds if milliseconds != float("inf") else None
     if level := texts.get("level"):
-        event["level"] = level.encode().lower().decode()
+        lowered = level.encode().lower().decode()
+        event["level"] = LEVEL_LETTERS.get(lowered, lowered)
     elif priority := texts.get("priority"):
         event["level"] = SEVERITIES[int(priority) % 8]
     return event

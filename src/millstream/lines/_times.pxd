@@ -257,12 +257,22 @@ cdef inline bint is_clock(const uint8_t* p, const uint8_t* end) noexcept nogil:
     )
 
 
+cdef inline int64_t year_near(int month, int64_t record_us) noexcept nogil:
+    """The year that brings a month closest to the record."""
+    cdef int64_t year = 0
+    cdef int recorded_month = 0, far
+    month_of(record_us, &year, &recorded_month)
+    # Half a year off the record is the other side of a New Year.
+    far = recorded_month - month
+    return year + (1 if far > 6 else -1 if far < -6 else 0)
+
+
 cdef inline Time words_time(
     Span year, Span month, Span day, Span clock, int64_t record_us, bint is_recorded
 ) noexcept nogil:
     """Month, day and clock; without a year, of the one that brings it closest to the record."""
     cdef int64_t of_year = 0
-    cdef int number, recorded_month, far, of_day
+    cdef int number, of_day
     cdef Time time
     time.micros = 0
     time.is_there = time.is_local = False
@@ -274,10 +284,7 @@ cdef inline Time words_time(
     if year.size == 4:
         of_year = two_digits(year.at) * 100 + two_digits(year.at + 2)
     else:
-        month_of(record_us, &of_year, &recorded_month)
-        # Half a year off the record is the other side of a New Year.
-        far = recorded_month - number
-        of_year += 1 if far > 6 else -1 if far < -6 else 0
+        of_year = year_near(number, record_us)
     if not 1 <= of_year <= 9999:
         return time
     of_day = two_digits(day.at) if day.size == 2 else day.at[0] - 48

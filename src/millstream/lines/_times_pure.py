@@ -82,7 +82,7 @@ def month_of(micros: int) -> tuple[int, int]:
     return year + era * 400 + (month <= 2), month
 
 
-def _micros(day: int | None, hour: int, minute: int, second: int) -> int | None:
+def micros_of(day: int | None, hour: int, minute: int, second: int) -> int | None:
     if day is None or hour > 23 or minute > 59 or second > 59:
         return None
     return (((day * 24 + hour) * 60 + minute) * 60 + second) * _SECOND_US
@@ -105,7 +105,7 @@ def _iso_time(text: str) -> Time | None:
     if not found:
         return None
     year, month, day, hour, minute = map(int, found.groups()[:5])
-    micros = _micros(day_of(year, month, day), hour, minute, int(found[6] or 0))
+    micros = micros_of(day_of(year, month, day), hour, minute, int(found[6] or 0))
     zone_us = _zone_us(found[9], found[10], found[11]) if found[9] else 0
     if micros is None or zone_us is None:
         return None
@@ -141,7 +141,7 @@ def access_time(text: str | None) -> Time | None:
     if not found or found[2] not in MONTHS:
         return None
     day = day_of(int(found[3]), MONTHS.index(found[2]) + 1, int(found[1]))
-    micros = _micros(day, int(found[4]), int(found[5]), int(found[6]))
+    micros = micros_of(day, int(found[4]), int(found[5]), int(found[6]))
     zone_us = _zone_us(found[7], found[8], found[9])
     if micros is None or zone_us is None:
         return None
@@ -158,16 +158,21 @@ def words_time(
     if year is None:
         if record_us is None:
             return None
-        recorded_year, recorded_month = month_of(record_us)
-        # Half a year off the record is the other side of a New Year.
-        far = recorded_month - number
-        of_year = recorded_year + (1 if far > 6 else -1 if far < -6 else 0)
+        of_year = year_near(number, record_us)
     else:
         of_year = int(year)
     if of_year > 9999:
         return None
-    micros = _micros(day_of(of_year, number, int(day)), *map(int, clock.split(":")))
+    micros = micros_of(day_of(of_year, number, int(day)), *map(int, clock.split(":")))
     return None if micros is None else Time(micros, is_local=True)
+
+
+def year_near(month: int, record_us: int) -> int:
+    """The year that brings a month closest to the record."""
+    recorded_year, recorded_month = month_of(record_us)
+    # Half a year off the record is the other side of a New Year.
+    far = recorded_month - month
+    return recorded_year + (1 if far > 6 else -1 if far < -6 else 0)
 
 
 def short_time(text: str) -> Time | None:
@@ -176,5 +181,5 @@ def short_time(text: str) -> Time | None:
     if not _SHORT.fullmatch(digits):
         return None
     year, month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(0, 12, 2))
-    micros = _micros(day_of(2000 + year, month, day), hour, minute, second)
+    micros = micros_of(day_of(2000 + year, month, day), hour, minute, second)
     return None if micros is None else Time(micros, is_local=True)

@@ -1,8 +1,8 @@
 """The formats, by number, and the names that fields go by.
 
 A scanner gives each line a kind. The order of kinds is the order in which a line is tried,
-with two exceptions: `custom` is only ever given, and what is behind it is told after a line
-was read.
+with exceptions: `custom` and `pattern` are only ever given, and `common` and `combined` are
+told after a line was read.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ JSON_DEPTH_MAX: Final = 200
 
 KINDS: Final = (
     *("unknown", "json", "rfc5424", "rfc3164", "isosyslog", "access", "errorlog", "shortdate"),
-    *("labelled", "text", "logfmt", "custom", "common", "combined"),
+    *("labelled", "text", "logfmt", "custom", "common", "combined", "pattern"),
 )
 # What people are told.
 _SHOWN: Final = {
@@ -39,7 +39,7 @@ ALIASES: Final = {
     "time": ("ts", "time", "timestamp", "@timestamp", "datetime", "date", "t"),
     "host": ("host", "hostname", "node"),
     "service": ("service", "svc", "app", "component"),
-    "program": ("program", "logger"),
+    "program": ("program", "logger", "tag"),
     "address": ("address", "remote_addr", "client_ip", "ip"),
     "user": ("user", "user_id", "userid", "uid"),
     "method": ("method", "verb"),
@@ -57,6 +57,18 @@ ALIASES: Final = {
 SEVERITIES: Final = (
     *("emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"),
 )
+# What Android, glog and others write instead of a level.
+LEVEL_LETTERS: Final = {
+    "v": "trace",
+    "t": "trace",
+    "d": "debug",
+    "i": "info",
+    "n": "notice",
+    "w": "warning",
+    "e": "error",
+    "c": "critical",
+    "f": "fatal",
+}
 LEVELS: Final = (
     *("trace", "debug", "info", "notice", "warn", "warning", "error", "err", "critical"),
     *("crit", "fatal"),

@@ -20,6 +20,7 @@ from millstream.lines import zones
 from millstream.lines.arrays import is_valid, of_numpy, of_texts, to_numpy
 from millstream.lines.custom import Parser, load_parser, parse_rows
 from millstream.lines.layouts import FAULTS, KIND_NAMES, KINDS
+from millstream.lines.line_patterns import compile_pattern
 from millstream.lines.masking import hashes_of, is_utf8, masked_addresses, masked_values
 from millstream.lines.rules import LineRules, SourceRule
 from millstream.lines.scanning import IMPLEMENTATION, Implementation
@@ -28,6 +29,7 @@ from millstream.lines.schema import EVENT_SCHEMA, FIELDS, GAUGES, SCANNED, TIME
 __all__ = ["EVENT_SCHEMA", "LineParser", "LineRules", "SourceRule"]
 
 _CUSTOM: Final = KINDS.index("custom")
+_PATTERN: Final = KINDS.index("pattern")
 _UNKNOWN: Final = KINDS.index("unknown")
 _TOO_LONG: Final = 2
 _NOT_UTF8: Final = 3
@@ -36,7 +38,11 @@ _NAMES: Final = of_texts(KIND_NAMES)
 _NO_FORMAT: Final = len(FAULTS)
 _NO_TIME: Final = _NO_FORMAT + 1
 _DETAILS: Final = of_texts(
-    [*FAULTS, "no known format", *(f"no time as {name}" for name in KIND_NAMES)]
+    [
+        *(*FAULTS, "no known format"),
+        *(f"no time as {name}" for name in KIND_NAMES[:_PATTERN]),
+        "fits no pattern of its source",
+    ]
 )
 _PROBLEMS: Final = of_texts([None, "unparsable", "ahead", "late"])
 # Years 1 to 9999, which everybody who reads a table can name.
@@ -80,7 +86,12 @@ class LineParser:
         # The rule of each source seen, by its place; that behind the last is none.
         self._rule_of: dict[str, int] = {}
         self._hashes = hashes_of(rules.salt)
-        self._scanner = implementation.Scanner(_scanned_columns(rules, columns), rules.gauges)
+        patterns = [rule.patterns for rule in self._given if rule.patterns]
+        self._scanner = implementation.Scanner(
+            _scanned_columns(rules, columns),
+            rules.gauges,
+            [[compile_pattern(each) for each in of_rule] for of_rule in patterns],
+        )
 
     def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """One row for each record, in their order."""
@@ -133,7 +144,16 @@ class LineParser:
         return self._rule_of[source]
 
     def _given_kinds(self) -> NDArray[np.int8]:
-        kinds = [_CUSTOM if rule.function else KINDS.index(rule.format) for rule in self._given]
+        # Above the kinds, the scanner counts rules with patterns.
+        numbers = iter(range(len(KINDS), len(KINDS) + len(self._given)))
+        kinds = [
+            _CUSTOM
+            if rule.function
+            else next(numbers)
+            if rule.patterns
+            else KINDS.index(rule.format)
+            for rule in self._given
+        ]
         return np.array([*kinds, -1], np.int8)
 
     def _custom_fields(
@@ -151,8 +171,9 @@ class LineParser:
         is_line = self._scanner.faults(values) == 0
         is_custom = of_numpy((chosen >= 0) & is_line)
         texts = pc.if_else(is_custom, values, pa.nulls(len(values), pa.binary())).cast(pa.string())
+        texts = pc.utf8_ltrim(pc.utf8_rtrim(texts, " \r\n"), "\ufeff")
         lines = pa.RecordBatch.from_arrays(
-            [sources, pc.utf8_rtrim(texts, " "), record_time], ["source", "line", "record_time"]
+            [sources, texts, record_time], ["source", "line", "record_time"]
         )
         return parse_rows(lines, self._parsers, chosen)
 

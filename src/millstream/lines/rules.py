@@ -3,21 +3,24 @@
 import json
 import re
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRule:
-    """How lines of sources that match are parsed: by a format, or by a function of the user."""
+    """How lines of sources that match are parsed: by a format, a function, or patterns."""
 
     # A pattern with * and ?.
     match: str
     format: str = "auto"
     # `module:name`, or nothing.
     function: str = ""
+    # Those of `line_patterns`; the first that a line fits decides.
+    patterns: tuple[str, ...] = ()
 
     @property
     def decides(self) -> bool:
-        return self.format != "auto" or bool(self.function)
+        return self.format != "auto" or bool(self.function) or bool(self.patterns)
 
     def matches(self, source: str) -> bool:
         parts = ({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in self.match)
@@ -44,7 +47,7 @@ class LineRules:
     def from_json(cls, text: str) -> "LineRules":
         said = json.loads(text)
         return cls(
-            sources=tuple(SourceRule(**each) for each in said["sources"]),
+            sources=tuple(_source_rule(each) for each in said["sources"]),
             timezone=said["timezone"],
             mask=tuple(said["mask"]),
             salt=said["salt"],
@@ -52,3 +55,7 @@ class LineRules:
             ahead_ms=said["ahead_ms"],
             late_ms=said["late_ms"],
         )
+
+
+def _source_rule(said: dict[str, Any]) -> SourceRule:
+    return SourceRule(**{**said, "patterns": tuple(said["patterns"])})

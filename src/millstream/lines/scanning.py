@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.lines.line_patterns import Steps
+
 
 class Scanner(Protocol):
     """Reads values as lines; the columns it makes are those of `schema.SCANNED`."""
@@ -28,7 +30,13 @@ class Scanner(Protocol):
 class Implementation(Protocol):
     NAME: str
 
-    def Scanner(self, wanted: Collection[str], gauges: Sequence[str]) -> Scanner: ...
+    def Scanner(
+        self,
+        wanted: Collection[str],
+        gauges: Sequence[str],
+        # Of each rule that has some, in the order of trying.
+        patterns: Sequence[Sequence[Steps]] = (),
+    ) -> Scanner: ...
 
 
 def _compiled() -> Implementation | None:

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from millstream.lines.parser import LineParser
+from millstream.lines.suggesting import suggest_pattern
 from millstream.pipeline.parsing import line_rules
 from millstream.pipeline.spec import Spec
 
@@ -45,6 +46,8 @@ class Checked:
     formats: dict[str, int]
     # The first that could not be parsed.
     failed: list[Failed]
+    # A pattern that reads most of those, or none.
+    pattern: str | None = None
 
 
 def check_samples(spec: Spec, samples: Sequence[Sample], *, failed_shown: int) -> list[Checked]:
@@ -55,21 +58,26 @@ def check_samples(spec: Spec, samples: Sequence[Sample], *, failed_shown: int) -
 def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
     formats: Counter[str] = Counter()
     failed: list[Failed] = []
+    unread: list[bytes] = []
     for begin in range(0, len(sample.lines), _BATCH_LINES):
         events = parser.parse(_records(sample, begin))
         names, details = (events.column(name).to_pylist() for name in _COLUMNS)
         for at, (name, detail) in enumerate(zip(names, details, strict=True)):
             if detail is None:
                 formats[name] += 1
-            elif len(failed) < failed_shown:
+                continue
+            unread.append(sample.lines[begin + at])
+            if len(failed) < failed_shown:
                 shown = sample.lines[begin + at][:_SHOWN_BYTES].decode(errors="replace")
                 failed.append(Failed(begin + at + 1, detail, shown))
+    suggestion = suggest_pattern(unread, record_us=sample.time_ms * 1000)
     return Checked(
         source=sample.source,
         lines=len(sample.lines),
         read=formats.total(),
         formats=dict(formats.most_common()),
         failed=failed,
+        pattern=suggestion.pattern if suggestion else None,
     )
 
 

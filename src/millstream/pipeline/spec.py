@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from millstream.lines.line_patterns import PatternError, compile_pattern
 from millstream.lines.rules import SourceRule
 
 FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "text")
+# A scanner numbers them in seven bits, behind the formats.
+PATTERN_RULES_MAX: Final = 100
 MASKS: Final = ("address", "user", "query")
 # What a window already contains; a gauge cannot have one of these names.
 WINDOW_COLUMNS: Final = (
@@ -368,15 +371,37 @@ def _read_rules(rules: object) -> tuple[SourceRule, ...]:
         where = f"parse.sources {number}"
         if not isinstance(rule, dict) or not isinstance(rule.get("match"), str):
             raise SpecError(f"{where} needs match = '...', a pattern of sources")
-        if unknown := set(rule) - {"match", "format", "function"}:
+        if unknown := set(rule) - {"match", "format", "function", "pattern"}:
             raise SpecError(f"{where}: {sorted(unknown)[0]} is not a setting")
         function = rule.get("function")
         if function is not None and not re.fullmatch(r"[\w.]+:\w+", str(function)):
             raise SpecError(f"{where}: function is 'module:name', not {function!r}")
         if rule.get("format", "auto") not in FORMATS:
             raise SpecError(f"{where}: format is one of {', '.join(FORMATS)}")
-        found.append(SourceRule(rule["match"], rule.get("format", "auto"), function or ""))
+        patterns = _read_patterns(rule.get("pattern", []), where)
+        chosen = [name for name in ("format", "function", "pattern") if name in rule]
+        if patterns and len(chosen) > 1:
+            raise SpecError(f"{where}: a pattern stands alone, without {chosen[0]}")
+        format_name = rule.get("format", "auto")
+        found.append(SourceRule(rule["match"], format_name, function or "", patterns))
+    if sum(bool(rule.patterns) for rule in found) > PATTERN_RULES_MAX:
+        raise SpecError(f"parse.sources: at most {PATTERN_RULES_MAX} may have patterns")
     return tuple(found)
+
+
+def _read_patterns(given: object, where: str) -> tuple[str, ...]:
+    """One pattern, or several in the order of trying."""
+    patterns = [given] if isinstance(given, str) else given
+    if not isinstance(patterns, list | tuple):
+        raise SpecError(f"{where}: pattern is a text, or a list of texts")
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise SpecError(f"{where}: pattern is a text, or a list of texts")
+        try:
+            compile_pattern(pattern)
+        except PatternError as wrong:
+            raise SpecError(f"{where}: pattern {pattern!r}: {wrong}") from None
+    return tuple(patterns)
 
 
 def _full(section: str, name: str) -> str:
@@ -394,10 +419,12 @@ def example_spec(**changed: object) -> str:
             lines += [f"# {field.text}", f"{field.name} = {_toml(value)}"]
         lines.append("")
     lines += [
-        "# The format is detected per line. To fix it, or to parse with your own function:",
+        "# The format is detected per line. To fix it, or to parse by a pattern or a function:",
         "# [[parse.sources]]",
         "# match = 'nginx/*'",
-        "# format = 'access'          # or: function = 'my_module:parse'",
+        "# format = 'access'",
+        "# # or: pattern = '<time:%m-%d %H:%M:%S.%f> <pid> <level> <program>: <message>'",
+        "# # or: function = 'my_module:parse'",
     ]
     return "\n".join(lines) + "\n"
 
@@ -415,7 +442,7 @@ def example_python(**changed: object) -> str:
             lines += text
         lines += ["}", ""] if section else [""]
     lines += [
-        "# The format is detected per line. To fix it, or to parse with your own function:",
+        "# The format is detected per line. To fix it, or to parse by a pattern or a function:",
         "# parse['sources'] = [{'match': 'nginx/*', 'format': 'access'}]",
     ]
     return "\n".join(lines) + "\n"
