@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
+from uuid import uuid4
 
 from crc32c import crc32c
 
@@ -49,6 +50,18 @@ from millstream.wire.apis.offset_commit import (
 from millstream.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from millstream.wire.apis.push_telemetry import PushTelemetryRequest
+from millstream.wire.apis.share_acknowledge import (
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+)
+from millstream.wire.apis.share_fetch import (
+    AcknowledgementBatch,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
+from millstream.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
 from millstream.wire.message import Message, Request
 from tests.support.raw_client import RawClient
@@ -428,6 +441,70 @@ def telemetry_of_fields(client: RawClient, aim: Aim) -> list[bytes]:
     return found
 
 
+def share_member(client: RawClient, aim: Aim) -> str:
+    """The id of a new member of a share group."""
+    find_group(client, aim.group)
+    member_id = str(uuid4())
+    heartbeat = ShareGroupHeartbeatRequest(
+        group_id=aim.group,
+        member_id=member_id,
+        member_epoch=0,
+        subscribed_topic_names=[aim.topic],
+    )
+    client.ask(heartbeat, 1)
+    return member_id
+
+
+def first_share_fetch(member_id: str, aim: Aim, partitions: int) -> bytes:
+    rows = [
+        ShareFetchPartition(partition_index=index, acknowledgement_batches=[])
+        for index in range(partitions)
+    ]
+    request = ShareFetchRequest(
+        group_id=aim.group,
+        member_id=member_id,
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=500,
+        batch_size=500,
+        topics=[ShareFetchTopic(topic_id=NO_TOPIC_ID, partitions=rows)],
+        forgotten_topics_data=[],
+    )
+    return frame(request, 1)
+
+
+def share_fetches_invented(client: RawClient, aim: Aim) -> list[bytes]:
+    create_topic(client, aim.topic)
+    return [first_share_fetch(share_member(client, aim), aim, aim.many(NAMED_MAX))]
+
+
+def share_acknowledgements_invented(client: RawClient, aim: Aim) -> list[bytes]:
+    """In partitions that are not there, and of offsets that nobody has."""
+    create_topic(client, aim.topic)
+    found = []
+    for partitions, batches in ((aim.many(60_000), 1), (1, aim.many(60_000))):
+        member_id = share_member(client, aim)
+        rows = [
+            ShareAcknowledgePartition(
+                partition_index=index,
+                acknowledgement_batches=[
+                    AcknowledgementBatch(first_offset=n, last_offset=n, acknowledge_types=[1])
+                    for n in range(batches)
+                ],
+            )
+            for index in range(partitions)
+        ]
+        request = ShareAcknowledgeRequest(
+            group_id=aim.group,
+            member_id=member_id,
+            share_session_epoch=1,
+            topics=[ShareAcknowledgeTopic(topic_id=NO_TOPIC_ID, partitions=rows)],
+        )
+        found += [first_share_fetch(member_id, aim, 1), frame(request, 1)]
+    return found
+
+
 ATTACKS: Final = (
     Attack("Produce: 60 million empty headers, future timestamp", future_bomb),
     Attack("Produce: a million records, each rejected", rejected_records),
@@ -452,4 +529,6 @@ ATTACKS: Final = (
     Attack("Produce: 20,000 invented producer ids", invented_producers),
     Attack("Produce: segment.bytes=100, three requests", tiny_segments),
     Attack("PushTelemetry: 500,000 fields, 20 times", telemetry_of_fields),
+    Attack("ShareFetch: 199,000 invented partitions", share_fetches_invented),
+    Attack("ShareAcknowledge: 60,000 invented offsets", share_acknowledgements_invented),
 )

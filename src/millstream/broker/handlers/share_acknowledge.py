@@ -18,6 +18,7 @@ from millstream.broker.requests.share_acknowledgements import (
     Asked,
     Results,
     acknowledge,
+    check_size,
     session_key,
 )
 from millstream.broker.requests.share_leaders import current_leader, endpoints
@@ -39,6 +40,8 @@ def handle(
 ) -> ShareAcknowledgeResponse | Coroutine[Any, Any, ShareAcknowledgeResponse]:
     try:
         key = session_key(permissions, request, body.group_id, body.member_id)
+        rows = [row for topic in body.topics for row in topic.partitions]
+        check_size(len(rows), sum(len(row.acknowledgement_batches) for row in rows))
         session = _session(sharing, key, body.share_session_epoch)
     except KafkaError as error:
         return _refuse(error)

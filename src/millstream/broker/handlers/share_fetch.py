@@ -25,6 +25,7 @@ from millstream.broker.requests.share_acknowledgements import (
     Asked,
     Results,
     acknowledge,
+    check_size,
     session_key,
     topic_name,
 )
@@ -68,9 +69,10 @@ def handle(
     try:
         key = session_key(permissions, request, body.group_id, body.member_id)
         _check(body)
-        has_acknowledgements = any(
-            row.acknowledgement_batches for topic in body.topics for row in topic.partitions
-        )
+        rows = [row for topic in body.topics for row in topic.partitions]
+        batches = sum(len(row.acknowledgement_batches) for row in rows)
+        check_size(len(rows), batches)
+        has_acknowledgements = batches > 0
         named = [
             Where(topic.topic_id, row.partition_index)
             for topic in body.topics
@@ -85,6 +87,7 @@ def handle(
             session = sharing.sessions.open(key, request.connection, named)
         else:
             session = sharing.sessions.resume(key, body.share_session_epoch)
+            check_size(len(session.partitions) + len(named))
             session.partitions.update(dict.fromkeys(named))
             for topic in body.forgotten_topics_data:
                 for index in topic.partitions:

@@ -18,6 +18,9 @@ from millstream.wire.apis.share_fetch import AcknowledgementBatch
 
 MEMBER_ID_LENGTH_MAX: Final = 36
 NONE: Final = KafkaError(KafkaCode.NONE)
+# Of one request, and of a session. They are looked at together, and nobody is served meanwhile.
+PARTITIONS_MAX: Final = 5_000
+BATCHES_MAX: Final = 20_000
 # From here on clients may renew locks.
 RENEWS_FROM: Final = 2
 
@@ -43,6 +46,15 @@ def session_key(
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
         raise KafkaError(KafkaCode.INVALID_REQUEST, "Invalid member id in the request.")
     return SessionKey(group_id, member_id)
+
+
+def check_size(partitions: int, batches: int = 0) -> None:
+    """Raises KafkaError."""
+    if partitions > PARTITIONS_MAX or batches > BATCHES_MAX:
+        raise _invalid(
+            f"A member fetches from up to {PARTITIONS_MAX:,} partitions, and acknowledges up to"
+            f" {BATCHES_MAX:,} ranges of offsets at once."
+        )
 
 
 async def acknowledge(
