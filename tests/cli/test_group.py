@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
+from tests.support.streams_member import joined_member
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -192,3 +193,25 @@ def test_a_deleted_group_is_gone_with_its_commits(broker: Broker, topic: str) ->
     assert ran.exit_code == 1
     assert ran.errors.startswith("deleted group old\n")
     assert "old" not in run(broker, "list").output.split()
+
+
+def test_a_streams_group_is_described_by_the_partitions_that_its_tasks_read(
+    broker: Broker, topic: str
+) -> None:
+    group = f"app-{topic}"
+    with joined_member(broker.bootstrap, group, topic):
+        [row] = [
+            row for row in json.loads(run(broker, "list", "--json").output) if row["group"] == group
+        ]
+        assert (row["type"], row["protocol_type"]) == ("streams", "streams")
+        found = json.loads(run(broker, "describe", group, "--json").output)
+        assert (found["type"], found["assignor"]) == ("streams", "sticky")
+        [shown] = found["members"]
+        read = {(where["topic"], where["partition"]) for where in shown["partitions"]}
+        assert read == {(name, p) for name in (topic, f"{topic}-repartition") for p in (0, 1)}
+        assert {where["topic"] for where in found["partitions"]} == {topic, f"{topic}-repartition"}
+        assert f"{group} is a streams group (sticky)" in run(broker, "describe", group).errors
+        assert run(broker, "lag", group).exit_code == 0
+        assert run(broker, "delete", group, "-y").exit_code != 0
+    assert run(broker, "delete", group, "-y").exit_code == 0
+    assert "does not exist" in run(broker, "describe", group).errors

@@ -25,13 +25,14 @@ from millstream.cli.watching import print_again, watch_option
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 
-# Share groups have no commits: `millstream share` shows them.
-_WITH_COMMITS = ("classic", "consumer")
 _COMMANDS = {
     "reset": LazyCommand(
         "millstream.cli.group_reset", "reset", "Make a group read from other offsets."
     ),
 }
+
+
+_KINDS = ("classic", "consumer", "share", "streams")
 
 
 @click.group(cls=AliasGroup, table=_COMMANDS)
@@ -41,7 +42,7 @@ def group() -> None:
 
 @group.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, for example.")
-@click.option("--type", "kinds", multiple=True, type=click.Choice(["classic", "consumer", "share"]))
+@click.option("--type", "kinds", multiple=True, type=click.Choice(_KINDS))
 @json_option
 @bootstrap_option
 def list_command(
@@ -145,11 +146,16 @@ def lag(
         print_again(lambda: _show_lag(cluster, group_ids, lag_max, as_json), watch_seconds)
 
 
+def _with_offsets(cluster: Cluster) -> list[str]:
+    """All groups but share groups, which have no commits: `millstream share` shows them."""
+    return [one.group_id for one in list_groups(cluster) if one.kind != "share"]
+
+
 def _show_lag(
     cluster: Cluster, group_ids: tuple[str, ...], lag_max: int | None, as_json: bool
 ) -> None:
     totals: dict[tuple[str, str], int] = {}
-    for name in group_ids or [one.group_id for one in list_groups(cluster, kinds=_WITH_COMMITS)]:
+    for name in group_ids or _with_offsets(cluster):
         for row in positions(cluster, describe_group(cluster, name)):
             key = (name, row.where.topic)
             totals[key] = totals.get(key, 0) + (row.lag or 0)

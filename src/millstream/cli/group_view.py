@@ -1,6 +1,6 @@
 """A group as the cluster describes it: its members, its commits, its lag.
 
-Sends its own requests: client libraries do not list members of the consumer protocol.
+Sends its own requests: client libraries do not list members of the newer protocols.
 """
 
 import time
@@ -13,6 +13,7 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted
 from millstream.cli.topic_view import LATEST, offsets_at
 from millstream.client.blocking import Address
+from millstream.client.streams_group import read_partitions, source_topics
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_assignment
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
@@ -23,6 +24,10 @@ from millstream.wire.apis.consumer_group_describe import (
 from millstream.wire.apis.describe_groups import DescribeGroupsGroup, DescribeGroupsRequest
 from millstream.wire.apis.list_groups import ListGroupsRequest
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest
+from millstream.wire.apis.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescription,
+)
 from millstream.wire.message import Message
 
 M = TypeVar("M", bound=Message)
@@ -147,12 +152,31 @@ def _describe_classic(cluster: Cluster, node: Address, group_id: str) -> Group:
     [found] = answer.groups
     check(found.error_code, f"group {group_id}")
     if found.group_state == "Dead":
-        if any(one.group_id == group_id for one in list_groups(cluster, kinds=["share"])):
-            raise CommandFailed(
-                f"{group_id} is a share group: `millstream share describe {group_id}` shows it"
-            )
-        raise GroupMissing(group_id)
+        return _describe_streams(cluster, node, group_id)
     return _classic_group(found)
+
+
+def _missing(cluster: Cluster, group_id: str) -> CommandFailed:
+    if any(one.group_id == group_id for one in list_groups(cluster, kinds=["share"])):
+        return CommandFailed(
+            f"{group_id} is a share group: `millstream share describe {group_id}` shows it"
+        )
+    return GroupMissing(group_id)
+
+
+def _describe_streams(cluster: Cluster, node: Address, group_id: str) -> Group:
+    with cluster.connected(node) as connection:
+        if not connection.versions.offers(StreamsGroupDescribeRequest.api):
+            raise _missing(cluster, group_id)
+    request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    answer = when_ready(
+        lambda: cluster.ask(node, request, 0), lambda answer: answer.groups[0].error_code
+    )
+    [found] = answer.groups
+    if found.error_code in (KafkaCode.GROUP_ID_NOT_FOUND, KafkaCode.UNSUPPORTED_VERSION):
+        raise _missing(cluster, group_id)
+    check(found.error_code, f"group {group_id}", found.error_message)
+    return _streams_group(cluster, found)
 
 
 def _consumer_group(answer: ConsumerGroupDescription) -> Group:
@@ -171,6 +195,20 @@ def _consumer_group(answer: ConsumerGroupDescription) -> Group:
         for one in answer.members
     ]
     return Group(answer.group_id, "consumer", answer.group_state, answer.assignor_name, members)
+
+
+def _streams_group(cluster: Cluster, answer: StreamsGroupDescription) -> Group:
+    names = source_topics(answer)
+    counts = {}
+    if names:
+        topics = cluster.metadata(*sorted(names)).topics
+        counts = {topic.name: len(topic.partitions) for topic in topics if topic.name is not None}
+    read = read_partitions(answer, counts)
+    members = [
+        Member(one.member_id, one.instance_id, one.client_id, one.client_host, read[one.member_id])
+        for one in answer.members
+    ]
+    return Group(answer.group_id, "streams", answer.group_state, "sticky", members)
 
 
 def _classic_group(answer: DescribeGroupsGroup) -> Group:

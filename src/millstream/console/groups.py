@@ -7,6 +7,7 @@ from typing import Final
 
 from millstream.client.group_reset import Move, plan_moves
 from millstream.client.start_position import FromTime, Start
+from millstream.client.streams_group import read_partitions
 from millstream.console.asking import AskFailed, ClusterClient, check
 from millstream.console.facts import ClusterFacts
 from millstream.console.reading import EARLIEST, LATEST, committed_on, offsets_at
@@ -16,10 +17,12 @@ from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from millstream.wire.apis.describe_groups import DescribeGroupsRequest
+from millstream.wire.apis.streams_group_describe import StreamsGroupDescribeRequest
 
 # Partitions whose first unread record is looked up, to say how old it is.
 _AGES_MAX: Final = 32
 _AGE_BYTES: Final = 4096
+_ELSEWHERE: Final = (KafkaCode.GROUP_ID_NOT_FOUND, KafkaCode.UNSUPPORTED_VERSION)
 _LOADING_PAUSES_SECONDS: Final = (0.1, 0.3, 1.0, 2.0)
 
 
@@ -53,17 +56,21 @@ class Position:
     owner: str | None
 
 
-async def describe_group(client: ClusterClient, group_id: str) -> Group:
+async def describe_group(client: ClusterClient, facts: ClusterFacts, group_id: str) -> Group:
     """Raises AskFailed."""
     node_id = await client.coordinator(group_id)
     try:
-        found = await _describe_consumer(client, node_id, group_id)
+        return await _describe_consumer(client, node_id, group_id)
     except AskFailed as failed:
-        # A group of the classic protocol, or a cluster without the new one.
-        if failed.code not in (KafkaCode.GROUP_ID_NOT_FOUND, KafkaCode.UNSUPPORTED_VERSION):
+        # A group of another protocol, or a cluster without this one.
+        if failed.code not in _ELSEWHERE:
             raise
-        found = await _describe_classic(client, node_id, group_id)
-    return found
+    try:
+        return await _describe_streams(client, facts, node_id, group_id)
+    except AskFailed as failed:
+        if failed.code not in _ELSEWHERE:
+            raise
+    return await _describe_classic(client, node_id, group_id)
 
 
 async def _describe_consumer(client: ClusterClient, node_id: int, group_id: str) -> Group:
@@ -87,6 +94,27 @@ async def _describe_consumer(client: ClusterClient, node_id: int, group_id: str)
         for one in answer.members
     ]
     return Group(group_id, answer.group_state, "consumer", answer.assignor_name, members)
+
+
+async def _describe_streams(
+    client: ClusterClient, facts: ClusterFacts, node_id: int, group_id: str
+) -> Group:
+    request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    [answer] = (await client.ask(node_id, request)).groups
+    check(answer.error_code, f"group {group_id}", answer.error_message)
+    counts = {name: len(topic.partitions) for name, topic in facts.topics.items()}
+    read = read_partitions(answer, counts)
+    members = [
+        Member(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            list(read[one.member_id]),
+        )
+        for one in answer.members
+    ]
+    return Group(group_id, answer.group_state, "streams", "sticky", members)
 
 
 async def _describe_classic(client: ClusterClient, node_id: int, group_id: str) -> Group:

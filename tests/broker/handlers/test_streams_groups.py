@@ -5,7 +5,6 @@ Covers broker/handlers/streams_group_heartbeat.py, broker/handlers/streams_group
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -16,23 +15,14 @@ from millstream.testing import Broker
 from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.list_groups import ListGroupsRequest
-from millstream.wire.apis.streams_group_describe import (
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescription,
-)
 from millstream.wire.apis.streams_group_heartbeat import (
     StreamsEndpoint,
-    StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsKeyValue,
-    StreamsSubtopology,
-    StreamsTaskIds,
-    StreamsTopicInfo,
-    StreamsTopology,
 )
 from tests.support.named_clients import credulous_broker
 from tests.support.raw_client import RawClient
 from tests.support.share_member import create_topic
+from tests.support.streams_member import StreamsMember, counting, describe
 from tests.support.waiting import wait_until
 
 AT_ONCE = {
@@ -45,85 +35,6 @@ AT_ONCE = {
 def broker() -> Iterator[Broker]:
     with Broker(settings=AT_ONCE) as running:
         yield running
-
-
-def info(name: str, **configs: str) -> StreamsTopicInfo:
-    return StreamsTopicInfo(
-        name=name,
-        partitions=0,
-        replication_factor=0,
-        topic_configs=[
-            StreamsKeyValue(key=key.replace("_", "."), value=value)
-            for key, value in configs.items()
-        ],
-    )
-
-
-def counting(topic: str, **configs: str) -> StreamsTopology:
-    """A subtopology that reads the topic, and one that counts, with a changelog."""
-    reader = StreamsSubtopology(
-        subtopology_id="0",
-        source_topics=[topic],
-        source_topic_regex=[],
-        state_changelog_topics=[],
-        repartition_sink_topics=[f"{topic}-repartition"],
-        repartition_source_topics=[],
-        copartition_groups=[],
-    )
-    counter = StreamsSubtopology(
-        subtopology_id="1",
-        source_topics=[],
-        source_topic_regex=[],
-        state_changelog_topics=[info(f"{topic}-changelog", **configs)],
-        repartition_sink_topics=[],
-        repartition_source_topics=[info(f"{topic}-repartition")],
-        copartition_groups=[],
-    )
-    return StreamsTopology(epoch=0, subtopologies=[reader, counter])
-
-
-class Member:
-    def __init__(self, client: RawClient, group: str, **fields: Any) -> None:
-        self.client = client
-        self.group = group
-        self.member_id = uuid.uuid4().hex
-        self.epoch = 0
-        self.tasks: list[StreamsTaskIds] = []
-        self._fields = fields
-
-    def join(self, topology: StreamsTopology) -> StreamsGroupHeartbeatResponse:
-        self.epoch = 0
-        return self.beat(
-            topology=topology,
-            rebalance_timeout_ms=60_000,
-            process_id=self.member_id,
-            active_tasks=[],
-            standby_tasks=[],
-            warmup_tasks=[],
-            client_tags=[],
-            **self._fields,
-        )
-
-    def beat(self, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            endpoint_information_epoch=-1,
-            **fields,
-        )
-        answer = self.client.ask(request, 0)
-        if answer.error_code == KafkaCode.NONE:
-            self.epoch = answer.member_epoch
-        if answer.active_tasks is not None:
-            self.tasks = answer.active_tasks
-        return answer
-
-
-def describe(client: RawClient, group: str) -> StreamsGroupDescription:
-    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
-    [found] = client.ask(request, 0).groups
-    return found
 
 
 def connect(broker: Broker, client_id: str = "raw") -> RawClient:
@@ -149,7 +60,7 @@ def test_internal_topics_are_created_and_tasks_assigned(broker: Broker) -> None:
     topic = broker.create_topic(uuid.uuid4().hex, partitions=3).name
     with connect(broker) as client:
         endpoint = StreamsEndpoint(host="here", port=65_000)
-        member = Member(client, f"app-{topic}", user_endpoint=endpoint, rack_id="r")
+        member = StreamsMember(client, f"app-{topic}", user_endpoint=endpoint, rack_id="r")
         first = member.join(counting(topic, cleanup_policy="compact"))
         assert first.error_code == KafkaCode.NONE
         assert statuses(first) == [StatusCode.MISSING_INTERNAL_TOPICS]
@@ -174,7 +85,7 @@ def test_a_group_is_described_and_listed(broker: Broker) -> None:
     group = f"app-{topic}"
     with connect(broker) as client:
         endpoint = StreamsEndpoint(host="here", port=1)
-        member = Member(client, group, user_endpoint=endpoint)
+        member = StreamsMember(client, group, user_endpoint=endpoint)
         member.join(counting(topic))
         assert describe(client, group).group_state == "NotReady"
         member.beat()
@@ -208,7 +119,7 @@ def test_a_group_survives_a_restart() -> None:
     with Broker(settings=AT_ONCE) as broker:
         topic = broker.create_topic("t", partitions=2).name
         with connect(broker) as client:
-            member = Member(client, "app")
+            member = StreamsMember(client, "app")
             member.join(counting(topic))
             member.beat()
             before = describe(client, "app")
@@ -227,7 +138,7 @@ def test_a_group_survives_a_restart() -> None:
 def test_topics_that_cannot_be_created_are_in_the_status(broker: Broker) -> None:
     topic = broker.create_topic(uuid.uuid4().hex).name
     with connect(broker) as client:
-        member = Member(client, f"app-{topic}")
+        member = StreamsMember(client, f"app-{topic}")
         answer = member.join(counting(topic, no_such_option="1"))
         assert statuses(answer) == [StatusCode.MISSING_INTERNAL_TOPICS]
         assert answer.status is not None
@@ -237,7 +148,7 @@ def test_topics_that_cannot_be_created_are_in_the_status(broker: Broker) -> None
 
 def test_a_missing_source_topic_is_a_status(broker: Broker) -> None:
     with connect(broker) as client:
-        member = Member(client, "app-of-nothing")
+        member = StreamsMember(client, "app-of-nothing")
         assert statuses(member.join(counting("no-such-topic"))) == [
             StatusCode.MISSING_SOURCE_TOPICS
         ]
@@ -246,7 +157,7 @@ def test_a_missing_source_topic_is_a_status(broker: Broker) -> None:
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "no/topic"])
 def test_topics_that_no_application_may_use(broker: Broker, topic: str) -> None:
     with connect(broker) as client:
-        answer = Member(client, "app-of-others").join(counting(topic))
+        answer = StreamsMember(client, "app-of-others").join(counting(topic))
         assert answer.error_code == KafkaCode.STREAMS_INVALID_TOPOLOGY
         assert topic in (answer.error_message or "")
 
@@ -262,7 +173,7 @@ def test_the_protocol_can_be_turned_off() -> None:
     settings = {"group.coordinator.rebalance.protocols": "classic,consumer"}
     with Broker(settings=settings) as broker, connect(broker) as client:
         broker.create_topic("t")
-        answer = Member(client, "app").join(counting("t"))
+        answer = StreamsMember(client, "app").join(counting("t"))
         assert answer.error_code == KafkaCode.UNSUPPORTED_VERSION
         assert describe(client, "app").error_code == KafkaCode.UNSUPPORTED_VERSION
 
@@ -293,7 +204,7 @@ def test_internal_topics_need_the_permission_to_create_them() -> None:
         allow(broker, ResourceType.GROUP, "g", Operation.READ)
         allow(broker, ResourceType.GROUP, "g", Operation.DESCRIBE)
         with connect(broker, "app") as client:
-            member = Member(client, "g")
+            member = StreamsMember(client, "g")
             denied = member.join(counting("t"))
             assert denied.error_code == KafkaCode.TOPIC_AUTHORIZATION_FAILED
             allow(broker, ResourceType.TOPIC, "t", Operation.DESCRIBE)

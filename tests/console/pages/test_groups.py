@@ -5,6 +5,7 @@ from urllib.parse import quote
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.console_node import Browser, ConsoleNode
+from tests.support.streams_member import joined_member
 
 
 def commit(node: ConsoleNode, group: str, topic: str, offsets: dict[int, int]) -> None:
@@ -67,6 +68,19 @@ def test_a_group_with_members_is_described_and_not_moved(
     assert web.api(f"/groups/{group}/reset?to=beginning")["is_possible"] is False
     assert web.submit(f"/groups/{group}/reset", to="beginning", only=topic).status == 422
     consumer.close()
+
+
+def test_a_streams_group_is_shown_with_what_its_tasks_read(
+    console_node: ConsoleNode, web: Browser, topic: str
+) -> None:
+    group = f"app-{topic}"
+    with joined_member(console_node.bootstrap, group, topic) as member:
+        view = web.api(f"/groups/{group}")
+        assert (view["group"]["kind"], view["group"]["assignor"]) == ("streams", "sticky")
+        [shown] = view["group"]["members"]
+        assert shown["member_id"] == member.member_id
+        assert {where["topic"] for where in shown["partitions"]} >= {topic}
+        assert member.member_id in web.get(f"/groups/{group}").text
 
 
 def test_a_group_with_any_name_is_shown_and_deleted(

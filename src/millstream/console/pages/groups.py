@@ -102,7 +102,7 @@ async def group(console: Console, values: Values) -> OneGroup:
 
 async def _describe(console: Console, group_id: str) -> Group:
     try:
-        return await describe_group(console.client, group_id)
+        return await describe_group(console.client, await console.facts(), group_id)
     except AskFailed as failed:
         if failed.code == KafkaCode.GROUP_ID_NOT_FOUND:
             raise NotFound(f"There is no group {group_id}.") from failed
