@@ -62,6 +62,12 @@ from millstream.wire.apis.share_fetch import (
     ShareFetchTopic,
 )
 from millstream.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from millstream.wire.apis.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsSubtopology,
+    StreamsTopicInfo,
+    StreamsTopology,
+)
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
 from millstream.wire.message import Message, Request
 from tests.support.raw_client import RawClient
@@ -505,6 +511,54 @@ def share_acknowledgements_invented(client: RawClient, aim: Aim) -> list[bytes]:
     return found
 
 
+def large_topologies(client: RawClient, aim: Aim) -> list[bytes]:
+    """Of invented topics, in one part and in many; and with a changelog for each part."""
+    create_topic(client, aim.topic)
+    find_group(client, aim.group)
+    names = [f"{number:x}" for number in range(aim.many(60_000))]
+    changelogs = [
+        StreamsTopicInfo(name=f"c{name}", partitions=0, replication_factor=-1, topic_configs=[])
+        for name in names[:20_000]
+    ]
+    topologies = [
+        [subtopology("0", names, [])],
+        [subtopology(name, [aim.topic], []) for name in names[:20_000]],
+        [subtopology("0", [aim.topic], changelogs)],
+    ]
+    return [
+        frame(
+            StreamsGroupHeartbeatRequest(
+                group_id=f"{aim.group}-{number}",
+                member_id=str(uuid4()),
+                member_epoch=0,
+                endpoint_information_epoch=0,
+                rebalance_timeout_ms=60_000,
+                process_id="p",
+                topology=StreamsTopology(epoch=1, subtopologies=parts),
+                active_tasks=[],
+                standby_tasks=[],
+                warmup_tasks=[],
+            ),
+            0,
+        )
+        for number, parts in enumerate(topologies)
+    ]
+
+
+def subtopology(
+    name: str, sources: list[str], changelogs: list[StreamsTopicInfo]
+) -> StreamsSubtopology:
+    return StreamsSubtopology(
+        subtopology_id=name,
+        source_topics=sources,
+        source_topic_regex=[],
+        state_changelog_topics=changelogs,
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+
+
 ATTACKS: Final = (
     Attack("Produce: 60 million empty headers, future timestamp", future_bomb),
     Attack("Produce: a million records, each rejected", rejected_records),
@@ -531,4 +585,5 @@ ATTACKS: Final = (
     Attack("PushTelemetry: 500,000 fields, 20 times", telemetry_of_fields),
     Attack("ShareFetch: 199,000 invented partitions", share_fetches_invented),
     Attack("ShareAcknowledge: 60,000 invented offsets", share_acknowledgements_invented),
+    Attack("StreamsGroupHeartbeat: topologies of 60,000 topics", large_topologies),
 )
