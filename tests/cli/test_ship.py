@@ -69,6 +69,26 @@ def test_an_empty_file_and_binary_garbage_are_no_obstacle(
     assert values(kafka_bootstrap, topic) == [garbage, b"after"]
 
 
+def test_a_stack_trace_is_one_record_also_if_the_file_ends_with_it(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log = make_topic(partitions=1), tmp_path / "x.log"
+    log.write_bytes(b"one\n\tat a\n\tat b\ntwo\n")
+    arguments = ["ship", str(log), "--topic", topic, "--state", str(tmp_path / "state")]
+    done = run_millstream(*arguments, "--join-traces", bootstrap=kafka_bootstrap)
+    assert done.exit_code == 0, done.errors
+    command = [sys.executable, "-m", "millstream", *arguments, "--join-traces", "--follow"]
+    follower = subprocess.Popen([*command, "--bootstrap", kafka_bootstrap])
+    try:
+        with log.open("ab") as file:
+            file.write(b"three\n\tat c\n")
+        wait_until(lambda: len(values(kafka_bootstrap, topic)) == 3, "the last trace was sent")
+    finally:
+        follower.terminate()
+        follower.wait(30)
+    assert values(kafka_bootstrap, topic) == [b"one\n\tat a\n\tat b", b"two", b"three\n\tat c"]
+
+
 def test_a_line_larger_than_a_record_is_sent_in_pieces(
     kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.pipeline_check import _print, _sample
+from millstream.cli.pipeline_check import _joined, _print, _sample
 from millstream.lines.rules import SourceRule
 from millstream.pipeline.checking import Checked, Failed, Sample, check_samples
 from millstream.pipeline.spec import parse_spec
@@ -50,6 +50,11 @@ def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) ->
     assert list(_sample(path, 2).lines) == [b"one", b"two"]
     path.write_bytes(b"")
     assert list(_sample(path, 2).lines) == []
+
+
+def test_traces_are_joined_as_they_are_shipped() -> None:
+    sample = Sample("h/x", IN_2026_MS, [b"one", b"\tat a", b"\tat b", b"two"])
+    assert list(_joined(sample).lines) == [b"one\n\tat a\n\tat b", b"two"]
 
 
 def test_a_pattern_is_suggested_that_the_pipeline_then_reads(make_spec: MakeSpec) -> None:

@@ -1,7 +1,7 @@
 """`millstream pipeline check`: which lines of files a pipeline can parse, and which not."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,8 @@ from millstream.cli.bootstrap import json_option
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.pipeline_file import check_functions, load_file
 from millstream.cli.spark_process import check_installed
-from millstream.ingest.lines import LineSplitter
+from millstream.ingest.lines import Line, LineSplitter
+from millstream.ingest.traces import TraceJoiner
 from millstream.pipeline.spec import parse_spec
 
 if TYPE_CHECKING:
@@ -53,12 +54,18 @@ _LINE_BYTES_MAX: Final = 900_000
     type=click.Path(path_type=Path, dir_okay=False),
     help="Parse as this pipeline does: its formats, functions and time zone.",
 )
+@click.option(
+    "--join-traces",
+    is_flag=True,
+    help="Take a stack trace as part of the line before it, as `ship --join-traces` does.",
+)
 @json_option
 def check(
     files: tuple[Path, ...],
     lines_max: int,
     failed_shown: int,
     pipeline_file: Path | None,
+    join_traces: bool,
     as_json: bool,
 ) -> None:
     """Try the parser on FILES: formats, the share of parsed lines, and the first it cannot parse.
@@ -72,6 +79,8 @@ def check(
     spec = parse_spec("", folder=Path()) if pipeline_file is None else load_file(pipeline_file)
     check_functions(spec)
     samples = [_sample(path, lines_max) for path in files]
+    if join_traces:
+        samples = [_joined(sample) for sample in samples]
     found = check_samples(spec, samples, failed_shown=failed_shown)
     if as_json:
         print_json([asdict(each) for each in found])
@@ -95,6 +104,12 @@ def _sample(path: Path, lines_max: int) -> "Sample":
     time_ms = path.stat().st_mtime_ns // 1_000_000
     # Two files may have one name; a source of the pipeline has the host in front.
     return Sample(f"{os.uname().nodename}/{path}", time_ms, lines[:lines_max])
+
+
+def _joined(sample: "Sample") -> "Sample":
+    joiner = TraceJoiner()
+    lines = joiner.join(Line(data, 0) for data in sample.lines)
+    return replace(sample, lines=[line.data for line in (*lines, *joiner.flush())])
 
 
 def _print(found: "list[Checked]") -> None:

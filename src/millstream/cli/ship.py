@@ -9,6 +9,7 @@ import hashlib
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,6 +23,7 @@ from millstream.cli.output import JsonValue, counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
 from millstream.cli.topic_view import require_topic
+from millstream.ingest.lines import Line
 from millstream.ingest.shipping_state import (
     Acknowledged,
     StateUnreadable,
@@ -29,12 +31,15 @@ from millstream.ingest.shipping_state import (
     save_state,
 )
 from millstream.ingest.tail import FileMark, Tail
+from millstream.ingest.traces import TraceJoiner
 
 # Below a topic's default limit, with room for the batch around it.
 _LINE_BYTES_MAX: Final = 900_000
 _SAVE_EVERY_SECONDS: Final = 0.5
 # How long to wait before a quiet file is checked again.
 _QUIET_SECONDS: Final = 0.25
+# A trace is written at once, if not in one write.
+_TRACE_SECONDS: Final = 0.5
 _FINISH_SECONDS_MAX: Final = 30.0
 _DELIVERY_SECONDS_MAX: Final = 120.0
 
@@ -50,6 +55,11 @@ _DELIVERY_SECONDS_MAX: Final = 120.0
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file that records the position.  [default: in ~/.local/state/millstream]",
 )
+@click.option(
+    "--join-traces",
+    is_flag=True,
+    help="Send a stack trace as one record, together with the line before it.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no counts.")
 @json_option
 @bootstrap_option
@@ -59,6 +69,7 @@ def ship(
     follow: bool,
     source: str | None,
     state_path: Path | None,
+    join_traces: bool,
     quiet: bool,
     as_json: bool,
     bootstrap: str,
@@ -81,7 +92,8 @@ def ship(
         bootstrap, topic, delivery_seconds_max=None if follow else _DELIVERY_SECONDS_MAX
     )
     with _State(state) as kept:
-        shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet))
+        joiners = [TraceJoiner() if join_traces else None for _ in files]
+        shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet), joiners)
         shipper.run(follow=follow)
     if as_json:
         print_json({"topic": topic, **shipper.counts()})
@@ -143,6 +155,10 @@ class _Shipped:
     key: str
     tail: Tail
     acknowledged: Acknowledged
+    # Only if traces are joined.
+    joiner: TraceJoiner | None
+    # When the last line came, by the monotonic clock.
+    read_at: float
 
 
 class _Shipper:
@@ -153,6 +169,7 @@ class _Shipper:
         paths: tuple[Path, ...],
         source: str | None,
         progress: Progress,
+        joiners: Sequence[TraceJoiner | None],
     ) -> None:
         self._sender = sender
         self._state = state
@@ -170,8 +187,10 @@ class _Shipper:
                     path, state.marks.get(str(path.resolve())), line_bytes_max=_LINE_BYTES_MAX
                 ),
                 acknowledged=Acknowledged(),
+                joiner=joiner,
+                read_at=self._saved_at,
             )
-            for path in paths
+            for path, joiner in zip(paths, joiners, strict=True)
         ]
 
     def run(self, *, follow: bool) -> None:
@@ -201,13 +220,25 @@ class _Shipper:
         self._is_stopping = True
 
     def _read(self, file: _Shipped) -> None:
-        for line in file.tail.read():
+        lines = file.tail.read()
+        for line in lines if file.joiner is None else self._joined(file.joiner, file, lines):
             self._send(file, line.data, line.generation, line.end_position)
             self._long_lines += not line.is_complete
 
+    def _joined(self, joiner: TraceJoiner, file: _Shipped, lines: list[Line]) -> list[Line]:
+        """The last line waits a moment for the rest of its trace."""
+        if lines:
+            file.read_at = time.monotonic()
+            return joiner.join(lines)
+        is_over = file.tail.is_at_end and time.monotonic() - file.read_at >= _TRACE_SECONDS
+        return joiner.flush() if is_over else []
+
     def _send_last_lines(self) -> None:
         for file in self._files:
-            for line in file.tail.flush():
+            lines = file.tail.flush()
+            if file.joiner is not None:
+                lines = [*file.joiner.join(lines), *file.joiner.flush()]
+            for line in lines:
                 self._send(file, line.data, line.generation, line.end_position)
 
     def _send(self, file: _Shipped, data: bytes, generation: int, end_position: int) -> None:
