@@ -29,6 +29,7 @@ from tests.faults.group_kills import group_kill_rounds
 from tests.faults.hostile import hostile_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
+from tests.faults.share_kills import share_kill_rounds
 from tests.pipeline.kills import pipeline_kill_rounds
 from tests.spark.kills import spark_kill_rounds, spark_zombie_rounds
 from tests.spark.standalone import standalone_rounds
@@ -47,6 +48,9 @@ SOAKS = {
     "kills": Soak(200, lambda folder, seeds: kill_rounds(folder / "data", seeds), 1_000),
     "group_kills": Soak(
         100, lambda folder, seeds: group_kill_rounds(folder / "data", seeds), 5_000
+    ),
+    "share_kills": Soak(
+        100, lambda folder, seeds: share_kill_rounds(folder / "data", seeds), 18_000
     ),
     "hostile": Soak(60, hostile_rounds, 7_000),
     "power_cuts": Soak(50, power_cut_rounds, 2_000),
