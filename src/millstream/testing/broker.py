@@ -26,6 +26,7 @@ from millstream.testing.clock import MovableClock, milliseconds
 from millstream.testing.credentials import Credentials, secured_settings
 from millstream.testing.data_folder import check_storage
 from millstream.testing.faults import Faults
+from millstream.testing.in_flight import InFlight, in_flight
 from millstream.testing.loop_thread import LoopThread
 from millstream.testing.older_kafka import older_kafka
 from millstream.testing.registry import RegistryThread
@@ -217,6 +218,13 @@ class Broker(StartedKafka):
         assert self._thread is not None, "the broker does not run"
         assert self._node is not None
         return self._thread.run(connected_clients([self._node]), seconds_max=_START_SECONDS_MAX)
+
+    def in_flight(self, group_id: str) -> list[InFlight]:
+        """What members of a share group have acquired, and what is to be delivered again."""
+        assert self._thread is not None, "the broker does not run"
+        assert self._node is not None
+        work = in_flight(self._node, group_id)
+        return self._thread.run(work, seconds_max=_START_SECONDS_MAX)
 
     def _name_of(self, topic_id: UUID) -> str | None:
         topic = None if self._node is None else self._node.node.image.topics_by_id.get(topic_id)
