@@ -1,7 +1,7 @@
 """Whether topics and tables of a pipeline agree with a plain reading of the same lines.
 
 Everything is read back and compared with `plain_reading`: dead letters, live and closed
-windows, visits, tables. What is wrong comes back as sentences; an empty list is agreement.
+windows, visits, funnels, tables. What is wrong comes back as sentences; an empty list is agreement.
 """
 
 import json
@@ -85,6 +85,7 @@ def disagreements(spec: Spec, lines: list[TrafficLine]) -> list[str]:
         *_wrong_windows("final", _once(spec, outputs.FINAL), closed),
         *_wrong_windows("live", list(newest(spec, outputs.LIVE).values()), plain),
         *_wrong_visits(_once(spec, outputs.SESSIONS), plain),
+        *_wrong_funnels(list(newest(spec, outputs.FUNNELS).values()), plain),
         *_wrong_tables(spec, plain, closed),
     ]
 
@@ -177,6 +178,16 @@ def _wrong_visits(rows: list[dict[str, Any]], plain: PlainResults) -> list[str]:
         if row["final"]
     )
     return _difference("visits (start, end, views)", found, plain.visits)
+
+
+def _wrong_funnels(rows: list[dict[str, Any]], plain: PlainResults) -> list[str]:
+    """Every visit counts in the window in which it began."""
+    # A window keeps its record after a late view has moved the start of its only visit.
+    found = {window_ms(row): row["visits"] for row in rows if row["visits"]}
+    wanted: Counter[int] = Counter()
+    for (start_ms, _, _), count in plain.visits.items():
+        wanted[start_ms - start_ms % WINDOW_MS] += count
+    return _difference("visits of funnels", found, wanted)
 
 
 def _wrong_tables(spec: Spec, plain: PlainResults, closed: PlainResults) -> list[str]:

@@ -1,4 +1,4 @@
-"""One pipeline that is killed again and again: its driver, its Python workers, its node.
+"""One pipeline that is killed again and again: its driver, a Python worker, its node, or all.
 
     python -m tests.pipeline.kills 20 [SEED]
 
@@ -33,7 +33,7 @@ from tests.pipeline.agreement import CLOSING_MS, SPEC, closing_line, disagreemen
 from tests.support.node import MillstreamNode
 from tests.support.spark_processes import kill_a_worker
 
-FAULTS = ("driver", "worker", "node")
+FAULTS = ("driver", "worker", "node", "all")
 TOPIC = "logs"
 LINES = 2500
 PARTITIONS = 2
@@ -201,10 +201,15 @@ def _hit(fault: str, node: MillstreamNode, pipeline: Pipeline, chance: random.Ra
     """What was killed, and in the middle of what."""
     if fault == "node":
         open_batches, pid = pipeline.open_batches(), node.pid
-        node.kill()
-        time.sleep(chance.random())
-        node.start()
+        _kill_node(node, chance)
         return f"SIGKILL of node {pid}, open batches: {open_batches}"
+    if fault == "all":
+        pipeline.start_if_ended()
+        open_batches = pipeline.open_batches()
+        # Its workers are killed with the driver.
+        pipeline.kill()
+        _kill_node(node, chance)
+        return f"SIGKILL of driver, workers and node, open batches: {open_batches}"
     if fault == "worker":
         while True:
             pipeline.start_if_ended()
@@ -218,6 +223,12 @@ def _hit(fault: str, node: MillstreamNode, pipeline: Pipeline, chance: random.Ra
     open_batches, pid = pipeline.open_batches(), pipeline.pid
     pipeline.kill()
     return f"SIGKILL of driver {pid}, open batches: {open_batches}"
+
+
+def _kill_node(node: MillstreamNode, chance: random.Random) -> None:
+    node.kill()
+    time.sleep(chance.random())
+    node.start()
 
 
 def _wait_for_agreement(pipeline: Pipeline, lines: list[TrafficLine]) -> list[str]:

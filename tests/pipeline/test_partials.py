@@ -73,13 +73,14 @@ def test_views_of_a_visitor_are_one_part_until_a_silence_of_the_gap() -> None:
     times = [gap_us + 1, 0, gap_us - 1, 2 * gap_us + 1]
     tables = gathered([Event(at, path="/", visitor=7) for at in times]).tables()
     assert tables[VISITS].to_pylist() == [
-        {"visitor": 7, "start_us": 0, "end_us": gap_us + 1, "views": 3, "errors": 0},
+        {"visitor": 7, "start_us": 0, "end_us": gap_us + 1, "views": 3, "errors": 0, "reached": 0},
         {
             "visitor": 7,
             "start_us": 2 * gap_us + 1,
             "end_us": 2 * gap_us + 1,
             "views": 1,
             "errors": 0,
+            "reached": 0,
         },
     ]
     assert tables[VISITORS].to_pylist() == [

@@ -80,7 +80,7 @@ def test_a_service_that_fails_too_often_is_an_alert(
 
 
 def test_visits_funnels_and_hosts(records: Callable[[Changes], list[Record]]) -> None:
-    visit = Visit(START_US, START_US + 1500, 2, 1, [(START_US, 0, 0, 1)])
+    visit = Visit(START_US, START_US + 1500, 2, 1, steps=[(START_US, 0, 0, 1)])
     found = records(
         Changes(
             ended_visits=[(255, visit)],

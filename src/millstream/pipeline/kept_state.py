@@ -150,7 +150,7 @@ def _read(path: Path) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
 def _tables(results: OpenResults) -> dict[str, pa.Table]:
     """In the form of a batch that would bring all of it at once, and what batches do not have."""
     visits = [
-        (visitor, each.start_us, each.end_us, each.views, each.errors)
+        (visitor, each.start_us, each.end_us, each.views, each.errors, each.reached)
         for visitor, of_visitor in results.visits.items()
         for each in of_visitor
     ]

@@ -182,10 +182,13 @@ class OpenResults:
             funnel = self.funnels[window_us]
             before.setdefault(window_us, list(funnel.counts))
             funnel.count(visit, -1)
-        for visitor, start_us, end_us, views, errors in rows:
-            self.visits.add(visitor, Visit(start_us, end_us, views, errors))
+        for visitor, start_us, end_us, views, errors, reached in rows:
+            self.visits.add(visitor, Visit(start_us, end_us, views, errors, reached))
         for visitor, at_us, partition, offset, step in _rows(tables[partials.STEPS]):
             self.visits.add_step(visitor, (at_us, partition, offset, step))
+        if watermark_us is not None:
+            for _, visit in self._visits_of(visitors):
+                visit.settle(watermark_us)
         return visitors, self._count_funnels(visitors, before)
 
     def _count_funnels(

@@ -65,6 +65,8 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
         [
             *(("visitor", pa.uint64()), ("start_us", _NUMBER), ("end_us", _NUMBER)),
             *(("views", _NUMBER), ("errors", _NUMBER)),
+            # The step of the funnel before those of the next table; 0 in a task.
+            ("reached", _NUMBER),
         ]
     ),
     # Views of pages that are steps of the funnel.
@@ -301,7 +303,11 @@ class Gathering:
         is_step[firsts[np.append([True], of_visit[1:] != of_visit[:-1])[: len(firsts)]]] = True
         return (
             _table(VISITORS, window[is_first], visitor[is_first]),
-            _table(VISITS, visitor[starts], at_us[starts], at_us[ends], ends - starts + 1, errors),
+            _table(
+                VISITS,
+                *(visitor[starts], at_us[starts], at_us[ends], ends - starts + 1, errors),
+                np.zeros(len(starts), np.int64),
+            ),
             _table(STEPS, *(each[is_step] for each in (visitor, at_us, partition, offset, step))),
         )
 

@@ -19,22 +19,37 @@ class Visit:
     end_us: int
     views: int
     errors: int
+    # The step of the funnel that was reached by views before the watermark.
+    reached: int = 0
+    # Views of steps since then: one that is earlier than they are may still come.
     steps: list[Step] = field(default_factory=list)
 
     @property
     def depth(self) -> int:
         """The last step of the funnel that was reached in order."""
-        reached = 0
-        for *_, step in sorted(self.steps):
-            reached += step == reached + 1
-        return reached
+        return _reached(self.reached, self.steps)
+
+    def settle(self, watermark_us: int) -> None:
+        """Forget steps that no view can come before any more."""
+        settled = [step for step in self.steps if step[0] < watermark_us]
+        if settled:
+            self.reached = _reached(self.reached, settled)
+            self.steps = [step for step in self.steps if step[0] >= watermark_us]
 
     def join(self, other: "Visit") -> None:
         self.start_us = min(self.start_us, other.start_us)
         self.end_us = max(self.end_us, other.end_us)
         self.views += other.views
         self.errors += other.errors
+        # Of two visits that a view joins, the later has only steps after the watermark.
+        self.reached = max(self.reached, other.reached)
         self.steps += other.steps
+
+
+def _reached(reached: int, steps: list[Step]) -> int:
+    for *_, step in sorted(steps):
+        reached += step == reached + 1
+    return reached
 
 
 class VisitLog:
@@ -42,8 +57,10 @@ class VisitLog:
         self._gap_us = gap_us
         # None of the visits of a visitor are nearer to each other than the gap; by their start.
         self._of: dict[int, list[Visit]] = {}
-        # When a visit may end, and whose it is; visits go on, and then it is too early.
-        self._ends: list[tuple[int, int]] = []
+        # When the first visit of a visitor may end, and the same in order of time. It may go on
+        # since, so that is looked at when the time has come.
+        self._look_at: dict[int, int] = {}
+        self._looks: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._of)
@@ -68,7 +85,13 @@ class VisitLog:
             apart.append(part)
             apart.sort(key=lambda visit: visit.start_us)
             self._of[visitor] = apart
-        heapq.heappush(self._ends, (part.end_us + self._gap_us, visitor))
+        self._look(visitor, part.end_us + self._gap_us)
+
+    def _look(self, visitor: int, at_us: int) -> None:
+        before_us = self._look_at.get(visitor)
+        if before_us is None or at_us < before_us:
+            self._look_at[visitor] = at_us
+            heapq.heappush(self._looks, (at_us, visitor))
 
     def add_step(self, visitor: int, step: Step) -> None:
         """Of a view that was added; a step of no visit was too late."""
@@ -84,8 +107,12 @@ class VisitLog:
 
     def take_ended(self, watermark_us: int) -> list[tuple[int, Visit]]:
         ended: list[tuple[int, Visit]] = []
-        while self._ends and self._ends[0][0] <= watermark_us:
-            _, visitor = heapq.heappop(self._ends)
+        while self._looks and self._looks[0][0] <= watermark_us:
+            at_us, visitor = heapq.heappop(self._looks)
+            if self._look_at.get(visitor) != at_us:
+                # An earlier look has come in its place.
+                continue
+            del self._look_at[visitor]
             going_on = []
             for visit in self._of.pop(visitor, ()):
                 if visit.end_us + self._gap_us <= watermark_us:
@@ -94,4 +121,5 @@ class VisitLog:
                     going_on.append(visit)
             if going_on:
                 self._of[visitor] = going_on
+                self._look(visitor, min(each.end_us for each in going_on) + self._gap_us)
         return ended
