@@ -10,10 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescription,
 )
+from tests.support.cluster import MillstreamCluster, millstream_cluster
 from tests.support.java_program import kafka_streams_command, streams_command
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
@@ -33,10 +35,12 @@ SMOKE_TOPICS = ("data", "echo", "max", "min", "min-suppressed", "min-raw", "dif"
 SMOKE_TOPICS += ("sws-suppressed", "cnt", "avg", "tagg", "fk")
 
 
+OPTIONS = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[MillstreamNode]:
-    options = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    with MillstreamNode(tmp_path / "data", "--dev", *options) as running:
+    with MillstreamNode(tmp_path / "data", "--dev", *OPTIONS) as running:
         yield running
 
 
@@ -159,8 +163,11 @@ class Words:
             last[word] >= count for word, count in self.wanted.items()
         )
 
-    def close(self) -> None:
+    def check_exactly_once(self) -> None:
         self._consumer.close()
+        assert {word: counts[-1] for word, counts in self.published.items()} == self.wanted
+        # No count is published twice, and none goes back.
+        assert all(counts == sorted(set(counts)) for counts in self.published.values())
 
 
 def describe(bootstrap: str, group: str) -> StreamsGroupDescription:
@@ -216,10 +223,46 @@ def test_words_are_counted_exactly_once_whoever_is_killed(
         words.wait_until_counted()
         instances.close("second")
         assert describe(node.bootstrap, "words").group_state == "Empty"
-    words.close()
-    assert {word: counts[-1] for word, counts in words.published.items()} == words.wanted
-    # Exactly once: no count is published twice, and none goes back.
-    assert all(counts == sorted(set(counts)) for counts in words.published.values())
+    words.check_exactly_once()
+
+
+def coordinator_of(cluster: MillstreamCluster, group: str) -> int:
+    for node in cluster.nodes.values():
+        if node.is_running:
+            with RawClient(node.bootstrap) as client:
+                request = FindCoordinatorRequest(key="", coordinator_keys=[group])
+                [found] = client.ask(request, 4).coordinators
+                return found.node_id
+    raise AssertionError("no node is alive")
+
+
+def test_words_are_counted_exactly_once_while_coordinators_die(tmp_path: Path) -> None:
+    command = streams_command(_JAVA / "WordCount.java")
+    options = {
+        "application_id": "words",
+        "processing_guarantee": "exactly_once_v2",
+        "replication_factor": "3",
+    }
+    with millstream_cluster(tmp_path / "cluster", *OPTIONS) as cluster:
+        cluster.create_topic("lines", 4)
+        cluster.create_topic("counts", 2)
+        words = Words(cluster.bootstrap)
+        with Instances(tmp_path, cluster.bootstrap, **options) as instances:
+            for name in ("first", "second"):
+                instances.start(name, command, "lines", "counts")
+            for name in ("first", "second"):
+                instances.wait_for(name, "RUNNING")
+            for _ in range(2):
+                words.produce(500)
+                node_id = coordinator_of(cluster, "words")
+                cluster.nodes[node_id].kill()
+                words.produce(500)
+                words.wait_until_counted()
+                cluster.nodes[node_id].start()
+                cluster.wait_until_in_sync("lines")
+            for name in ("first", "second"):
+                instances.close(name)
+        words.check_exactly_once()
 
 
 def test_the_smoke_test_of_kafka_streams(node: MillstreamNode, tmp_path: Path) -> None:
