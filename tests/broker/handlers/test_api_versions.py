@@ -30,3 +30,19 @@ def test_a_version_of_api_versions_from_the_future_is_answered_in_version_0(
     assert answer[:6] == b"\x00\x00\x00\x07\x00\x23"
     count = int.from_bytes(answer[6:10], "big")
     assert count == len([k for k in served() if is_listed(k)])
+
+
+def test_features_of_level_zero_are_for_clients_that_know_them(client: RawClient) -> None:
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+    older, newer = client.ask(request, 3), client.ask(request, 4)
+    assert {feature.name for feature in older.supported_features} == {"group.version"}
+    assert {feature.name for feature in newer.supported_features} == {
+        "group.version",
+        "share.version",
+        "streams.version",
+        "transaction.version",
+    }
+    assert older.finalized_features == newer.finalized_features
+    assert ("streams.version", 1) in [
+        (feature.name, feature.max_version_level) for feature in newer.finalized_features
+    ]

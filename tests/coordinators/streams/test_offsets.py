@@ -1,6 +1,7 @@
 """Who may commit in a streams group."""
 
 from millstream.errors import KafkaCode
+from millstream.wire.offset_commit import OffsetToCommit
 from tests.coordinators.streams.streams_world import StreamsWorld
 from tests.coordinators.world import refused
 
@@ -44,6 +45,17 @@ def test_an_older_epoch_counts_for_tasks_that_the_member_has_had_since_then() ->
     stale = KafkaCode.STALE_MEMBER_EPOCH
     assert refused(lambda: world.commit(5, partition=other, **of_a)) is stale
     assert refused(lambda: world.commit(5, topic="payments", **of_a)) is stale
+
+
+def test_a_topic_that_does_not_exist_spoils_nothing() -> None:
+    world = StreamsWorld()
+    first = world.report("a", 0)
+    world.settle(first, world.report("b", 0))
+    unknown = OffsetToCommit(0, 5, -1, "", KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+    topics = [("gone", [unknown])]
+    # Its own code is the answer, whatever the epoch.
+    code = world.commit(5, member_id="a", generation=first.epoch, topics=topics)
+    assert code is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_task_that_came_later_needs_its_epoch() -> None:

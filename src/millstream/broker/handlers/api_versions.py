@@ -17,6 +17,10 @@ from millstream.wire.vendor import CLIENT_SOFTWARE_NAME
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+# Older clients fail on a feature whose lowest level is 0.
+_LEVEL_ZERO_FROM = 4
+
+
 def handle(node: NodeState, request: Request, body: ApiVersionsRequest) -> ApiVersionsResponse:
     code = KafkaCode.NONE
     # Otherwise all clients would ask for subscriptions, for nothing; librdkafka logs a line, too.
@@ -32,6 +36,8 @@ def handle(node: NodeState, request: Request, body: ApiVersionsRequest) -> ApiVe
             # Other clients never see keys that Kafka does not have.
             with_ours = True
     supported, finalized = features()
+    if request.version < _LEVEL_ZERO_FROM:
+        supported = [feature for feature in supported if feature.min_version > 0]
     return ApiVersionsResponse(
         error_code=code,
         api_keys=listed_versions(with_ours=with_ours, with_telemetry=with_telemetry),

@@ -107,7 +107,12 @@ def _check_member(group: ConsumerGroup | ShareGroup | StreamsGroup, request: Com
                 KafkaCode.UNSUPPORTED_VERSION,
                 "OffsetCommit 9 is the first that members of the streams protocol can use",
             )
-        partitions = [(topic, one.partition) for topic, wanted in request.topics for one in wanted]
+        partitions = [
+            (topic, one.partition)
+            for topic, wanted in request.topics
+            for one in wanted
+            if one.code is _NONE
+        ]
         check_commit(group, request.member_id, request.generation, partitions)
         return
     _check_consumer_member(
