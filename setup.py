@@ -27,6 +27,7 @@ setup(
         extension("records", "_columns"),
         extension("records", "_rows"),
         extension("records", "_walk"),
+        extension("lines", "_drain"),
         extension("lines", "_scan"),
         extension("broker.network", "_receiving"),
     ]

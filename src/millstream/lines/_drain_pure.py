@@ -1,0 +1,105 @@
+"""Templates of messages in plain Python: what `_drain.pyx` is held against."""
+
+import re
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+NAME: Final = "pure Python"
+ANYTHING: Final = b"<*>"
+CHILDREN_MAX: Final = 100
+TOKENS_MAX: Final = 128
+# The share of its tokens that a message has in common with its template, in tenths.
+SIMILARITY_TENTHS: Final = 7
+NOTHING: Final = -1
+OTHER: Final = -2
+
+_IN_WORD: Final = rb"[0-9A-Za-z\x80-\xff]"
+_NUMBER: Final = (
+    rb"(?:0[xX][0-9a-fA-F]+|[0-9]+|(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,})(?!" + _IN_WORD + rb")"
+)
+# A number, and those that follow it as in addresses, versions and UUIDs.
+_NUMBERS: Final = re.compile(
+    rb"(?<!" + _IN_WORD + rb")[-+]?" + _NUMBER + rb"(?:[.:]" + _NUMBER + rb"|-(?:" + _NUMBER
+    + rb"|[0-9a-fA-F]{4,}(?!" + _IN_WORD + rb")))*"
+)  # fmt: skip
+_TOKEN: Final = re.compile(rb"[^ \t\n\v\f\r]+")
+_VARIES: Final = re.compile(rb"[0-9]|<\*>")
+
+Leaf = list[int]
+Children = dict[bytes, "dict[bytes, Leaf]"]
+
+
+def tokens_of(message: bytes) -> list[bytes]:
+    """The first words of a message, with numbers replaced."""
+    found: list[bytes] = []
+    for token in _TOKEN.finditer(message):
+        if len(found) == TOKENS_MAX:
+            break
+        found.append(_NUMBERS.sub(ANYTHING, token[0]))
+    return found
+
+
+class Miner:
+    def __init__(self, templates_max: int) -> None:
+        self._templates_max = templates_max
+        self._templates: list[list[bytes]] = []
+        # By the number of tokens, the first, and the second.
+        self._tree: dict[int, Children] = {}
+
+    def add(self, messages: pa.StringArray) -> NDArray[np.int32]:
+        """For each message the number of its template, `NOTHING` or `OTHER`."""
+        numbers = [
+            NOTHING if message is None else self._add(tokens_of(message.encode()))
+            for message in messages.to_pylist()
+        ]
+        return np.array(numbers, np.int32)
+
+    def texts(self, start: int = 0) -> list[str]:
+        """The templates from this number on."""
+        return [b" ".join(tokens).decode() for tokens in self._templates[start:]]
+
+    def _add(self, tokens: list[bytes]) -> int:
+        leaf = self._leaf(tokens)
+        best, best_same, best_any = -1, -1, -1
+        for number in leaf:
+            template = self._templates[number]
+            anything = sum(each == ANYTHING for each in template)
+            same = anything + sum(
+                one == other and one != ANYTHING
+                for one, other in zip(template, tokens, strict=True)
+            )
+            if (same, anything) > (best_same, best_any):
+                best, best_same, best_any = number, same, anything
+        if best >= 0 and best_same * 10 >= SIMILARITY_TENTHS * len(tokens):
+            template = self._templates[best]
+            for place, token in enumerate(tokens):
+                if template[place] != token:
+                    template[place] = ANYTHING
+            return best
+        if len(self._templates) >= self._templates_max:
+            return OTHER
+        self._templates.append(tokens)
+        leaf.append(len(self._templates) - 1)
+        return len(self._templates) - 1
+
+    def _leaf(self, tokens: list[bytes]) -> Leaf:
+        """The templates of which one may be that of the message."""
+        # Where there is no room for more, leaves are looked up but not kept.
+        children = self._tree.setdefault(len(tokens), {})
+        first = _key(tokens, 0, children)
+        grandchildren = children.setdefault(first, {})
+        second = _key(tokens, 1, grandchildren)
+        return grandchildren.setdefault(second, [])
+
+
+def _key(tokens: list[bytes], place: int, children: "Children | dict[bytes, Leaf]") -> bytes:
+    """The token, or that of anything where it varies or too many are known."""
+    token = tokens[place] if place < len(tokens) else b""
+    if _VARIES.search(token):
+        return ANYTHING
+    if token not in children and len(children) >= CHILDREN_MAX:
+        return ANYTHING
+    return token
