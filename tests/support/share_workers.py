@@ -121,7 +121,9 @@ class Workers:
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
         try:
-            self.process.wait(60)
+            # librdkafka 2.16 sometimes never returns from closing a share consumer, with Apache
+            # Kafka, too.
+            self.process.wait(15)
         except subprocess.TimeoutExpired:
             self.process.kill()
         self._end()
