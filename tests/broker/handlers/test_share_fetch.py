@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
@@ -33,6 +34,7 @@ from tests.support.share_member import (
     produce,
     set_group_options,
 )
+from tests.support.waiting import wait_until
 
 LOCK_MS = 30_000
 LONG_MS = 20_000
@@ -279,6 +281,91 @@ def test_records_that_were_deleted_are_passed_over(queue: Queue) -> None:
     queue.client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=20_000), 2)
     assert member.fetch(wait_ms=LONG_MS).ranges == [(7, 9, 1)]
     assert member.acknowledge((0, 4, [ACCEPT])) is KafkaCode.NONE
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_aborted_transactions_are_left_out_where_a_group_wants_that(
+    broker: Broker, level: str
+) -> None:
+    queue = Queue(broker.bootstrap, share_isolation_level=level)
+    producer = Producer({**broker.client_config(), "transactional.id": queue.name})
+    producer.init_transactions(20)
+    for is_commit in (False, True):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce(queue.name, str(number), partition=0)
+        producer.flush(20)
+        if is_commit:
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    member = queue.member()
+    offsets: set[int] = set()
+    # 0 to 2 are aborted, 3 and 7 are markers, which clients pass over.
+    while 7 not in offsets:
+        for first, last, _ in member.fetch(wait_ms=LONG_MS).ranges:
+            offsets.update(range(first, last + 1))
+    assert offsets == (set(range(3, 8)) if level == "read_committed" else set(range(8)))
+    producer.begin_transaction()
+    producer.produce(queue.name, "open", partition=0)
+    producer.flush(20)
+    still_open = member.fetch(wait_ms=200).ranges
+    assert still_open == ([] if level == "read_committed" else [(8, 8, 1)])
+    producer.abort_transaction(20)
+    queue.close()
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 0}, {"batch_size": -5}, {"records": -1}])
+def test_odd_limits_harm_nobody(queue: Queue, changes: dict[str, int]) -> None:
+    queue.produce(3, 3)
+    member = queue.member()
+    assert member.fetch(wait_ms=200, **changes).code is KafkaCode.NONE
+    other = queue.member()
+    member.close_session()
+    found = other.fetch(wait_ms=LONG_MS).ranges
+    assert [n for first, last, _ in found for n in range(first, last + 1)] == list(range(6))
+
+
+def test_a_group_that_never_joined_gets_nothing(queue: Queue) -> None:
+    queue.produce(3)
+    with ShareMember(queue.bootstrap, f"{queue.name}-other", queue.name) as stranger:
+        assert stranger.fetch(wait_ms=LONG_MS).codes == {0: KafkaCode.UNKNOWN_SERVER_ERROR}
+        stranger.fetch(records=0)
+        said = stranger.acknowledge((0, 0, [ACCEPT]))
+        assert said is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def state_start(broker: Broker) -> int:
+    reader = Consumer({**broker.client_config(), "group.id": "state"})
+    low, _ = reader.get_watermark_offsets(TopicPartition("__share_group_state", 0), timeout=20)
+    reader.close()
+    return int(low)
+
+
+def test_old_records_of_the_state_are_deleted() -> None:
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.prune.interval.ms": "60000",
+    }
+    with Broker(settings=settings) as broker:
+        queue = Queue(broker.bootstrap)
+        queue.produce(20)
+        member = queue.member()
+        member.fetch(wait_ms=LONG_MS)
+        for offset in range(0, 20, 2):
+            assert member.acknowledge((offset, offset, [ACCEPT])) is KafkaCode.NONE
+        assert state_start(broker) == 0
+        broker.clock.advance(minutes=1)
+        wait_until(lambda: state_start(broker) > 10, "the start is deleted")
+        queue.close()
+        broker.stop()
+        broker.start()
+        again = ShareMember(broker.bootstrap, queue.name, queue.name)
+        again.join()
+        found = again.fetch(wait_ms=LONG_MS).ranges
+        got = [n for first, last, _ in found for n in range(first, last + 1)]
+        assert got == list(range(1, 20, 2))
+        again.close()
 
 
 def test_a_restart_keeps_what_was_acknowledged_and_the_counts(tmp_path: Path) -> None:

@@ -132,7 +132,8 @@ class SharePartitions:
         try:
             await self._read(led)
         except KafkaError as error:
-            log.info("cannot load share partition %s: %s", led.key.name, error)
+            # Any client may ask for any group.
+            log.debug("cannot load share partition %s: %s", led.key.name, error)
             led.problem = shown(error)
             self._drop(led)
         except ValueError as error:

@@ -283,7 +283,7 @@ class _Fetch:
             fetched=fetched.batches,
             wanted=Wanted(
                 max_records,
-                self._body.batch_size,
+                max(self._body.batch_size, 1),
                 self._body.share_acquire_mode == _EXACT_LIMIT,
             ),
             now_ms=self._node.now_ms(),
