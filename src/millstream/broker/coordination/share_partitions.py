@@ -83,6 +83,8 @@ class SharePartitions:
         self._node = node
         self._state = state
         self._led: dict[ShareKey, LedShare] = {}
+        # Changes that are being stored, whether the share partition is still known or not.
+        self._writes: dict[ShareKey, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -144,6 +146,10 @@ class SharePartitions:
 
     async def _read(self, led: LedShare) -> None:
         key = led.key
+        if key in self._writes:
+            # Of this node itself, before it forgot the partition: they would not be fenced, and
+            # what is read now might lack them.
+            await asyncio.wait(self._writes[key])
         known = await self._state.read(key, leader_epoch=led.leader_epoch)
         start_offset = known.start_offset
         if start_offset == NO_START:
@@ -237,6 +243,9 @@ class SharePartitions:
             share.finished_count,
             tuple(batches),
         )
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        writes = self._writes.setdefault(led.key, set())
+        writes.add(ended)
         try:
             await self._state.write(led.key, written)
         except KafkaError as error:
@@ -245,6 +254,11 @@ class SharePartitions:
                 log.info("share partition %s is fenced: %s", led.key.name, error)
                 self._drop(led)
             raise problem from error
+        finally:
+            ended.set_result(None)
+            writes.discard(ended)
+            if not writes and self._writes.get(led.key) is writes:
+                del self._writes[led.key]
 
     # -- locks --------------------------------------------------------------------------
 

@@ -6,11 +6,10 @@ id the transactions topic, the first one for a share partition the share state t
 """
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.hosting import Coordinators
-from millstream.broker.coordination.share_coordinator import ShareCoordinator
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
@@ -23,6 +22,10 @@ from millstream.wire.apis.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+
+if TYPE_CHECKING:
+    # Only nodes with share groups need it at run time.
+    from millstream.broker.coordination.share_coordinator import ShareCoordinator
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -48,7 +51,7 @@ def handle(
 
 def _shards(
     coordination: Coordinators, key_type: int
-) -> GroupCoordinators | TransactionCoordinator | ShareCoordinator | None:
+) -> "GroupCoordinators | TransactionCoordinator | ShareCoordinator | None":
     if key_type == GROUP:
         return coordination.groups
     if key_type == SHARE:

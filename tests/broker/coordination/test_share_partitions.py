@@ -1,0 +1,87 @@
+"""A share partition that was forgotten while a change was being stored."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from millstream.broker.coordination.share_partitions import SharePartitions
+from millstream.config import BrokerConfig
+from millstream.coordinators.codecs.share_state import ShareKey, StoredShare
+from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
+from millstream.coordinators.share.partition import ACCEPT, Acknowledgement
+from millstream.coordinators.share.state_batches import StateBatch, combine
+from millstream.coordinators.share.stored import Written
+from millstream.replication.waiting import FetchWait
+
+KEY = ShareKey("g", UUID(int=1), 0)
+
+
+class SlowStore:
+    """The share coordinator of another node: a write arrives when the test lets it."""
+
+    def __init__(self) -> None:
+        self.batches: tuple[StateBatch, ...] = ()
+        self.may_write = asyncio.Event()
+
+    async def read(self, key: ShareKey, *, leader_epoch: int) -> StoredShare:
+        return StoredShare(0, 1, leader_epoch, 0, 0, 0, 0, self.batches)
+
+    async def write(self, key: ShareKey, written: Written) -> None:
+        await self.may_write.wait()
+        self.batches = combine(self.batches, written.batches, start_offset=0)
+
+
+def node() -> Any:
+    return SimpleNamespace(
+        now_ms=lambda: 0,
+        clock=SimpleNamespace(monotonic=lambda: 0.0, now_ms=lambda: 0),
+        config=BrokerConfig({}),
+        image=SimpleNamespace(group_overrides={}),
+        disk=SimpleNamespace(
+            durability=SimpleNamespace(wait_if_needed=lambda *found, is_acks_all: None)
+        ),
+    )
+
+
+def partition() -> Any:
+    return SimpleNamespace(
+        is_leader=True,
+        leader_epoch=3,
+        offline_reason=None,
+        log=SimpleNamespace(log_start_offset=0),
+    )
+
+
+async def loaded(partitions: SharePartitions, where: Any) -> Any:
+    led = partitions.find_or_load(KEY, where)
+    if led.share is None:
+        wait = FetchWait(1)
+        led.waits.add(wait)
+        await wait.future
+    return led
+
+
+def test_it_is_read_again_only_after_the_change_is_stored() -> None:
+    async def scenario() -> None:
+        store = SlowStore()
+        partitions = SharePartitions(node(), store)  # type: ignore[arg-type]
+        where = partition()
+        led = await loaded(partitions, where)
+        wanted = Wanted(10, 10)
+        log = [LogBatch(0, 9)]
+        acquire(led.share, "m", fetch_offset=0, fetched=log, wanted=wanted, now_ms=0)
+        asked = [Acknowledgement(0, 9, [ACCEPT])]
+        storing = asyncio.ensure_future(partitions.acknowledge(led, "m", asked))
+        await asyncio.sleep(0)
+        partitions.forget_group("g")
+        again = partitions.find_or_load(KEY, where)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert again.share is None, "the write is still on its way"
+        store.may_write.set()
+        await storing
+        assert (await loaded(partitions, where)).share.start_offset == 10
+        await partitions.stop()
+
+    asyncio.run(scenario())
