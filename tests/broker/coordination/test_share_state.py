@@ -92,22 +92,27 @@ def test_acknowledgements_are_kept_wherever_the_coordinators_are(
         assert member.fetch(wait_ms=LONG_MS).ranges == [(6, 6, 2)]
 
 
-def test_a_new_leader_knows_what_was_acknowledged(cluster: Cluster, name: str) -> None:
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_what_was_acknowledged_survives_any_node(cluster: Cluster, name: str, victim: int) -> None:
+    """One of them leads the partition, one coordinates the group, and one keeps its state."""
     send(cluster, name, 10)
     with new_member(cluster, name) as member:
         member.fetch(wait_ms=LONG_MS)
         assert member.acknowledge((2, 4, [ACCEPT]), (6, 6, [RELEASE])) is KafkaCode.NONE
         cluster.wait_in_sync()
-        cluster.kill(cluster.leader(name, 0))
+        cluster.kill(victim)
     with new_member(cluster, name) as again:
-        found = first_ranges(again)
-        counts = {n: count for first, last, count in found for n in range(first, last + 1)}
+        counts: dict[int, int] = {}
+        # What the first member gives back may become available a moment later.
+        while len(counts) < 7:
+            for first, last, count in first_ranges(again):
+                counts.update(dict.fromkeys(range(first, last + 1), count))
         assert set(counts) == {0, 1, 5, 6, 7, 8, 9}
         assert counts[6] == 2
         rest = [(n, n, [ACCEPT]) for n in sorted(counts)]
         assert again.acknowledge(*rest) is KafkaCode.NONE
         send(cluster, name, 1)
-        assert again.fetch(wait_ms=LONG_MS).ranges == [(10, 10, 1)]
+        assert first_ranges(again) == [(10, 10, 1)]
 
 
 def test_a_former_leader_is_told_to_look_for_the_new_one(cluster: Cluster, name: str) -> None:
@@ -121,4 +126,8 @@ def test_a_former_leader_is_told_to_look_for_the_new_one(cluster: Cluster, name:
         with pytest.raises((ConnectionError, AssertionError)):
             assert member.acknowledge((0, 9, [ACCEPT])) is KafkaCode.NONE
     with new_member(cluster, name) as again:
-        assert [one[:2] for one in first_ranges(again)] == [(0, 9)]
+        got: set[int] = set()
+        while len(got) < 10:
+            for first, last, _ in first_ranges(again):
+                got.update(range(first, last + 1))
+        assert got == set(range(10))
