@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.pipeline import partials
-from millstream.pipeline.batch_results import Reported, read_reports
+from millstream.pipeline.batch_results import BatchResults, Reported, read_reports
+from millstream.pipeline.kept_state import KeptState
 from millstream.pipeline.line_pass import LinePass, PassRules, sink_options
-from millstream.pipeline.queries import BACKFILL, LINES, pass_rules
+from millstream.pipeline.progress import Watched
+from millstream.pipeline.queries import BACKFILL, LINES, open_results, pass_rules
 from millstream.pipeline.spec import Spec
 from millstream.spark.exactly_once import BatchContext, CarriedRows
 from millstream.warehouse import EVENTS, RAW
@@ -127,9 +129,26 @@ def test_tasks_are_read_as_one_batch(make_spec: MakeSpec) -> None:
     assert reported(spec, LINES, [], LINES_SENT[2:], LINES_SENT[:2]).parts == found.parts
 
 
-def test_no_task_is_no_batch() -> None:
-    nothing = pa.schema([("kind", pa.string()), ("name", pa.string()), ("value", pa.binary())])
-    assert read_reports(nothing.empty_table(), 0).context is None
+class NoTasks:
+    """A micro-batch that nothing was read for."""
+
+    def toArrow(self) -> pa.Table:
+        kinds = [("kind", pa.string()), ("name", pa.string()), ("value", pa.binary())]
+        return pa.schema(kinds).empty_table()
+
+
+def test_a_batch_without_tasks_is_counted_and_writes_nothing(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    assert read_reports(NoTasks().toArrow(), 0).context is None
+    spec = make_spec()
+    state = KeptState(tmp_path / "state", lambda: open_results(spec))
+    watched = Watched()
+    results = BatchResults(spec, watched, state=state, folders={})
+    for number in range(3):
+        results.write(NoTasks(), number)  # type: ignore[arg-type]
+    assert watched.get().batch == 2
+    assert len(list((tmp_path / "state").iterdir())) == 3
 
 
 @pytest.mark.parametrize("table_format", ["delta", "parquet", "iceberg"])

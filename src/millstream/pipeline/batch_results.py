@@ -21,7 +21,7 @@ import pyarrow as pa
 from millstream.pipeline.kept_state import BatchParts, KeptState
 from millstream.pipeline.line_pass import LETTERS, PARTIAL, TASK, sink_options
 from millstream.pipeline.progress import Progress, Watched
-from millstream.pipeline.results import records_of, to_batch
+from millstream.pipeline.results import Record, records_of, to_batch
 from millstream.pipeline.spec import Spec
 from millstream.spark.exactly_once import (
     BatchContext,
@@ -102,22 +102,24 @@ class BatchResults:
     def write(self, batch: "DataFrame", number: int) -> None:
         """For `foreachBatch`."""
         reported = read_reports(batch.toArrow(), number)
-        context = reported.context
-        if context is None:
-            return
-        messages: list[CarriedRows | OpenTransaction] = list(reported.letters)
+        # The state counts every batch, also one without tasks.
+        records: list[Record] = []
         if self._state is not None:
-            changes = self._state.add(number, reported.parts)
-            records = records_of(changes, self._spec)
-            if records:
-                messages.append(carry(context, [to_batch(records)]))
-        if any(not isinstance(each, CarriedRows) or each.rows for each in messages):
-            commit_exactly_once(self._sink, messages)
-        if any(reported.files.values()):
-            self._store(Batch(context.query_id, number), reported.files)
+            records = records_of(self._state.add(number, reported.parts), self._spec)
+        if reported.context is not None:
+            self._write(reported, reported.context, records)
         if self._state is not None:
             self._state.tidy()
         self._note(number, reported.counts)
+
+    def _write(self, reported: Reported, context: BatchContext, records: list[Record]) -> None:
+        messages: list[CarriedRows | OpenTransaction] = list(reported.letters)
+        if records:
+            messages.append(carry(context, [to_batch(records)]))
+        if any(not isinstance(each, CarriedRows) or each.rows for each in messages):
+            commit_exactly_once(self._sink, messages)
+        if any(reported.files.values()):
+            self._store(Batch(context.query_id, context.batch_id), reported.files)
 
     def _store(self, batch: Batch, files: Mapping[str, list[WrittenFile]]) -> None:
         from deltalake.exceptions import DeltaError
