@@ -17,6 +17,7 @@ from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from millstream.wire.apis.describe_groups import DescribeGroupsRequest
+from millstream.wire.apis.share_group_describe import ShareGroupDescribeRequest
 from millstream.wire.apis.streams_group_describe import StreamsGroupDescribeRequest
 
 # Partitions whose first unread record is looked up, to say how old it is.
@@ -70,7 +71,33 @@ async def describe_group(client: ClusterClient, facts: ClusterFacts, group_id: s
     except AskFailed as failed:
         if failed.code not in _ELSEWHERE:
             raise
+    try:
+        return await _describe_share(client, node_id, group_id)
+    except AskFailed as failed:
+        if failed.code not in _ELSEWHERE:
+            raise
     return await _describe_classic(client, node_id, group_id)
+
+
+async def _describe_share(client: ClusterClient, node_id: int, group_id: str) -> Group:
+    request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    [answer] = (await client.ask(node_id, request)).groups
+    check(answer.error_code, f"group {group_id}", answer.error_message)
+    members = [
+        Member(
+            one.member_id,
+            None,
+            one.client_id,
+            one.client_host,
+            [
+                TopicPartition(topic.topic_name, index)
+                for topic in one.assignment.topic_partitions
+                for index in topic.partitions
+            ],
+        )
+        for one in answer.members
+    ]
+    return Group(group_id, answer.group_state, "share", answer.assignor_name, members)
 
 
 async def _describe_consumer(client: ClusterClient, node_id: int, group_id: str) -> Group:

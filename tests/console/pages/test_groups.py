@@ -5,6 +5,7 @@ from urllib.parse import quote
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.console_node import Browser, ConsoleNode
+from tests.support.share_member import ShareMember
 from tests.support.streams_member import joined_member
 
 
@@ -94,3 +95,17 @@ def test_a_group_with_any_name_is_shown_and_deleted(
     assert "<b>a" not in text
     assert web.submit(f"{path}/delete", confirm=group).status == 303
     assert web.get(path).status == 404
+
+
+def test_a_share_group_has_its_members(console_node: ConsoleNode, web: Browser, topic: str) -> None:
+    group = f"share-{topic}"
+    with ShareMember(console_node.bootstrap, group, topic) as member:
+        member.join()
+        console_node.sample()
+        view = web.api(f"/groups/{group}")["group"]
+        assert (view["kind"], view["state"]) == ("share", "Stable")
+        [shown] = view["members"]
+        assert (shown["member_id"], len(shown["partitions"])) == (member.member_id, 2)
+        [row] = web.api(f"/groups?q={group}")["rows"]
+        assert row["kind"] == "share"
+        member.leave()
