@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.pipeline_check import _joined, _print, _sample
+from millstream.cli.pipeline_check import _joined, _print, read_sample
 from millstream.lines.rules import SourceRule
 from millstream.pipeline.checking import Checked, Failed, Sample, check_samples
 from millstream.pipeline.spec import parse_spec
@@ -45,11 +45,11 @@ def test_lines_are_numbered_on_from_batch_to_batch(make_spec: MakeSpec) -> None:
 def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(b"one\n\ntwo\r\n" + b"a" * 1_000_000 + b"\nlast")
-    sample = _sample(path, 100)
+    sample = read_sample(path, 100)
     assert [len(line) for line in sample.lines] == [3, 3, 900_000, 100_000, 4]
-    assert list(_sample(path, 2).lines) == [b"one", b"two"]
+    assert list(read_sample(path, 2).lines) == [b"one", b"two"]
     path.write_bytes(b"")
-    assert list(_sample(path, 2).lines) == []
+    assert list(read_sample(path, 2).lines) == []
 
 
 def test_traces_are_joined_as_they_are_shipped() -> None:

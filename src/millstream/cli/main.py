@@ -68,6 +68,9 @@ _COMMANDS = {
         "millstream.cli.pipeline", "pipeline", "Turn topics of log lines into windows and tables."
     ),
     "report": LazyCommand("millstream.cli.report", "report", "Write the report of a day."),
+    "templates": LazyCommand(
+        "millstream.cli.templates", "templates", "Group the messages of log lines by template."
+    ),
     "demo": LazyCommand("millstream.cli.demo", "demo", "Show it all: traffic, windows, alerts."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check this machine, the broker and the libraries."

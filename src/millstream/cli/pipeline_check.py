@@ -78,7 +78,7 @@ def check(
 
     spec = parse_spec("", folder=Path()) if pipeline_file is None else load_file(pipeline_file)
     check_functions(spec)
-    samples = [_sample(path, lines_max) for path in files]
+    samples = [read_sample(path, lines_max) for path in files]
     if join_traces:
         samples = [_joined(sample) for sample in samples]
     found = check_samples(spec, samples, failed_shown=failed_shown)
@@ -88,7 +88,7 @@ def check(
         _print(found)
 
 
-def _sample(path: Path, lines_max: int) -> "Sample":
+def read_sample(path: Path, lines_max: int) -> "Sample":
     from millstream.pipeline.checking import Sample
 
     splitter = LineSplitter(position=0, line_bytes_max=_LINE_BYTES_MAX)

@@ -49,7 +49,7 @@ def _parse(text: str) -> Range:
         raise click.UsageError(str(wrong)) from None
 
 
-def _open_reading(bootstrap: str, topic: str, span: Range, *, is_bounded: bool) -> Reading:
+def open_reading(bootstrap: str, topic: str, span: Range, *, is_bounded: bool) -> Reading:
     with Cluster(bootstrap) as cluster:
         bounds = find_bounds(cluster, find_places(cluster, [topic], []), span)
     watch = BrokerWatch(bootstrap)
@@ -90,7 +90,7 @@ def export(
 
     with (
         open_writer(path) as writer,
-        closing(_open_reading(bootstrap, topic, span, is_bounded=True)) as reading,
+        closing(open_reading(bootstrap, topic, span, is_bounded=True)) as reading,
     ):
         try:
             for records in _batches(reading):
@@ -215,7 +215,7 @@ def mirror(
         partitions = len(topic_partitions(cluster, topic))
     with _clients_of(there):
         _create_copy(target, copied, partitions)
-    with closing(_open_reading(bootstrap, topic, span, is_bounded=exit_at_end)) as reading:
+    with closing(open_reading(bootstrap, topic, span, is_bounded=exit_at_end)) as reading:
         with _clients_of(there):
             sender = _sender(target, copied, quiet=quiet)
         sender.send_all(_copied(reading))
