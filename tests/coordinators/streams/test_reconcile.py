@@ -70,6 +70,11 @@ def test_a_member_revokes_before_it_moves_on() -> None:
     assert done == CurrentTasks(5, 4, STABLE, OwnedTasks({"0": {0: 2}}), NOTHING)
 
 
+def test_a_report_without_the_tasks_that_are_kept_is_too_old_to_count() -> None:
+    asked = CurrentTasks(4, 4, UNREVOKED, OwnedTasks({"0": {0: 2}}), OwnedTasks({"0": {1: 2}}))
+    assert step(asked, TaskAssignment({"0": (0,)}), reported=TaskAssignment()) is asked
+
+
 def test_a_task_that_another_member_runs_is_waited_for() -> None:
     current = CurrentTasks(4, 3, STABLE, NOTHING, NOTHING)
     target = TaskAssignment({"0": (0, 1)})

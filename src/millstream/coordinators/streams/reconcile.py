@@ -17,6 +17,7 @@ from millstream.coordinators.streams.group import JOINING_EPOCH
 from millstream.coordinators.streams.tasks import (
     Task,
     TaskOwners,
+    covers,
     each_task,
     overlap,
     tasks_of,
@@ -48,7 +49,7 @@ def reconcile(
                 return current
             epoch = current.epoch
         case StreamsMemberState.UNREVOKED_TASKS:
-            if _still_has(reported, current.revoking):
+            if not _has_revoked(reported, current):
                 return current
             epoch = current.epoch + 1
         case StreamsMemberState.UNRELEASED_TASKS:
@@ -144,6 +145,15 @@ def _released(
     free = {task for task in each_task(wanted) if not others.is_held_by(task, process_id)}
     given = has | free
     return tasks_of(given), len(given) < len(set(each_task(wanted)))
+
+
+def _has_revoked(reported: TaskAssignment | None, current: CurrentTasks) -> bool:
+    """A report without the tasks that the member keeps is older than the request to revoke."""
+    return (
+        reported is not None
+        and not _still_has(reported, current.revoking)
+        and covers(reported, without_epochs(current.assigned))
+    )
 
 
 def _still_has(reported: TaskAssignment | None, revoking: OwnedTasks) -> bool:
