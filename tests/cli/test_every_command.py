@@ -94,6 +94,7 @@ CALLS: dict[str, list[str]] = {
     "registry": ["--listen", "127.0.0.1:0"],
     "ship": ["FILE", "--topic", "t", "--state", "state.json"],
     "loadgen": ["--topic", "t", "-n", "10", "--fast"],
+    "templates": ["t"],
     "demo": [],
     "doctor": [],
 }
@@ -105,7 +106,7 @@ EXIT_CODES = {"wait": 3, "doctor": 1}
 NEED_TOPIC = [
     "topic add-partitions", "topic alter", "topic delete", "topic describe", "topic offsets",
     "topic trim", "produce", "consume", "export", "import", "mirror", "storage compact", "ship",
-    "loadgen",
+    "loadgen", "templates",
 ]  # fmt: skip
 PRINT_SOMETHING = [
     "topic list", "topic describe", "topic offsets", "consume", "group list", "group lag",
