@@ -29,7 +29,7 @@ from tests.coordinators.streams.streams_world import (
     subtopology,
     word_count,
 )
-from tests.coordinators.world import GROUP, REBALANCE_MS, refused
+from tests.coordinators.world import GROUP, REBALANCE_MS, durable, refused
 
 ALL = TaskAssignment({"0": (0, 1), "1": (0, 1)})
 
@@ -219,6 +219,23 @@ def test_a_restart_loses_nothing() -> None:
     assert set(world.streams().members) == {"a", "b"}
     world.pass_time(1)
     assert world.streams().state_name == "Empty"
+
+
+def test_compaction_may_put_a_members_tasks_before_its_metadata() -> None:
+    world = StreamsWorld()
+    last = world.settle(world.report("a", 0), world.report("b", 0))
+    # The target, and with it the tasks, would follow later.
+    streams = replace(AT_ONCE.streams, assignment_interval_ms=10_000)
+    world.settings = replace(AT_ONCE, streams=streams)
+    world.report("a", last["a"].epoch, client_tags=(("zone", "1"),))
+    compacted: dict[bytes, bytes | None] = {}
+    for key, value in world.log:
+        compacted.pop(key, None)
+        compacted[key] = value
+    world.log = list(compacted.items())
+    before = durable(world.state)
+    world.restart()
+    assert durable(world.state) == before
 
 
 def test_a_member_that_rejoins_gets_its_tasks_back() -> None:
