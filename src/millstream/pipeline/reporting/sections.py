@@ -26,6 +26,7 @@ from millstream.pipeline.reporting.events import (
     field_number,
     percentiles,
 )
+from millstream.pipeline.reporting.messages import messages
 from millstream.pipeline.reporting.periods import Kind, Period, period_of
 from millstream.pipeline.reporting.text import Section
 from millstream.pipeline.spec import Spec
@@ -50,6 +51,7 @@ def make_sections(spec: Spec, period: Period, dataset: Any) -> list[Section]:
         retention(events, period),
         latency(events, period),
         errors(events, period),
+        messages(events, period, dataset.schema.names),
         capacity(events, period),
         gauges(events, period, spec.gauges if _FIELDS in dataset.schema.names else ()),
     ]
