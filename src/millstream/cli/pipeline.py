@@ -345,7 +345,8 @@ def _say_summary(spec: Spec, last: "PipelineStatus") -> None:
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(last.lines.items())) or "none"
     dropped = sum(query.dropped for query in last.queries)
     echo(
-        f"pipeline {spec.name}: lines {lines}; dropped by Spark's watermark: {dropped:,}", err=True
+        f"pipeline {spec.name}: lines {lines}; dropped after their window was closed: {dropped:,}",
+        err=True,
     )
 
 
