@@ -99,25 +99,25 @@ def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitRep
 
 
 def _check_member(group: ConsumerGroup | ShareGroup | StreamsGroup, request: CommitRequest) -> None:
+    if isinstance(group, ConsumerGroup):
+        _check_consumer_member(
+            group, request.member_id, request.generation, request.knows_member_epochs
+        )
+        return
     if isinstance(group, ShareGroup):
         raise _no_offsets(group)
-    if isinstance(group, StreamsGroup):
-        if not request.knows_member_epochs and group.members:
-            raise KafkaError(
-                KafkaCode.UNSUPPORTED_VERSION,
-                "OffsetCommit 9 is the first that members of the streams protocol can use",
-            )
-        partitions = [
-            (topic, one.partition)
-            for topic, wanted in request.topics
-            for one in wanted
-            if one.code is _NONE
-        ]
-        check_commit(group, request.member_id, request.generation, partitions)
-        return
-    _check_consumer_member(
-        group, request.member_id, request.generation, request.knows_member_epochs
-    )
+    if not request.knows_member_epochs and group.members:
+        raise KafkaError(
+            KafkaCode.UNSUPPORTED_VERSION,
+            "OffsetCommit 9 is the first that members of the streams protocol can use",
+        )
+    partitions = [
+        (topic, one.partition)
+        for topic, wanted in request.topics
+        for one in wanted
+        if one.code is _NONE
+    ]
+    check_commit(group, request.member_id, request.generation, partitions)
 
 
 def _check_transaction_member(
