@@ -95,6 +95,7 @@ CALLS: dict[str, list[str]] = {
     "ship": ["FILE", "--topic", "t", "--state", "state.json"],
     "loadgen": ["--topic", "t", "-n", "10", "--fast"],
     "templates": ["t"],
+    "query": ["SELECT count(*) FROM t", "--topic", "t"],
     "demo": [],
     "doctor": [],
 }
@@ -106,7 +107,7 @@ EXIT_CODES = {"wait": 3, "doctor": 1}
 NEED_TOPIC = [
     "topic add-partitions", "topic alter", "topic delete", "topic describe", "topic offsets",
     "topic trim", "produce", "consume", "export", "import", "mirror", "storage compact", "ship",
-    "loadgen", "templates",
+    "loadgen", "templates", "query",
 ]  # fmt: skip
 PRINT_SOMETHING = [
     "topic list", "topic describe", "topic offsets", "consume", "group list", "group lag",

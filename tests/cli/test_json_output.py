@@ -112,6 +112,7 @@ ON_A_NODE: list[tuple[str, list[str]]] = [
     ("pipeline validate", ["pipeline.toml"]),
     ("pipeline diff", ["pipeline.toml"]),
     ("pipeline check", ["lines.log"]),
+    ("query", ["SELECT key, value FROM copied", "--topic", "copied"]),
     ("templates", ["lines.log", "copied", "--before", "lines.log"]),
     ("topic delete", ["orders", "copied", "-y"]),
 ]

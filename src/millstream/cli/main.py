@@ -71,6 +71,9 @@ _COMMANDS = {
     "templates": LazyCommand(
         "millstream.cli.templates", "templates", "Group the messages of log lines by template."
     ),
+    "query": LazyCommand(
+        "millstream.cli.query", "query", "Run SQL over tables of a pipeline, and topics."
+    ),
     "demo": LazyCommand("millstream.cli.demo", "demo", "Show it all: traffic, windows, alerts."),
     "doctor": LazyCommand(
         "millstream.cli.doctor", "doctor", "Check this machine, the broker and the libraries."
