@@ -148,11 +148,15 @@ def check_compiled() -> list[Finding]:
         _loops("record loops (writing)", rows.IMPLEMENTATION.NAME, "ten times"),
         _loops("receiving from clients", receiving.NAME, "many small requests two times"),
     ]
-    # Arrow belongs to an extra, and has a separate finding. The scanner would load it, so here
-    # only its file is looked for.
+    # Arrow belongs to an extra, and has a separate finding. These would load it, so here only
+    # their files are looked for.
     if _version("pyarrow") is not None:
-        has_scanner = importlib.util.find_spec("millstream.lines._scan") is not None
-        found.append(_loops("line scanner", "compiled" if has_scanner else "python", "fifty times"))
+        for what, module, times in (
+            ("line scanner", "_scan", "fifty times"),
+            ("message templates", "_drain", "twenty times"),
+        ):
+            is_there = importlib.util.find_spec(f"millstream.lines.{module}") is not None
+            found.append(_loops(what, "compiled" if is_there else "python", times))
     return found
 
 
