@@ -4,7 +4,7 @@ Every record goes through its bytes on the way to the state, and after every ste
 state is compared with what a restart would read back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -110,18 +110,29 @@ class World:
         return ticket
 
     def check_replay(self) -> None:
-        """A classic group in the middle of a rebalance is, after a restart, as it was before."""
-        now, then = durable(self.state), durable(self.replayed())
+        """From the whole log, and from what compaction leaves of it. A classic group in the middle
+        of a rebalance is, after a restart, as it was before."""
+        now = durable(self.state)
         rebalancing = {
             group_id
             for group_id, group in self.state.groups.items()
             if isinstance(group, ClassicGroup) and group_id not in now
         }
-        assert now == {name: view for name, view in then.items() if name not in rebalancing}
+        for log in (self.log, self.compacted()):
+            then = durable(self.replayed(log))
+            assert now == {name: view for name, view in then.items() if name not in rebalancing}
 
-    def replayed(self) -> ShardState:
-        state = ShardState()
+    def compacted(self) -> list[KeyValue]:
+        """The last record of each key, where it is in the log."""
+        found: dict[bytes, bytes | None] = {}
         for key, value in self.log:
+            found.pop(key, None)
+            found[key] = value
+        return list(found.items())
+
+    def replayed(self, log: Sequence[KeyValue] | None = None) -> ShardState:
+        state = ShardState()
+        for key, value in self.log if log is None else log:
             change = decode(key, value)
             if change is not None:
                 state.apply(change)

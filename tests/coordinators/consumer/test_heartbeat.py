@@ -343,3 +343,16 @@ def test_the_consumer_protocol_can_be_turned_off() -> None:
     world = World()
     world.settings = replace(world.settings, serves_consumer_protocol=False)
     assert refused(lambda: world.beat("m1", 0)) is KafkaCode.UNSUPPORTED_VERSION
+
+
+def test_compaction_may_put_an_assignment_before_its_members_metadata() -> None:
+    world = World()
+    world.beat("m1", 0)
+    written = len(world.log)
+    # The member's record is written again, and its assignment is not.
+    world.beat("m1", 1, owned=all_of(4), rebalance_timeout_ms=REBALANCE_MS + 1)
+    assert len(world.log) == written + 1
+    world.log = world.compacted()
+    world.restart()
+    assert world.consumers().members["m1"].current.assigned == all_of(4)
+    assert world.beat("m1", 1).epoch == 1

@@ -61,6 +61,9 @@ class ConsumerGroup:
     topics_version_seen: int = -1
     patterns_seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     unacknowledged: set[str] = field(default_factory=set)
+    # Only in a replay: assignments whose members' records are still to come. A member that changed
+    # its subscription wrote that record again, and compaction keeps the later one.
+    _early: dict[str, CurrentAssignment] = field(default_factory=dict)
 
     @property
     def state_name(self) -> str:
@@ -94,6 +97,8 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             self.members[member_id] = ConsumerMember(stored, no_assignment())
+            if member_id in self._early:
+                self.set_current(member_id, self._early.pop(member_id))
         else:
             member.stored = stored
         if stored.instance_id is not None:
@@ -101,6 +106,7 @@ class ConsumerGroup:
 
     def remove_member(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
+        self._early.pop(member_id, None)
         if member is None:
             return
         self._release(member.current)
@@ -113,6 +119,7 @@ class ConsumerGroup:
     def set_current(self, member_id: str, current: CurrentAssignment) -> None:
         member = self.members.get(member_id)
         if member is None:
+            self._early[member_id] = current
             return
         self._release(member.current)
         member.current = current
@@ -121,6 +128,11 @@ class ConsumerGroup:
                 epochs = self.owned_epochs.setdefault(topic_id, {})
                 for partition in partitions:
                     epochs[partition] = current.epoch
+
+    def clear_current(self, member_id: str) -> None:
+        self._early.pop(member_id, None)
+        if member_id in self.members:
+            self.set_current(member_id, no_assignment())
 
     def _release(self, current: CurrentAssignment) -> None:
         for assignment in (current.assigned, current.revoking):

@@ -17,7 +17,6 @@ from millstream.coordinators.codecs.changes import (
     OffsetChange,
     PartitionMetadataChange,
     PatternChange,
-    ShareAssignment,
     ShareCurrentMemberChange,
     SharedTopics,
     ShareGroupChange,
@@ -38,7 +37,7 @@ from millstream.coordinators.codecs.streams_changes import (
     StreamsTargetMemberChange,
     TopologyChange,
 )
-from millstream.coordinators.consumer.group import ConsumerGroup, no_assignment
+from millstream.coordinators.consumer.group import ConsumerGroup
 from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.streams.group import FIRST_EPOCH, StreamsGroup, no_tasks
 from millstream.errors import KafkaCode, KafkaError
@@ -220,7 +219,7 @@ class ShardState:
             case TargetMemberChange():
                 group.target.pop(change.member_id, None)
             case CurrentMemberChange():
-                group.set_current(change.member_id, no_assignment())
+                group.clear_current(change.member_id)
             case PatternChange():
                 group.patterns.pop(change.pattern, None)
 
@@ -253,14 +252,14 @@ class ShardState:
             case ShareGroupChange():
                 del self.groups[change.group_id]
             case ShareMemberChange():
-                group.members.pop(change.member_id, None)
+                group.remove_member(change.member_id)
             case ShareTargetChange():
                 group.target_epoch = 0
                 group.target_timestamp_ms = 0
             case ShareTargetMemberChange():
                 group.target.pop(change.member_id, None)
             case ShareCurrentMemberChange():
-                group.set_current(change.member_id, ShareAssignment(0, 0, {}))
+                group.clear_current(change.member_id)
             case SharePartitionsChange():
                 group.topics = SharedTopics()
 

@@ -43,6 +43,9 @@ class ShareGroup:
     # until when (uptime) the share coordinator may take to begin the partitions of a topic.
     topics_version_seen: int = -1
     initializing_until_ms: dict[UUID, int] = field(default_factory=dict)
+    # Only in a replay: assignments whose members' records are still to come, as compaction keeps
+    # the later record of a member that has changed its subscription.
+    _early: dict[str, ShareAssignment] = field(default_factory=dict)
 
     @property
     def state_name(self) -> str:
@@ -54,14 +57,27 @@ class ShareGroup:
     def set_member(self, member_id: str, stored: StoredShareMember) -> None:
         known = self.members.get(member_id)
         if known is None:
-            self.members[member_id] = ShareMember(stored)
+            early = self._early.pop(member_id, None)
+            member = ShareMember(stored) if early is None else ShareMember(stored, early)
+            self.members[member_id] = member
         else:
             known.stored = stored
 
+    def remove_member(self, member_id: str) -> None:
+        self.members.pop(member_id, None)
+        self._early.pop(member_id, None)
+
     def set_current(self, member_id: str, current: ShareAssignment) -> None:
         known = self.members.get(member_id)
-        if known is not None:
+        if known is None:
+            self._early[member_id] = current
+        else:
             known.current = current
+
+    def clear_current(self, member_id: str) -> None:
+        self._early.pop(member_id, None)
+        if member_id in self.members:
+            self.members[member_id].current = ShareAssignment(0, 0, {})
 
 
 def merged(
