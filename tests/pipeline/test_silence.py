@@ -1,6 +1,6 @@
 """The watch over hosts, with time as the test says."""
 
-from millstream.pipeline.silence import HeardHost, watch_hosts
+from millstream.pipeline.silence import FORGOTTEN_AFTER_MS, HeardHost, watch_hosts
 
 
 class Hosts:
@@ -10,6 +10,9 @@ class Hosts:
     def after(self, now_ms: int, *heard: str) -> list[tuple[str, str]]:
         alerts = watch_hosts(self._hosts, heard, now_ms, silent_after_ms=20_000)
         return [(alert.kind, alert.host) for alert in alerts]
+
+    def names(self) -> set[str]:
+        return set(self._hosts)
 
 
 def test_a_host_that_goes_on_speaking_gives_no_alert() -> None:
@@ -28,3 +31,15 @@ def test_silence_is_told_once_and_so_is_its_end() -> None:
     assert hosts.after(45_000, "db") == [("back", "db")]
     assert hosts.after(46_000, "db") == []
     assert hosts.after(66_000) == [("silent", "db"), ("silent", "web")]
+
+
+def test_a_host_that_was_silent_for_a_day_is_forgotten() -> None:
+    hosts = Hosts()
+    hosts.after(0, "container-1", "db")
+    assert hosts.after(20_000, "db") == [("silent", "container-1")]
+    assert hosts.after(FORGOTTEN_AFTER_MS - 1, "db") == []
+    assert hosts.names() == {"container-1", "db"}
+    assert hosts.after(FORGOTTEN_AFTER_MS, "db") == []
+    assert hosts.names() == {"db"}
+    # A new host of the same name.
+    assert hosts.after(FORGOTTEN_AFTER_MS + 1, "container-1") == []

@@ -7,6 +7,7 @@ without the other.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,8 @@ class KeptState:
         is_due = sum(self._since) > max(_BATCHES_BYTES, self._state_bytes)
         if not is_due and len(self._since) < _BATCHES_MAX:
             return
-        before = self._newest_state(self._number)
+        # Not one of this batch: an attempt that ended before Spark's commit may have left it.
+        before = self._newest_state(self._number - 1)
         tables = [(name, partials.to_bytes(each)) for name, each in _tables(self.results).items()]
         facts = {"newest_us": self.results.newest_us, "dropped": self.results.dropped}
         self._state_bytes = _write(self._path(self._number, _STATE), tables, facts)
@@ -133,8 +135,19 @@ def _write(path: Path, tables: Iterable[tuple[str, bytes]], facts: dict[str, Any
     ):
         out.write_table(rows)
     size_bytes = new.stat().st_size
+    _sync(new)
     new.replace(path)
+    _sync(path.parent)
     return size_bytes
+
+
+def _sync(path: Path) -> None:
+    """A file, or the names in a folder: all of it survives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: Path) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:

@@ -445,7 +445,8 @@ def _add_levels(
     durations: Quantiles, values: NDArray[np.float64], offset: int, sizes: Sequence[int]
 ) -> None:
     for level, size in enumerate(sizes):
-        durations.add(values[offset : offset + size], level)
+        # A view would keep the values of the whole batch in memory.
+        durations.add(values[offset : offset + size].copy(), level)
         offset += size
 
 

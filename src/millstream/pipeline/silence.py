@@ -5,6 +5,10 @@ Silence brings no event that could move a watermark.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+# Hosts come and go: names of containers, say. After this a host that returns is a new one.
+FORGOTTEN_AFTER_MS: Final = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,10 @@ class HeardHost:
 def watch_hosts(
     hosts: dict[str, HeardHost], heard: Iterable[str], now_ms: int, *, silent_after_ms: int
 ) -> list[HostAlert]:
-    """Update `hosts` by those that were heard just now; what is to be reported."""
+    """Update `hosts` by those that were heard just now; what is to be reported.
+
+    Those that have been silent for a day are forgotten.
+    """
     alerts = []
     for host in heard:
         known = hosts.get(host)
@@ -37,4 +44,8 @@ def watch_hosts(
             known.is_silent = True
             text = f"no lines for {silent_after_ms / 1000:g} s"
             alerts.append(HostAlert("silent", host, known.last_ms, text))
+    forgotten_before_ms = now_ms - max(FORGOTTEN_AFTER_MS, silent_after_ms)
+    for host in [each for each, known in hosts.items() if known.last_ms <= forgotten_before_ms]:
+        if hosts[host].is_silent:
+            del hosts[host]
     return alerts

@@ -29,6 +29,8 @@ class LoopThread:
 
     def stop(self) -> None:
         self.run(_cancel_others(), seconds_max=_STOP_SECONDS_MAX)
+        # Its threads end now, and not some time after the loop.
+        self.run(self.loop.shutdown_default_executor(), seconds_max=_STOP_SECONDS_MAX)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_STOP_SECONDS_MAX)
         assert not self._thread.is_alive(), "the loop did not stop"

@@ -11,11 +11,13 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, NoSpace
+from millstream.storage.log import Log
 from millstream.testing import Broker
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
@@ -357,6 +359,44 @@ def test_old_records_of_the_state_are_deleted() -> None:
         assert state_start(broker) == 0
         broker.clock.advance(minutes=1)
         wait_until(lambda: state_start(broker) > 10, "the start is deleted")
+        queue.close()
+        broker.stop()
+        broker.start()
+        again = ShareMember(broker.bootstrap, queue.name, queue.name)
+        again.join()
+        found = again.fetch(wait_ms=LONG_MS).ranges
+        got = [n for first, last, _ in found for n in range(first, last + 1)]
+        assert got == list(range(1, 20, 2))
+        again.close()
+
+
+def test_state_that_cannot_be_written_again_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.prune.interval.ms": "60000",
+    }
+    write, refused = Log._write, []
+
+    def write_with_a_full_disk(log: Log, *arguments: Any) -> Any:
+        if "__share_group_state" in log.directory:
+            refused.append(log.directory)
+            raise NoSpace("no room")
+        return write(log, *arguments)
+
+    with Broker(settings=settings) as broker:
+        queue = Queue(broker.bootstrap)
+        queue.produce(20)
+        member = queue.member()
+        member.fetch(wait_ms=LONG_MS)
+        for offset in range(0, 20, 2):
+            assert member.acknowledge((offset, offset, [ACCEPT])) is KafkaCode.NONE
+        monkeypatch.setattr(Log, "_write", write_with_a_full_disk)
+        broker.clock.advance(minutes=1)
+        wait_until(lambda: bool(refused), "an attempt to write the state again")
+        monkeypatch.undo()
+        assert state_start(broker) == 0
         queue.close()
         broker.stop()
         broker.start()

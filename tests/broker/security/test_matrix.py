@@ -267,7 +267,7 @@ def _share_cases() -> Iterator[Case]:
     request = delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
         group_id=G, topics=[deleted]
     )
-    yield Case(request, ("GROUP:DELETE",), GROUP_DENIED)
+    yield Case(request, ("GROUP:DELETE", "TOPIC:READ"), GROUP_DENIED)
 
 
 def _transaction_cases() -> Iterator[Case]:

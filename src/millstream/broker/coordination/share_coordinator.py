@@ -13,8 +13,8 @@ from millstream.broker.coordination.shards import Shards
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
-from millstream.coordinators.codecs.share_state import ShareKey, StoredShare
-from millstream.coordinators.decision import Ticket
+from millstream.coordinators.codecs.share_state import ShareChange, ShareKey, StoredShare
+from millstream.coordinators.decision import DecisionOf, Ticket
 from millstream.coordinators.journal import ShardStatus
 from millstream.coordinators.share import stored
 from millstream.coordinators.share.stored import (
@@ -24,7 +24,7 @@ from millstream.coordinators.share.stored import (
     ShareStates,
     ShareStateShard,
 )
-from millstream.errors import KafkaError
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import SHARE_STATE_TOPIC
 
 log = logging.getLogger(__name__)
@@ -113,14 +113,21 @@ class ShareCoordinator:
         if end == self._pruned_to.get(number, 0):
             return
         records = stored.snapshots(shard.state, self._env(Ticket()))
-        _write(shard, shard.name, ShareStateDecision(records=records))
-        self._pruned_to[number] = partition.log.next_offset
+        snapshots: DecisionOf[KafkaCode, ShareChange, ShareStateEnv]
+        snapshots = DecisionOf(KafkaCode.NONE, records)
         try:
+            # Raises where they cannot be written: then the log is all that there is of them.
+            answer = shard.submit(shard.name, lambda states, env: snapshots)
+            written_to = partition.log.next_offset
+            if isinstance(answer, asyncio.Future):
+                await answer
             wait = shard.wait_all()
             if wait is not None:
                 await wait
-            if self.shards.all[number] is shard and partition.is_leader:
+            is_active = shard.status is ShardStatus.ACTIVE
+            if self.shards.all[number] is shard and is_active and partition.is_leader:
                 partition.log.delete_records_before(end)
+                self._pruned_to[number] = written_to
         except KafkaError as error:
             log.warning("%s is not shortened: %s", shard.name, error)
 

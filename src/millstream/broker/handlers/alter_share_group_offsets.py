@@ -1,6 +1,7 @@
 """AlterShareGroupOffsets (91), version 0: a group without members starts elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from millstream.broker.coordination.share_state import for_each
 from millstream.broker.coordination.sharing import Sharing
@@ -9,6 +10,7 @@ from millstream.broker.handlers.share_group_heartbeat import note_initialized
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.coordinators.codecs.changes import SharedTopic
 from millstream.coordinators.groups import requests
 from millstream.coordinators.share import admin
 from millstream.errors import KafkaCode, KafkaError
@@ -75,13 +77,27 @@ async def _alter(
     )
     # Leaders here read the state again; those elsewhere are fenced when they next store theirs.
     sharing.partitions.forget_group(group_id)
-    if work.topics:
-        await note_initialized(sharing, group_id, work.topics, is_done=not failed)
+    for is_done in (True, False):
+        topics = _part(work.topics, failed, is_done=is_done)
+        if topics:
+            await note_initialized(sharing, group_id, topics, is_done=is_done)
     unknown = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
     errors: Errors = dict.fromkeys(work.unknown, unknown)
     for (topic_id, number), error in failed.items():
         errors[work.topics[topic_id].name, number] = error
     return errors
+
+
+def _part(
+    topics: Mapping[UUID, SharedTopic], failed: Collection[tuple[UUID, int]], *, is_done: bool
+) -> dict[UUID, SharedTopic]:
+    """The partitions that were begun, or those that were not."""
+    found = {}
+    for topic_id, topic in topics.items():
+        numbers = [n for n in topic.partitions if ((topic_id, n) not in failed) is is_done]
+        if numbers:
+            found[topic_id] = SharedTopic(topic.name, tuple(numbers))
+    return found
 
 
 def _response(

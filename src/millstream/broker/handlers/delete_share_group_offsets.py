@@ -34,7 +34,8 @@ async def handle(
             if denied is not None:
                 errors[name] = denied.error()
         wanted = [name for name in names if name not in errors]
-        errors.update(await _forget(sharing, body.group_id, wanted))
+        if wanted or not names:
+            errors.update(await _forget(sharing, body.group_id, wanted))
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(
             error_code=error.code, error_message=error.message, responses=[]

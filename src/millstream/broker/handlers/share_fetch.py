@@ -48,6 +48,8 @@ from millstream.wire.apis.share_fetch import (
 
 _EXACT_LIMIT: Final = 1
 _READ_COMMITTED: Final = "read_committed"
+# A client that has left does not end its wait.
+_WAIT_MS_MAX: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -190,7 +192,7 @@ class _Fetch:
 
     async def _fetch(self) -> dict[Where, _Row]:
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + max(self._body.max_wait_ms, 0) / 1000
+        ends_at = loop.time() + min(max(self._body.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         while True:
             stop_if_abandoned(self._request)
             is_over = loop.time() >= ends_at

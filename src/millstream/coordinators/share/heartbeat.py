@@ -162,7 +162,7 @@ def _next_epoch(
     is_changed: bool,
 ) -> int:
     """The group's epoch after this step."""
-    is_changed |= group.epoch == group.target_epoch and _is_assignment_due(group)
+    is_changed |= group.epoch == group.target_epoch and _is_assignment_due(group, env)
     if not is_changed and group.topics_version_seen == env.topics_version:
         return group.epoch
     group.topics_version_seen = env.topics_version
@@ -175,7 +175,7 @@ def _next_epoch(
     return stored_group.epoch
 
 
-def _is_assignment_due(group: ShareGroup) -> bool:
+def _is_assignment_due(group: ShareGroup, env: Env) -> bool:
     """Has the share coordinator begun partitions that nobody is assigned yet?"""
     names = group.subscribed_topics()
     assigned: dict[UUID, set[int]] = {}
@@ -185,6 +185,8 @@ def _is_assignment_due(group: ShareGroup) -> bool:
     return any(
         topic.name in names and assigned.get(topic_id, set()) != set(topic.partitions)
         for topic_id, topic in group.topics.initialized.items()
+        # A topic that was deleted in the meantime is never assigned.
+        if topic_id in env.image.topics_by_id
     )
 
 
