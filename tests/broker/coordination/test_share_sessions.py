@@ -83,34 +83,11 @@ def test_a_group_without_sessions_is_forgotten() -> None:
     world = World()
     session = world.sessions.open(KEY, Connection(), [])
     assert world.empty == ["g"], "what was known before may be outdated"
+    world.sessions.forget_group_if_empty("g")
+    assert world.empty == ["g"]
     world.sessions.end(session)
-    world.sessions.ended(session)
+    world.sessions.forget_group_if_empty("g")
     assert world.empty == ["g", "g"]
-
-
-def test_a_group_is_known_until_all_records_are_given_back() -> None:
-    world = World()
-    first, second = Connection(), Connection()
-    idle = world.sessions.open(KEY, first, [])
-    busy = world.sessions.open(OTHER, second, PLACES)
-    for session in (idle, busy):
-        world.sessions.end(session)
-    world.sessions.ended(idle)
-    assert world.empty == ["g"], "the other one's records are not given back yet"
-    again = world.sessions.open(KEY, Connection(), [])
-    assert world.empty == ["g"]
-    world.sessions.end(again)
-    world.sessions.ended(again)
-    world.sessions.ended(busy)
-    assert world.empty == ["g", "g"]
-
-
-def test_a_session_that_is_opened_again_forgets_nothing() -> None:
-    world = World()
-    connection = Connection()
-    world.sessions.open(KEY, connection, PLACES)
-    world.sessions.open(KEY, connection, PLACES)
-    assert world.empty == ["g"]
 
 
 def test_partitions_take_turns() -> None:

@@ -2,6 +2,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,9 +41,15 @@ def watch(monkeypatch: pytest.MonkeyPatch, is_busy: Callable[[], bool], checks: 
         if count > checks:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(garbage.asyncio, "sleep", sleep)
-    monkeypatch.setattr(garbage.gc, "get_count", lambda: (0, 0, 50))
-    monkeypatch.setattr(garbage.gc, "collect", lambda: done.append(count))
+    collector = SimpleNamespace(
+        get_count=lambda: (0, 0, 50),
+        collect=lambda: done.append(count),
+        freeze=lambda: None,
+        unfreeze=lambda: None,
+    )
+    # Not in the modules themselves: other threads use them.
+    monkeypatch.setattr(garbage, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(garbage, "gc", collector)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(garbage.collect_in_quiet_moments(is_busy))
     return done
@@ -85,8 +92,14 @@ def test_survivors_are_visited_again_only_now_and_then(monkeypatch: pytest.Monke
 
     kept = [Cycle()]
     found.append(weakref.ref(kept[0]))
-    monkeypatch.setattr(garbage.asyncio, "sleep", sleep)
-    monkeypatch.setattr(garbage.gc, "get_count", lambda: (0, 0, 50))
+    collector = SimpleNamespace(
+        get_count=lambda: (0, 0, 50),
+        collect=gc.collect,
+        freeze=gc.freeze,
+        unfreeze=gc.unfreeze,
+    )
+    monkeypatch.setattr(garbage, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(garbage, "gc", collector)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(garbage.collect_in_quiet_moments(lambda: False))
     assert gone_at == [20]

@@ -65,8 +65,6 @@ class ShareSessions:
         self._on_ended = on_ended
         self._on_group_empty = on_group_empty
         self._sessions: dict[SessionKey, ShareSession] = {}
-        # Those that have ended, and whose records are being given back.
-        self._ending: set[ShareSession] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -75,11 +73,10 @@ class ShareSessions:
         self, key: SessionKey, connection: SessionConnection, partitions: Iterable[Where]
     ) -> ShareSession:
         """A new session instead of any earlier one. Raises KafkaError."""
-        is_new_group = not self._has_group(key.group_id)
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._sessions_max():
             raise KafkaError(KafkaCode.SHARE_SESSION_LIMIT_REACHED)
-        if is_new_group:
+        if not self._has_group(key.group_id):
             # Whatever is known of the group here may be outdated.
             self._on_group_empty(key.group_id)
         session = ShareSession(key, connection, 1, dict.fromkeys(partitions))
@@ -107,17 +104,12 @@ class ShareSessions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """Call `ended` when its records are given back."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
-            self._ending.add(session)
 
-    def ended(self, session: ShareSession) -> None:
-        self._ending.discard(session)
-        if not self._has_group(session.key.group_id):
-            self._on_group_empty(session.key.group_id)
+    def forget_group_if_empty(self, group_id: str) -> None:
+        if not self._has_group(group_id):
+            self._on_group_empty(group_id)
 
     def _has_group(self, group_id: str) -> bool:
-        return any(key.group_id == group_id for key in self._sessions) or any(
-            session.key.group_id == group_id for session in self._ending
-        )
+        return any(key.group_id == group_id for key in self._sessions)

@@ -6,7 +6,7 @@ from typing import Final
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.share_coordinator import ShareCoordinator
 from millstream.broker.coordination.share_partitions import SharePartitions
-from millstream.broker.coordination.share_sessions import ShareSession, ShareSessions, Where
+from millstream.broker.coordination.share_sessions import ShareSession, ShareSessions
 from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
@@ -51,19 +51,14 @@ class Sharing:
     async def end_session(self, session: ShareSession) -> None:
         """Give back what the member has acquired, and forget the session."""
         self.sessions.end(session)
-        try:
-            for where in session.partitions:
-                await self._release(session, where)
-        finally:
-            self.sessions.ended(session)
-
-    async def _release(self, session: ShareSession, where: Where) -> None:
-        key = ShareKey(session.key.group_id, *where)
-        led = self.partitions.find(key)
-        if led is None:
-            return
-        try:
-            await self.partitions.release(led, session.key.member_id)
-        except KafkaError as error:
-            # The locks end by themselves.
-            log.info("records of %s are not given back: %s", key.name, error)
+        for where in session.partitions:
+            key = ShareKey(session.key.group_id, *where)
+            led = self.partitions.find(key)
+            if led is None:
+                continue
+            try:
+                await self.partitions.release(led, session.key.member_id)
+            except KafkaError as error:
+                # The locks end by themselves.
+                log.info("records of %s are not given back: %s", key.name, error)
+        self.sessions.forget_group_if_empty(session.key.group_id)
