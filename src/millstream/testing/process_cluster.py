@@ -5,7 +5,6 @@ ZooKeeper needs Java, and PySpark or Debian's package zookeeper.
 """
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Final
 from millstream.client.blocking import Address, Connection
 from millstream.testing.brokers import Brokers, Replicas
 from millstream.testing.network import largest, sides_of, unreached
+from millstream.testing.relay import Relay
 from millstream.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 _START_SECONDS_MAX: Final = 60.0
@@ -46,7 +46,7 @@ class ProcessCluster(Brokers):
         self._processes: dict[int, _Process] = {}
         self._zookeeper: _Process | None = None
         # Each node reaches ZooKeeper through its own.
-        self._relays: dict[int, _Relay] = {}
+        self._relays: dict[int, Relay] = {}
         self._unreached: Mapping[int, Collection[int]] = {}
         # Those that do not reach ZooKeeper.
         self._isolated: set[int] = set()
@@ -100,7 +100,7 @@ class ProcessCluster(Brokers):
         )
         address = self._zookeeper.answer()["address"]
         port = int(address.rpartition(":")[2])
-        self._relays = {node_id: _Relay(port) for node_id in self.ids}
+        self._relays = {node_id: Relay(port) for node_id in self.ids}
 
     def _start_one(self, node_id: int) -> None:
         process = _Process(
@@ -237,69 +237,3 @@ class _Process:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-class _Relay:
-    """A port that passes everything on to another one, until it is cut."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._is_cut = False
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        self._is_cut = True
-        with self._lock:
-            for each in self._open:
-                _shut(each)
-
-    def heal(self) -> None:
-        self._is_cut = False
-
-    def close(self) -> None:
-        _shut(self._listening)
-        self._listening.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                one, _ = self._listening.accept()
-            except OSError:
-                return
-            if self._is_cut:
-                one.close()
-                continue
-            try:
-                other = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:
-                one.close()
-                continue
-            for source, sink in ((one, other), (other, one)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
-
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
-        with self._lock:
-            self._open.add(source)
-        try:
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-        except OSError:
-            pass
-        finally:
-            _shut(sink)
-            with self._lock:
-                self._open.discard(source)
-            source.close()
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # It is closed already.
-        return

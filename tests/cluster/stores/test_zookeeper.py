@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import signal
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +17,7 @@ from millstream.cluster.stores.store import (
     UnknownOutcome,
 )
 from millstream.cluster.stores.zookeeper import end_session, open_zookeeper
+from millstream.testing.relay import Relay
 from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked
 from tests.support.zookeeper import (
@@ -32,16 +35,33 @@ def quick_ensemble(address: str, **settings) -> Ensemble:
     return ensemble_at(address, **{"root": new_root(), "session_timeout_ms": 4_000, **settings})
 
 
+@contextlib.contextmanager
+def relay_to(address: str) -> Iterator[Relay]:
+    """A session that is resumed elsewhere fights for it until it is cut off, as a dead owner is."""
+    relay = Relay(int(address.rpartition(":")[2]))
+    try:
+        yield relay
+    finally:
+        relay.close()
+
+
+def through(relay: Relay, ensemble: Ensemble) -> Ensemble:
+    return replace(ensemble, hosts=f"127.0.0.1:{relay.port}")
+
+
 def test_a_dead_owners_session_is_ended_at_once_and_its_nodes_go(zookeeper_of_spark):
-    async def scenario():
+    async def scenario(relay):
         # Far longer than what follows may take.
         ensemble = quick_ensemble(zookeeper_of_spark, session_timeout_ms=40_000)
-        dead, living = await open_zookeeper(ensemble), await open_zookeeper(ensemble)
+        dead = await open_zookeeper(through(relay, ensemble))
+        living = await open_zookeeper(ensemble)
         ended, gone = asyncio.Event(), asyncio.Event()
         dead.on_end(ended.set)
         await dead.commit([Create("/owner", is_ephemeral=True)])
         await living.exists("/owner", gone.set)
+        relay.cut()
         await end_session(ensemble, dead.key)
+        relay.heal()
         async with asyncio.timeout(20):
             await gone.wait()
             await ended.wait()
@@ -55,7 +75,8 @@ def test_a_dead_owners_session_is_ended_at_once_and_its_nodes_go(zookeeper_of_sp
         await dead.close()
         await living.close()
 
-    asyncio.run(scenario())
+    with relay_to(zookeeper_of_spark) as relay:
+        asyncio.run(scenario(relay))
 
 
 def test_the_session_timeout_is_what_the_server_grants(zookeeper_of_spark):
@@ -107,10 +128,11 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
 
 
 def test_nodes_log_in_by_sasl(tmp_path):
-    async def scenario(address):
+    async def scenario(address, relay):
         member = ensemble_at(address, "/x", sasl=SaslLogin("nodes", "secret"), is_protected=True)
-        store = await open_zookeeper(member)
+        store = await open_zookeeper(through(relay, member))
         await store.commit([Create("/mine", b"1")])
+        relay.cut()
         fellow = await open_zookeeper(member, resume=store.key)
         await fellow.commit([Put("/mine", b"2")])
         other = await open_zookeeper(ensemble_at(address, sasl=SaslLogin("other", "else")))
@@ -123,12 +145,15 @@ def test_nodes_log_in_by_sasl(tmp_path):
         # The server closes a session that asks before it has logged in.
         with pytest.raises(CoordinationFailed):
             await open_zookeeper(ensemble_at(address))
-        for each in (fellow, other):
+        for each in (fellow, other, store):
             await each.close()
 
     users = {"nodes": "secret", "other": "else"}
-    with zookeeper_with_sasl(tmp_path / "zookeeper", users) as server:
-        asyncio.run(scenario(server.address))
+    with (
+        zookeeper_with_sasl(tmp_path / "zookeeper", users) as server,
+        relay_to(server.address) as relay,
+    ):
+        asyncio.run(scenario(server.address, relay))
 
 
 def test_a_wrong_password_is_refused_where_sasl_is_not_required(tmp_path):
