@@ -93,7 +93,7 @@ def report_by_source(spark: SparkSession, spec: Spec, name: str) -> DataFrame:
 
 
 def read_by_connector(spark: SparkSession, spec: Spec) -> DataFrame:
-    """Spark's own source, told what ours is told."""
+    """Spark's own source, with the same options as ours."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", spec.bootstrap)

@@ -71,7 +71,7 @@ class Sides:
     ) -> None:
         """All sides, in turns first; round 0, if there is one, does not count.
 
-        Java goes on compiling for several rounds, so whoever comes later has it easier.
+        Java goes on compiling for several rounds, so the side measured later has an advantage.
         """
         for number in numbers:
             first = number % len(self.feeds)

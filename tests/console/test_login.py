@@ -157,7 +157,7 @@ def test_guessing_passwords_takes_longer_and_longer(secured: ConsoleNode) -> Non
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) > 0
     assert "too many wrong passwords" in answer.text
-    # Others at the same address still log in, and whoever is in stays in.
+    # Other users at the same address still log in, and sessions stay open.
     cookie_of(log_in(secured, "alice", "wonder"))
 
 

@@ -1,8 +1,8 @@
 """kill -9 of consumers of a share group and of the node, while they work off a queue.
 
-An acknowledgement that was confirmed is a promise: the record is not delivered again. And
-no record is finished that nobody has accepted. Each round has a topic and a group of its own,
-on one data directory; it ends when no record is left.
+A record whose acknowledgement was confirmed is not delivered again, and no record is finished
+before a consumer has accepted it. Each round has a new topic and group on the same data directory;
+it ends when no record is left.
 """
 
 import random

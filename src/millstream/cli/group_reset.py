@@ -1,7 +1,8 @@
 """`millstream group reset`: makes a group read from other offsets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import click
 
@@ -29,28 +30,43 @@ from millstream.wire.apis.offset_commit import (
     OffsetCommitTopic,
 )
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def reset_options(topics_by_default: str) -> Callable[[C], C]:
+    """The arguments of a command that moves a group."""
+
+    def decorate(command: C) -> C:
+        for option in (
+            click.argument("group_id", type=GROUP, metavar="GROUP"),
+            click.option(
+                "--to",
+                "start_text",
+                required=True,
+                metavar="START",
+                help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h).",
+            ),
+            click.option(
+                "-t",
+                "--topic",
+                "topics",
+                multiple=True,
+                metavar="TOPIC[:PARTITION,...]",
+                help=f"Only these; default: all that the group has {topics_by_default}.",
+            ),
+            click.option("--dry-run", is_flag=True, help="Only show what would change."),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
+            json_option,
+            bootstrap_option,
+        )[::-1]:
+            command = option(command)
+        return command
+
+    return decorate
+
 
 @click.command()
-@click.argument("group_id", type=GROUP, metavar="GROUP")
-@click.option(
-    "--to",
-    "start_text",
-    required=True,
-    metavar="START",
-    help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h).",
-)
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:PARTITION,...]",
-    help="Only these; default: all that the group has committed.",
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@json_option
-@bootstrap_option
+@reset_options("committed")
 def reset(
     group_id: str,
     start_text: str,

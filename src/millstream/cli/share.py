@@ -5,8 +5,8 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import ask_before_deleting
 from millstream.cli.connection import Cluster
-from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.group import delete_groups
+from millstream.cli.group_lag import print_lag
 from millstream.cli.group_view import Group
 from millstream.cli.lazy import AliasGroup, LazyCommand
 from millstream.cli.names import GROUP
@@ -136,17 +136,7 @@ def _show_lag(
         for row in share_positions(cluster, name):
             key = (name, row.where.topic)
             totals[key] = totals.get(key, 0) + (row.lag or 0)
-    rows = [(name, topic, behind) for (name, topic), behind in totals.items()]
-    if as_json:
-        print_json([dict(zip(("group", "topic", "lag"), row, strict=True)) for row in rows])
-    else:
-        print_table(("GROUP", "TOPIC", "LAG"), rows)
-    late = [name for name, _, behind in rows if lag_max is not None and behind > lag_max]
-    if late:
-        raise CommandFailed(
-            f"more than {lag_max} left: {', '.join(dict.fromkeys(late))}",
-            exit_code=ExitCode.FAILED,
-        )
+    print_lag(totals, lag_max, "left", as_json=as_json)
 
 
 @share.command()

@@ -4,13 +4,16 @@ from datetime import UTC, datetime
 
 import click
 
-from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
-from millstream.cli.group_reset import named_partitions, planned_moves, print_moves
+from millstream.cli.group_reset import (
+    named_partitions,
+    planned_moves,
+    print_moves,
+    reset_options,
+)
 from millstream.cli.group_view import is_alive
-from millstream.cli.names import GROUP
 from millstream.cli.output import counted
 from millstream.cli.share_view import (
     ShareGroupMissing,
@@ -22,26 +25,7 @@ from millstream.client.start_position import parse_start
 
 
 @click.command()
-@click.argument("group_id", type=GROUP, metavar="GROUP")
-@click.option(
-    "--to",
-    "start_text",
-    required=True,
-    metavar="START",
-    help="beginning, end, N, -N (last N of each partition), @TIME (@2026-01-31, @-1h).",
-)
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:PARTITION,...]",
-    help="Only these; default: all that the group has begun to read.",
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@json_option
-@bootstrap_option
+@reset_options("begun to read")
 def reset(
     group_id: str,
     start_text: str,

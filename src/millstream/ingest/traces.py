@@ -1,7 +1,7 @@
 """Lines of a stack trace, joined with the line that they belong to.
 
-A trace has one time, in its first line. Each of its lines as a record of its own would be a
-record without a time; joined, they are one record with newlines in it.
+A trace has one time, in its first line. If each line became a record, all but the first would have
+no time; joined, they are one record with newlines in it.
 
 Knows lines. Does not know files or time: the caller decides when nothing more is to come.
 """

@@ -49,7 +49,7 @@ def broker() -> Iterator[Broker]:
 
 
 class Queue:
-    """A topic of its own, and a group that starts at its beginning."""
+    """A new topic, and a group that starts at its beginning."""
 
     def __init__(self, bootstrap: str, partitions: int = 1, **options: str) -> None:
         self.bootstrap = bootstrap

@@ -116,7 +116,7 @@ class ShareCoordinator:
         snapshots: DecisionOf[KafkaCode, ShareChange, ShareStateEnv]
         snapshots = DecisionOf(KafkaCode.NONE, records)
         try:
-            # Raises where they cannot be written: then the log is all that there is of them.
+            # If they cannot be written this raises, and nothing is deleted.
             answer = shard.submit(shard.name, lambda states, env: snapshots)
             written_to = partition.log.next_offset
             if isinstance(answer, asyncio.Future):

@@ -1,4 +1,4 @@
-"""A topology against the topics that there are: its tasks and internal topics. Pure.
+"""The tasks and internal topics of a topology, given the topics that exist. Pure.
 
     repartition topics  as many partitions as the topology says, or as the largest source of the
                         subtopology that writes them; co-partitioned topics get the same number
