@@ -72,6 +72,7 @@ _SESSIONS: Final = {
 }
 _RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 
 class GroupConfig(OverridingConfig):
@@ -98,6 +99,8 @@ def group_overrides_problem(broker: BrokerConfig, overrides: Mapping[str, str]) 
             return str(problem)
         if name == _RESET and not _is_reset_rule(text.strip()):
             return f"{name} must be latest, earliest or by_duration:<a duration such as PT1H>"
+        if name == _DEAD_LETTERS and text.strip().startswith("__"):
+            return f"{name} must not start with __: such topics are internal"
         if name in _BOUNDS:
             assert isinstance(value, int), name
             least, most = _BOUNDS[name]

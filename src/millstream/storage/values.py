@@ -42,6 +42,10 @@ class LogConfig:
     flush_messages: int
     flush_ms: int
     producer_expiration_ms: int
+    # May this node and others write dead letters of share groups here?
+    takes_dead_letters: bool
+    # Do ordinary consumers get records at the times in their headers?
+    honours_delivery_times: bool
 
 
 @dataclass(slots=True)

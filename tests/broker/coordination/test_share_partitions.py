@@ -65,7 +65,8 @@ async def loaded(partitions: SharePartitions, where: Any) -> Any:
 def test_it_is_read_again_only_after_the_change_is_stored() -> None:
     async def scenario() -> None:
         store = SlowStore()
-        partitions = SharePartitions(node(), store)  # type: ignore[arg-type]
+        no_letters: Any = None
+        partitions = SharePartitions(node(), store, no_letters)  # type: ignore[arg-type]
         where = partition()
         led = await loaded(partitions, where)
         wanted = Wanted(10, 10)

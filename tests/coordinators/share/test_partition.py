@@ -36,6 +36,7 @@ from millstream.coordinators.share.state_batches import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     FINISHED,
     StateBatch,
@@ -298,9 +299,12 @@ class Model(RuleBasedStateMachine):
         self.stored: tuple[StateBatch, ...] = ()
         self.stored_start = 0
 
-    @initialize(deliveries=st.integers(2, 6), in_flight=st.integers(5, 60))
-    def begin(self, deliveries: int, in_flight: int) -> None:
-        self.limits = ShareLimits(deliveries, in_flight, 1_000)
+    @initialize(
+        deliveries=st.integers(2, 6), in_flight=st.integers(5, 60), has_dead_letters=st.booleans()
+    )
+    def begin(self, deliveries: int, in_flight: int, has_dead_letters: bool) -> None:
+        self.limits = ShareLimits(deliveries, in_flight, 1_000, has_dead_letters=has_dead_letters)
+        self.dead_state = ARCHIVING if has_dead_letters else ARCHIVED
         self.share = SharePartition(self.limits, start_offset=0)
 
     @rule(
@@ -387,7 +391,7 @@ class Model(RuleBasedStateMachine):
             for number in range(first, last + 1):
                 self.records[number].lock_until_ms = self.now_ms + self.limits.lock_ms
             return
-        after = {ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}[kind]
+        after = {ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: self.dead_state}[kind]
         self._begin(change, range(first, last + 1), after)
 
     @rule(member=st.sampled_from([ONE, OTHER]))
@@ -411,7 +415,18 @@ class Model(RuleBasedStateMachine):
 
     def _limited(self, record: Record, state: int) -> int:
         is_last = record.count >= self.limits.deliveries_max
-        return ARCHIVED if state == AVAILABLE and is_last else state
+        return self.dead_state if state == AVAILABLE and is_last else state
+
+    @rule(most=st.integers(1, 20))
+    def letters_are_written(self, most: int) -> None:
+        dead = self.share.next_dead(most)
+        numbers = [n for one in dead for n in range(one.first, one.last + 1)]
+        assert len(numbers) == len(set(numbers)) <= most
+        self._store(self.share.dead_letters_written(dead))
+        for number in numbers:
+            if number in self.records:
+                assert self.records[number].state == ARCHIVING
+                self.records[number].state = ARCHIVED
 
     @precondition(lambda self: self.changes)
     @rule(data=st.data(), is_stored=st.booleans())
@@ -494,6 +509,12 @@ class Model(RuleBasedStateMachine):
                 assert is_done or is_hole, number
                 assert number < share.start_offset or is_hole
         assert share.finished_count == sum(state in FINISHED for state, _, _ in found.values())
+        # Every record that died waits for its letter, and no other.
+        dying = {
+            n for n, one in self.records.items() if one.state == ARCHIVING and not one.is_changing
+        }
+        dead = {n for one in share.dead for n in range(one.first, one.last + 1)}
+        assert dying == {n for n in dead if n >= self.log_start}
         numbers = [n for n, one in found.items() if one[0] == AVAILABLE]
         free = [n for n in numbers if not self.records[n].is_changing]
         assert share.next_fetch_offset() == min(free, default=share.next_offset)

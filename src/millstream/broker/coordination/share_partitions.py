@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from millstream.broker.coordination.dead_letters import DeadLetters
 from millstream.broker.coordination.share_reset import start_offset_of
 from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.broker.node.state import NodeState
 from millstream.config.group_config import GroupConfig
 from millstream.coordinators.codecs.share_state import NO_START, ShareKey
+from millstream.coordinators.share.dead_letters import Source
 from millstream.coordinators.share.partition import (
     Acknowledgement,
     Change,
@@ -32,6 +34,11 @@ from millstream.replication.partition import Partition
 from millstream.replication.waiting import FetchWaits
 
 log = logging.getLogger(__name__)
+
+# Written together, before their records are archived.
+_LETTERS_AT_ONCE: Final = 500
+# While dead letters cannot be written, it is tried again after these seconds.
+_LETTER_RETRY_SECONDS: Final = (0.1, 0.5, 2.0, 5.0, 15.0, 30.0)
 
 # What clients see of problems with the share coordinator, as in Kafka.
 _SHOWN: Final = {
@@ -68,6 +75,9 @@ class LedShare:
     # When the timer for locks rings; None while there is none.
     timer: asyncio.TimerHandle | None = None
     is_dropped: bool = False
+    is_writing_letters: bool = False
+    # No member fetches, but dead letters have to be written before this is forgotten.
+    is_unused: bool = False
     # Why the state could not be read.
     problem: KafkaError | None = None
 
@@ -79,9 +89,10 @@ class LedShare:
 
 
 class SharePartitions:
-    def __init__(self, node: NodeState, state: ShareStateStore) -> None:
+    def __init__(self, node: NodeState, state: ShareStateStore, dead_letters: DeadLetters) -> None:
         self._node = node
         self._state = state
+        self._dead_letters = dead_letters
         self._led: dict[ShareKey, LedShare] = {}
         # Changes that are being stored, whether the share partition is still known or not.
         self._writes: dict[ShareKey, set[asyncio.Future[None]]] = {}
@@ -124,6 +135,7 @@ class SharePartitions:
             led = self._led[key] = LedShare(key, partition, partition.leader_epoch)
             self.spawn(self._load(led))
         if led.share is not None:
+            led.is_unused = False
             led.share.limits = self.limits_of(key.group_id)
             log_start = partition.log.log_start_offset
             if log_start > led.share.start_offset:
@@ -165,6 +177,7 @@ class SharePartitions:
         )
         if led.is_current:
             led.share = share
+            self._write_dead_letters(led, share)
 
     def config_of(self, group_id: str) -> GroupConfig:
         overrides = self._node.image.group_overrides.get(group_id, {})
@@ -177,6 +190,7 @@ class SharePartitions:
             in_flight_max=config.int("share.partition.max.record.locks"),
             lock_ms=config.int("share.record.lock.duration.ms"),
             may_renew=config.boolean("share.renew.acknowledge.enable"),
+            has_dead_letters=bool(config.string("errors.deadletterqueue.topic.name")),
         )
 
     def _drop(self, led: LedShare) -> None:
@@ -191,7 +205,10 @@ class SharePartitions:
     def forget_group(self, group_id: str) -> None:
         """No member fetches any more: the state is read again if one comes back."""
         for led in [one for key, one in self._led.items() if key.group_id == group_id]:
-            self._drop(led)
+            if led.share is not None and led.share.dead:
+                led.is_unused = True
+            else:
+                self._drop(led)
 
     def forget_topic(self, topic_id: UUID) -> None:
         for led in [one for key, one in self._led.items() if key.topic_id == topic_id]:
@@ -222,9 +239,11 @@ class SharePartitions:
             share.not_stored(change, now_ms=self._node.now_ms())
             self.arm(led)
             led.waits.wake()
+            self._write_dead_letters(led, share)
             raise
         share.stored(change)
         led.waits.wake()
+        self._write_dead_letters(led, share)
 
     async def _write(
         self, led: LedShare, share: SharePartition, batches: Sequence[StateBatch]
@@ -283,16 +302,50 @@ class SharePartitions:
         if ended:
             led.waits.wake()
             self.spawn(self._store_ended(led, share, ended))
+            self._write_dead_letters(led, share)
         self.arm(led)
 
     async def _store_ended(
         self, led: LedShare, share: SharePartition, ended: Sequence[StateBatch]
     ) -> None:
-        """The locks are over, whether that can be stored or not."""
+        """Locks are over, or records archived, whether that can be stored or not."""
         try:
             await self._write(led, share, ended)
         except KafkaError as error:
-            log.info("ended locks of %s are not stored: %s", led.key.name, error)
+            log.info("what ended in %s is not stored: %s", led.key.name, error)
+
+    # -- dead letters -------------------------------------------------------------------
+
+    def _write_dead_letters(self, led: LedShare, share: SharePartition) -> None:
+        if share.dead and not led.is_writing_letters:
+            led.is_writing_letters = True
+            self.spawn(self._write_letters(led, share))
+
+    async def _write_letters(self, led: LedShare, share: SharePartition) -> None:
+        """Until none is left, or another node leads: it finds what was not archived."""
+        failed = 0
+        where = led.partition.topic_partition
+        source = Source(led.key.group_id, where.topic, where.partition)
+        while led.is_current and (dead := share.next_dead(_LETTERS_AT_ONCE)):
+            config = self.config_of(led.key.group_id)
+            try:
+                await self._dead_letters.write(source, config, dead, led.partition)
+            except KafkaError as error:
+                seconds = _LETTER_RETRY_SECONDS[min(failed, len(_LETTER_RETRY_SECONDS) - 1)]
+                failed += 1
+                log.warning(
+                    "dead letters of %s are not written, next attempt in %g s: %s",
+                    *(led.key.name, seconds, error),
+                )
+                await asyncio.sleep(seconds)
+                continue
+            failed = 0
+            archived = share.dead_letters_written(dead)
+            led.waits.wake()
+            await self._store_ended(led, share, archived)
+        led.is_writing_letters = False
+        if led.is_unused and not share.dead:
+            self._drop(led)
 
 
 def shown(error: KafkaError) -> KafkaError:

@@ -4,6 +4,7 @@ import logging
 from typing import Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.dead_letters import DeadLetters
 from millstream.broker.coordination.share_coordinator import ShareCoordinator
 from millstream.broker.coordination.share_partitions import SharePartitions
 from millstream.broker.coordination.share_sessions import ShareSession, ShareSessions
@@ -27,7 +28,8 @@ class Sharing:
         self.groups = groups
         self.coordinator = ShareCoordinator(node, topics)
         self.state = ShareStateStore(node, lambda: self.coordinator)
-        self.partitions = SharePartitions(node, self.state)
+        self.dead_letters = DeadLetters(node, topics)
+        self.partitions = SharePartitions(node, self.state, self.dead_letters)
         self.sessions = ShareSessions(
             lambda: node.config.int(_SESSIONS_MAX),
             self._connection_closed,

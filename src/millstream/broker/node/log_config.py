@@ -53,4 +53,6 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         flush_messages=topic.int("flush.messages"),
         flush_ms=topic.int("flush.ms"),
         producer_expiration_ms=broker.int("producer.id.expiration.ms"),
+        takes_dead_letters=topic.boolean("errors.deadletterqueue.group.enable"),
+        honours_delivery_times=topic.boolean("millstream.delivery.times.enable"),
     )

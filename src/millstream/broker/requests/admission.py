@@ -114,9 +114,12 @@ class Admissions:
     def _decide(self, connection: ClientConnection, partition: Partition) -> Admission:
         topic = partition.topic_partition.topic
         standing, config = partition.standing(), partition.log.config
-        write_denial = _internal(topic) or self._permissions.decide(connection, _WRITE_TOPIC, topic)
         # A node may read everything: `replica_fetch` checks that it fetches for its own replicas.
+        # It may write dead letters where the topic permits them.
         is_node = connection.proved_node_id >= 0
+        write_denial = _internal(topic)
+        if write_denial is None and not (is_node and config.takes_dead_letters):
+            write_denial = self._permissions.decide(connection, _WRITE_TOPIC, topic)
         read_denial = None if is_node else self._permissions.decide(connection, _READ_TOPIC, topic)
 
         rules = batch_rules(config)

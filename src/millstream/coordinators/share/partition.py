@@ -1,8 +1,11 @@
 """A share partition: who gets which record of a partition, and what became of it.
 
     available --acquire--> acquired --accept----------> acknowledged
-        ^                     |  \\----reject, too often-> archived
+        ^                     |  \\----reject, too often-> archiving -> archived
         `-- release, lock over, too few deliveries yet --'
+
+A record is archiving while its dead letter has to be written; without dead letters it is
+archived at once.
 
 Records below `start_offset` are finished. Those from `next_offset` on were never delivered.
 Between the two they are in flight, at most `limits.in_flight_max`.
@@ -24,6 +27,7 @@ from millstream.coordinators.share.state_batches import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     FINISHED,
     StateBatch,
@@ -49,6 +53,8 @@ class ShareLimits:
     in_flight_max: int
     lock_ms: int
     may_renew: bool = True
+    # Has the group a topic for dead letters?
+    has_dead_letters: bool = False
 
     @property
     def isolating_from(self) -> int:
@@ -71,12 +77,22 @@ class Acquired(NamedTuple):
     delivery_count: int
 
 
+class DeadRange(NamedTuple):
+    """Records whose dead letters have to be written."""
+
+    first: int
+    last: int
+    delivery_count: int
+    is_rejected: bool
+
+
 class Counts(NamedTuple):
     """How many records in flight are in which state."""
 
     available: int
     acquired: int
     finished: int
+    archiving: int = 0
 
 
 @dataclass(slots=True)
@@ -84,6 +100,8 @@ class Change:
     """A change that is being stored: the deliveries that it changes, with their offsets."""
 
     parts: list[tuple[Delivery, int, int]] = field(default_factory=list)
+    # The first offsets of parts that a consumer has rejected, if they get dead letters.
+    rejected: set[int] = field(default_factory=set)
 
     def state_batches(self) -> list[StateBatch]:
         return joined(
@@ -106,6 +124,8 @@ class SharePartition:
         self.finished_count = 0
         # False if no record in flight is available: then no one has to search.
         self._may_have_available = False
+        # In the order in which they died. `dead_letters_written` takes them out.
+        self.dead: list[DeadRange] = []
         self._load(stored)
 
     def _load(self, stored: Sequence[StateBatch]) -> None:
@@ -117,6 +137,12 @@ class SharePartition:
             self._add(batch.first, batch.last, Delivery(batch.state, batch.delivery_count))
             if batch.state in FINISHED:
                 self.finished_count += batch.last - batch.first + 1
+            elif batch.state == ARCHIVING:
+                # Why is not stored, as in Kafka: it is guessed from the count.
+                is_rejected = batch.delivery_count < self.limits.deliveries_max
+                self.dead.append(
+                    DeadRange(batch.first, batch.last, batch.delivery_count, is_rejected)
+                )
         self._may_have_available = bool(stored)
         self._move_start()
 
@@ -162,17 +188,19 @@ class SharePartition:
         return max(self.next_offset, fetch_offset) + left - 1
 
     def counts(self) -> Counts:
-        available = acquired = 0
+        available = acquired = archiving = 0
         for batch in self.in_flight.batches:
             if batch.whole is not None:
                 size = batch.last - max(batch.first, self.start_offset) + 1
                 available += size if batch.whole.state == AVAILABLE else 0
                 acquired += size if batch.whole.state == ACQUIRED else 0
+                archiving += size if batch.whole.state == ARCHIVING else 0
                 continue
             for _, one in batch.deliveries(self.start_offset, batch.last):
                 available += one.state == AVAILABLE
                 acquired += one.state == ACQUIRED
-        return Counts(available, acquired, self.finished_count)
+                archiving += one.state == ARCHIVING
+        return Counts(available, acquired, self.finished_count, archiving)
 
     # -- acquiring: see `acquiring` -----------------------------------------------------
 
@@ -294,7 +322,11 @@ class SharePartition:
                 )
             one.lock_until_ms = now_ms + self.limits.lock_ms
             return
-        self._change(change, one, first, last, _STATE_AFTER[kind])
+        state = _STATE_AFTER[kind]
+        if kind == REJECT and self.limits.has_dead_letters:
+            state = ARCHIVING
+            change.rejected.add(first)
+        self._change(change, one, first, last, state)
 
     def _change(self, change: Change, one: Delivery, first: int, last: int, state: int) -> None:
         one.before = (one.state, one.member_id)
@@ -306,8 +338,9 @@ class SharePartition:
 
     def _without_excess(self, one: Delivery, state: int) -> int:
         """A record that was delivered often enough is not delivered again."""
-        is_last = one.count >= self.limits.deliveries_max
-        return ARCHIVED if state == AVAILABLE and is_last else state
+        if state != AVAILABLE or one.count < self.limits.deliveries_max:
+            return state
+        return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     def _counted(self, first: int, last: int) -> int:
         return max(0, last - max(first, self.start_offset) + 1)
@@ -330,11 +363,14 @@ class SharePartition:
         return change
 
     def stored(self, change: Change) -> None:
-        for one, _, _ in change.parts:
+        for one, first, last in change.parts:
             # Without `before` it was archived meanwhile, and stays that.
             if one.before is not None:
                 one.settle(one.state)
                 self._may_have_available |= one.state == AVAILABLE
+                if one.state == ARCHIVING:
+                    is_rejected = first in change.rejected
+                    self.dead.append(DeadRange(first, last, one.count, is_rejected))
         self._move_start()
 
     def not_stored(self, change: Change, *, now_ms: int) -> None:
@@ -345,7 +381,7 @@ class SharePartition:
             if one.state in FINISHED:
                 self.finished_count -= self._counted(first, last)
             if one.lock_until_ms <= now_ms:
-                one.settle(self._without_excess(one, AVAILABLE))
+                self._settle_ended(one, first, last)
             else:
                 one.state, one.member_id = one.before
                 one.before = None
@@ -388,12 +424,48 @@ class SharePartition:
         return joined(ended)
 
     def _end_lock(self, ended: list[StateBatch], one: Delivery, first: int, last: int) -> None:
-        one.settle(self._without_excess(one, AVAILABLE))
+        self._settle_ended(one, first, last)
         if one.state in FINISHED:
             self.finished_count += self._counted(first, last)
         else:
             self._may_have_available = True
         ended.append(StateBatch(first, last, one.state, one.count))
+
+    def _settle_ended(self, one: Delivery, first: int, last: int) -> None:
+        """The lock is over."""
+        one.settle(self._without_excess(one, AVAILABLE))
+        if one.state == ARCHIVING:
+            self.dead.append(DeadRange(first, last, one.count, is_rejected=False))
+
+    # -- dead letters -------------------------------------------------------------------
+
+    def next_dead(self, records_max: int) -> list[DeadRange]:
+        """The first of `dead`, with so many records at most."""
+        found: list[DeadRange] = []
+        for number, one in enumerate(self.dead):
+            if one.first + records_max <= one.last:
+                end = one.first + records_max
+                self.dead[number : number + 1] = [
+                    one._replace(last=end - 1),
+                    one._replace(first=end),
+                ]
+            records_max -= self.dead[number].last - one.first + 1
+            found.append(self.dead[number])
+            if records_max <= 0:
+                break
+        return found
+
+    def dead_letters_written(self, written: Sequence[DeadRange]) -> list[StateBatch]:
+        """The first of `dead` are safe: archive their records. What is returned must be stored;
+        if that fails, the letters are written again after the next load."""
+        del self.dead[: len(written)]
+        for dead in written:
+            for batch in self.in_flight.overlapping(dead.first, dead.last):
+                self._archive(batch, dead.first, dead.last, ARCHIVING)
+        self._move_start()
+        return joined(
+            StateBatch(dead.first, dead.last, ARCHIVED, dead.delivery_count) for dead in written
+        )
 
     # -- the start ----------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 AVAILABLE: Final = 0
 ACQUIRED: Final = 1
 ACKNOWLEDGED: Final = 2
+# The dead letter of the record has to be written; then it is archived (KIP-1191).
+ARCHIVING: Final = 3
 ARCHIVED: Final = 4
 # Nothing happens to these records any more.
 FINISHED: Final = frozenset({ACKNOWLEDGED, ARCHIVED})

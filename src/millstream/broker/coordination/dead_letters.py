@@ -1,0 +1,235 @@
+"""Writes the dead letters of share groups, wherever the leader of their partition is.
+
+`coordinators/share/dead_letters.py` decides where they go and what is in them. A letter is
+written as with acks=all. A node may write a letter twice, but archives no record before its
+letter is safe.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from millstream.broker.node.state import NodeState
+from millstream.broker.node.topics import Topics
+from millstream.client.aio import NoAnswer
+from millstream.cluster.changes import NewTopic
+from millstream.cluster.state import NO_LEADER
+from millstream.config import topic_config
+from millstream.config.group_config import GroupConfig
+from millstream.coordinators.share.dead_letters import (
+    LETTER_HEADERS,
+    Destination,
+    Source,
+    letters,
+    partition_of,
+    problem_with,
+    with_copy,
+)
+from millstream.coordinators.share.partition import DeadRange
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records import delivery_times
+from millstream.records.batch import HEADER_BYTES, split_batches
+from millstream.records.builder import build_batch
+from millstream.records.records import Record, iterate_records
+from millstream.records.validation import DECODED_BYTES_MAX
+from millstream.replication.partition import Partition
+from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+
+log = logging.getLogger(__name__)
+
+_TOPIC: Final = "errors.deadletterqueue.topic.name"
+_COPIES: Final = "errors.deadletterqueue.copy.record.enable"
+_ENABLED: Final = "errors.deadletterqueue.group.enable"
+_ACKS_ALL: Final = -1
+# The last version that names topics.
+_PRODUCE_VERSION: Final = 12
+_SECONDS_MAX: Final = 30.0
+_READ_BYTES: Final = 1 << 17
+# More than the numbers of a record and of a header take.
+_RECORD_BYTES: Final = 40
+_HEADER_BYTES: Final = 10
+
+
+class DeadLetters:
+    def __init__(self, node: NodeState, topics: Topics) -> None:
+        self._node = node
+        self._topics = topics
+        # By group: letters since the start of the node.
+        self.written: dict[str, int] = {}
+        # By group: the last problem that was logged.
+        self._problems: dict[str, str] = {}
+
+    async def write(
+        self, source: Source, config: GroupConfig, dead: Sequence[DeadRange], partition: Partition
+    ) -> None:
+        """Returns when the letters of records of `partition` are safe, or when there is nowhere to
+        write them. Raises KafkaError if it has to be tried again."""
+        name = config.string(_TOPIC)
+        if not name:
+            return
+        destination = self._destination(name)
+        problem = problem_with(destination)
+        if problem is not None:
+            self._complain(source, problem)
+            return
+        self._problems.pop(source.group_id, None)
+        if destination.partitions is None:
+            await self._create(name)
+            destination = self._destination(name)
+        if destination.partitions is None:
+            raise KafkaError(KafkaCode.LEADER_NOT_AVAILABLE, f"{name} was just created")
+        index = partition_of(source, destination.partitions)
+        now_ms = self._node.clock.now_ms()
+        found: Iterator[Record] = (
+            one for each in dead for one in letters(source, each, now_ms=now_ms)
+        )
+        if config.boolean(_COPIES):
+            found = _with_copies(found, partition)
+        for batch in _batches(found, self._bytes_max(name)):
+            await self._append(name, index, batch)
+        count = sum(each.last - each.first + 1 for each in dead)
+        self.written[source.group_id] = self.written.get(source.group_id, 0) + count
+
+    def _destination(self, name: str) -> Destination:
+        config = self._node.config
+        state = self._node.image.topics.get(name)
+        topic = None if state is None else topic_config(config, state.overrides)
+        return Destination(
+            name,
+            partitions=None if state is None else len(state.partitions),
+            takes_dead_letters=topic is not None and topic.boolean(_ENABLED),
+            is_compacted=topic is not None and "compact" in topic.list("cleanup.policy"),
+            prefix=config.string("errors.deadletterqueue.topic.name.prefix"),
+            may_create=config.boolean("errors.deadletterqueue.auto.create.topics.enable"),
+        )
+
+    def _bytes_max(self, name: str) -> int:
+        state = self._node.image.topics.get(name)
+        overrides = {} if state is None else state.overrides
+        return topic_config(self._node.config, overrides).int("max.message.bytes")
+
+    def _complain(self, source: Source, problem: str) -> None:
+        if self._problems.get(source.group_id) == problem:
+            return
+        self._problems[source.group_id] = problem
+        log.error(
+            "share group %s: records that died are archived without a dead letter, the first"
+            " in %s-%d: %s",
+            *(source.group_id, source.topic, source.partition, problem),
+        )
+
+    async def _create(self, name: str) -> None:
+        # The time of a letter is when it was written, whatever the node's default is.
+        configs: dict[str, str | None] = {
+            _ENABLED: "true",
+            "message.timestamp.type": "CreateTime",
+        }
+        [result] = await self._topics.create([NewTopic(name, configs=configs)], validate_only=False)
+        if result.error is not None and result.error.code is not KafkaCode.TOPIC_ALREADY_EXISTS:
+            raise result.error
+        log.info("created the topic %s for dead letters", name)
+
+    # -- writing ------------------------------------------------------------------------
+
+    async def _append(self, name: str, index: int, batch: bytearray) -> None:
+        node = self._node
+        leader = node.cluster.other_leader(name, index)
+        if leader is not None:
+            await self._send(leader, name, index, batch)
+            return
+        partition = node.partitions.get(name, index)
+        partition.require_committed_writes()
+        now_ms = node.clock.now_ms()
+        appended = partition.append_as_coordinator(memoryview(batch), now_ms=now_ms)
+        wait = node.disk.durability.wait_if_needed(
+            partition, appended.next_offset, is_acks_all=True
+        )
+        if wait is not None:
+            await wait
+
+    async def _send(self, leader: int, name: str, index: int, batch: bytearray) -> None:
+        if leader == NO_LEADER:
+            raise KafkaError(KafkaCode.LEADER_NOT_AVAILABLE, f"{name}-{index} has no leader")
+        row = ProducePartitionData(index=index, records=bytes(batch))
+        request = ProduceRequest(
+            acks=_ACKS_ALL,
+            timeout_ms=int(_SECONDS_MAX * 1000),
+            topic_data=[ProduceTopicData(name=name, partition_data=[row])],
+        )
+        try:
+            answer = await self._node.cluster.peers.ask(
+                leader, request, _PRODUCE_VERSION, timeout_seconds=_SECONDS_MAX
+            )
+        except NoAnswer as error:
+            raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
+        for topic in answer.responses:
+            for found in topic.partition_responses:
+                if found.error_code != KafkaCode.NONE:
+                    raise KafkaError(KafkaCode(found.error_code), found.error_message or "")
+
+
+# -- letters ------------------------------------------------------------------------------
+
+
+def _with_copies(found: Iterator[Record], partition: Partition) -> Iterator[Record]:
+    """Letters are in the order of the records of one range after another."""
+    records: dict[int, Record] = {}
+    for letter in found:
+        if letter.offset not in records:
+            records = _read_batch(partition, letter.offset)
+        record = records.get(letter.offset)
+        if record is None:
+            # Retention or compaction has deleted it meanwhile.
+            yield letter
+        else:
+            yield with_copy(letter, record, left_out=delivery_times.HEADERS)
+
+
+def _read_batch(partition: Partition, offset: int) -> dict[int, Record]:
+    """By offset, the records of the batch that has this one; empty if it cannot be read."""
+    try:
+        where = partition.read(offset, max_bytes=_READ_BYTES, at_least_one=True)
+        if where is None:
+            return {}
+        data = memoryview(where.file.read_at(where.position, where.length))
+        batch = next(split_batches(data))
+        found = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX)
+        return {record.offset: record for record in found}
+    except (KafkaError, ValueError, OSError, StopIteration) as error:
+        log.warning("no copy of %s at %d: %s", partition.topic_partition, offset, error)
+        return {}
+
+
+def _batches(found: Iterator[Record], bytes_max: int) -> Iterator[bytearray]:
+    """As large as the topic takes. A letter that is larger goes without the copy."""
+    waiting: list[Record] = []
+    size_bytes = HEADER_BYTES
+    for letter in found:
+        length = _size_bytes(letter)
+        if length + HEADER_BYTES > bytes_max:
+            headers = [(name, value) for name, value in letter.headers if name in LETTER_HEADERS]
+            letter = Record(letter.offset, letter.timestamp_ms, None, None, headers)
+            length = _size_bytes(letter)
+        if waiting and size_bytes + length > bytes_max:
+            yield _batch(waiting)
+            waiting, size_bytes = [], HEADER_BYTES
+        waiting.append(letter)
+        size_bytes += length
+    if waiting:
+        yield _batch(waiting)
+
+
+def _size_bytes(record: Record) -> int:
+    """At most so much."""
+    headers = sum(
+        _HEADER_BYTES + len(name.encode()) + len(value or b"") for name, value in record.headers
+    )
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+def _batch(waiting: Sequence[Record]) -> bytearray:
+    records = [
+        Record(number, letter.timestamp_ms, letter.key, letter.value, letter.headers)
+        for number, letter in enumerate(waiting)
+    ]
+    return build_batch(records, base_offset=0)
