@@ -207,6 +207,10 @@ class Crowd:
                         )
                     )
                     socks[-1].setblocking(False)
+            if not socks:
+                # The node takes its time to accept, or refuses: try again.
+                time.sleep(0.05)
+                continue
             sock = self._chance.choice(socks)
             try:
                 self._chance.choice(self._habits)(sock)

@@ -307,6 +307,15 @@ def test_a_member_lives_in_every_version(client: RawClient, version: int) -> Non
     assert left.error_code == KafkaCode.NONE
 
 
+def test_thousands_of_members_do_not_leave_by_one_request(client: RawClient) -> None:
+    members = [
+        LeaveGroupMember(member_id=str(number), group_instance_id=None, reason=None)
+        for number in range(5_001)
+    ]
+    left = client.ask(LeaveGroupRequest(group_id="any", members=members), 5)
+    assert (left.error_code, left.members) == (KafkaCode.INVALID_REQUEST, [])
+
+
 @pytest.mark.parametrize("version", versions(JoinGroupRequest.api))
 def test_a_refused_join_is_answered_in_every_version(client: RawClient, version: int) -> None:
     answer = join(client, "refused", version, "nobody")

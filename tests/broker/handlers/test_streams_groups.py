@@ -162,6 +162,15 @@ def test_topics_that_no_application_may_use(broker: Broker, topic: str) -> None:
         assert topic in (answer.error_message or "")
 
 
+def test_a_topology_of_thousands_of_topics_is_refused(broker: Broker) -> None:
+    topology = counting("any")
+    topology.subtopologies[0].source_topics = [f"topic-{number}" for number in range(5_000)]
+    with connect(broker) as client:
+        answer = StreamsMember(client, "app-of-many").join(topology)
+        assert answer.error_code == KafkaCode.STREAMS_INVALID_TOPOLOGY
+        assert "up to 5,000 are allowed" in (answer.error_message or "")
+
+
 def test_a_group_of_another_kind_is_not_described(broker: Broker) -> None:
     with connect(broker) as client:
         found = describe(client, "nobody")

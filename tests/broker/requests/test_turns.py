@@ -1,6 +1,7 @@
 """Long work leaves the loop to others, ends with its client, and its answer has a bound."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -149,3 +150,37 @@ def test_repetitions() -> None:
 def test_partitions_of_a_topic_come_together() -> None:
     a, b, c = answer("a"), answer("b"), answer("c")
     assert by_topic([("t", a), ("u", b), ("t", c)]) == {"t": [a, c], "u": [b]}
+
+
+@running
+async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> None:
+    turns = Turns()
+    threads = []
+
+    def work() -> list[str]:
+        threads.append(threading.current_thread())
+        return ["a", "b"]
+
+    def then(found: list[str]) -> DeleteGroupsResponse:
+        threads.append(threading.current_thread())
+        return combine([answer(name) for name in found])
+
+    async def then_later(found: list[str]) -> DeleteGroupsResponse:
+        return then(found)
+
+    here = threading.current_thread()
+    at_once = turns.prepare(request_of, work, then)
+    assert isinstance(at_once, DeleteGroupsResponse)
+    assert await turns.prepared(request_of, work) == ["a", "b"]
+    assert threads == [here, here, here]
+    request_of.is_long = True
+    for each in (then, then_later):
+        threads.clear()
+        later = turns.prepare(request_of, work, each)
+        assert not isinstance(later, DeleteGroupsResponse)
+        assert names(await later) == ["a", "b"]
+        assert threads[0] is not here
+        assert threads[1] is here
+    threads.clear()
+    assert await turns.prepared(request_of, work) == ["a", "b"]
+    assert threads[0] is not here

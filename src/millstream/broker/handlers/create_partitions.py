@@ -31,7 +31,9 @@ async def handle(
     request: Request,
     body: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
-    wanted, twice = distinct(body.topics, key=lambda topic: topic.name)
+    wanted, twice = await turns.prepared(
+        request, lambda: distinct(body.topics, key=lambda topic: topic.name)
+    )
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
     results = []
     async for topic in turns.each(request, wanted):

@@ -1,5 +1,6 @@
 """DeleteTopics (20), versions 1-6: by id from version 6."""
 
+from functools import partial
 from typing import Final
 
 from millstream.broker.node.state import NodeState
@@ -38,7 +39,7 @@ async def handle(
         wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
         wanted = body.topics
-    wanted, twice = distinct(wanted, _key)
+    wanted, twice = await turns.prepared(request, partial(distinct, wanted, _key))
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
     responses = [
         _named_twice(topic)

@@ -1,6 +1,6 @@
 """DescribeConfigs (32), versions 1-4: every option with its default, and where it is set."""
 
-from collections.abc import Coroutine, Hashable, Mapping
+from collections.abc import Coroutine, Hashable, Mapping, Sequence
 from typing import Any
 
 from millstream.broker.node.state import NodeState
@@ -30,13 +30,19 @@ def handle(
     body: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     known: dict[Hashable, list[DescribedConfig]] = {}
-    return turns.answer_each(
-        request,
-        once(body.resources, _key),
-        lambda resource: _describe(node, permissions, request, body, resource, known),
-        lambda results: DescribeConfigsResponse(results=results),
-        Weight(_weight, _too_large),
-    )
+
+    def answer(
+        wanted: Sequence[DescribeConfigsResource],
+    ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+        return turns.answer_each(
+            request,
+            wanted,
+            lambda resource: _describe(node, permissions, request, body, resource, known),
+            lambda results: DescribeConfigsResponse(results=results),
+            Weight(_weight, _too_large),
+        )
+
+    return turns.prepare(request, lambda: once(body.resources, _key), answer)
 
 
 def _key(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:

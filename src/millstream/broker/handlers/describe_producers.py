@@ -1,6 +1,6 @@
 """DescribeProducers (61), version 0: the producers of a partition, with open transactions."""
 
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 from millstream.broker.node.state import NodeState
@@ -25,10 +25,22 @@ def handle(
     request: Request,
     body: DescribeProducersRequest,
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
-    wanted = dict.fromkeys(
-        (topic.name, index) for topic in body.topics for index in topic.partition_indexes
+    return turns.prepare(
+        request,
+        lambda: dict.fromkeys(
+            (topic.name, index) for topic in body.topics for index in topic.partition_indexes
+        ),
+        lambda wanted: _answer_all(node, turns, permissions, request, wanted),
     )
 
+
+def _answer_all(
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    wanted: Collection[tuple[str, int]],
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
     def combine(partitions: list[DescribeProducersPartition]) -> DescribeProducersResponse:
         named = zip((topic for topic, _ in wanted), partitions, strict=True)
         return DescribeProducersResponse(

@@ -1,12 +1,14 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, in name order."""
 
-from collections.abc import Collection
+from collections.abc import Coroutine, Iterable, Sequence
 from heapq import nsmallest
+from typing import Any
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import topic_view
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.cluster.state import TopicState
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, TopicId, topic_name_problem
@@ -23,25 +25,47 @@ from millstream.wire.apis.describe_topic_partitions import (
 
 def handle(
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: DescribeTopicPartitionsRequest,
-) -> DescribeTopicPartitionsResponse:
-    start, first_index = "", 0
-    if body.cursor is not None:
-        start, first_index = body.cursor.topic_name, max(body.cursor.partition_index, 0)
+) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
     room_max = node.config.int("max.request.partition.size.limit")
     room = min(max(body.response_partition_limit, 1), room_max)
-    named: Collection[str] = {topic.name for topic in body.topics}
-    if not named:
-        named = [
-            name
-            for name in node.image.topics
-            if permissions.allows(request, ResourceType.TOPIC, name, LISTING)
-        ]
+    start = "" if body.cursor is None else body.cursor.topic_name
+    if body.topics:
+        return turns.prepare(
+            request,
+            lambda: _first({topic.name for topic in body.topics}, start, room),
+            lambda names: _answer_page(node, permissions, request, body.cursor, room, names),
+        )
+    listed = (
+        name
+        for name in node.image.topics
+        if permissions.allows(request, ResourceType.TOPIC, name, LISTING)
+    )
+    names = _first(listed, start, room)
+    return _answer_page(node, permissions, request, body.cursor, room, names)
+
+
+def _first(names: Iterable[str], start: str, room: int) -> list[str]:
+    """Each takes some of the room, so that no more can be shown."""
+    return nsmallest(room + 1, (name for name in names if name >= start))
+
+
+def _answer_page(
+    node: NodeState,
+    permissions: Permissions,
+    request: Request,
+    cursor: DescribeTopicPartitionsCursor | None,
+    room: int,
+    names: Sequence[str],
+) -> DescribeTopicPartitionsResponse:
+    start, first_index = "", 0
+    if cursor is not None:
+        start, first_index = cursor.topic_name, max(cursor.partition_index, 0)
     topics: list[DescribedTopic] = []
-    # Each takes some of the room, so that no more can be shown.
-    for name in nsmallest(room + 1, (name for name in named if name >= start)):
+    for name in names:
         index = first_index if name == start else 0
         if room == 0:
             return _answer(

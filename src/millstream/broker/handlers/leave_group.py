@@ -17,6 +17,8 @@ from millstream.wire.apis.leave_group import (
 )
 
 BATCHED_FROM: Final = 3
+# Of one request. An administrator who removes more of them sends several.
+_MEMBERS_MAX: Final = 5_000
 
 
 def handle(
@@ -25,6 +27,8 @@ def handle(
     denied = permissions.denial(request, ResourceType.GROUP, body.group_id)
     if denied is not None:
         return LeaveGroupResponse(error_code=denied.code, members=[])
+    if len(body.members) > _MEMBERS_MAX:
+        return LeaveGroupResponse(error_code=KafkaCode.INVALID_REQUEST, members=[])
     if request.version >= BATCHED_FROM:
         leaving = [Leaving(m.member_id, m.group_instance_id) for m in body.members]
     else:

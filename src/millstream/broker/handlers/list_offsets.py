@@ -5,7 +5,7 @@ Special timestamps: -1 latest, -2 earliest, -3 the record with the largest times
 pending upload (there is none: answered with no offset, as Kafka does without tiering).
 """
 
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 from millstream.broker.node.state import NodeState
@@ -46,9 +46,26 @@ def handle(
     request: Request,
     body: ListOffsetsRequest,
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    named = ((topic.name, partition) for topic in body.topics for partition in topic.partitions)
-    wanted, twice = distinct(named, _key)
+    return turns.prepare(
+        request,
+        lambda: distinct(_named(body), _key),
+        lambda found: _answer_all(node, turns, permissions, request, body, *found),
+    )
 
+
+def _named(body: ListOffsetsRequest) -> Iterator[Wanted]:
+    return ((topic.name, partition) for topic in body.topics for partition in topic.partitions)
+
+
+def _answer_all(
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: ListOffsetsRequest,
+    wanted: Sequence[Wanted],
+    twice: Container[tuple[str, int]],
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     def answer(
         one: Wanted,
     ) -> ListOffsetsPartitionResponse | Coroutine[Any, Any, ListOffsetsPartitionResponse]:

@@ -34,8 +34,8 @@ def handle(
     request: Request,
     body: MetadataRequest,
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    operations = _operations(permissions, request, body)
     if body.topics is None or (request.version == 0 and not body.topics):
+        operations = _operations(permissions, request, body)
         return turns.answer_each(
             request,
             [
@@ -46,12 +46,29 @@ def handle(
             lambda topic: _shown(topic_view.describe(node, topic), operations),
             lambda shown: _answer(node, permissions, request, body, shown),
         )
-    wanted = once(body.topics, key=lambda topic: (topic.name, topic.topic_id))
+    named = body.topics
+    return turns.prepare(
+        request,
+        lambda: once(named, key=lambda topic: (topic.name, topic.topic_id)),
+        lambda wanted: _answer_named(node, topics, turns, permissions, request, body, wanted),
+    )
+
+
+def _answer_named(
+    node: NodeState,
+    topics: Topics,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: MetadataRequest,
+    wanted: list[MetadataRequestTopic],
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     may_create = body.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
     missing = _missing(node, wanted) if may_create else []
     missing = [name for name in missing if permissions.allows(request, _TOPIC, name)]
     if missing:
         return _create_and_answer(node, topics, turns, permissions, request, body, wanted, missing)
+    operations = _operations(permissions, request, body)
     return turns.answer_each(
         request,
         wanted,

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (23), versions 2-4: the end offset of an epoch. It shows a reader
 whether records that it read were removed."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from millstream.broker.node.state import NodeState
@@ -27,11 +27,23 @@ def handle(
     request: Request,
     body: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    wanted = once(
-        ((topic.topic, partition) for topic in body.topics for partition in topic.partitions),
-        key=lambda named: (named[0], named[1].partition),
+    return turns.prepare(
+        request,
+        lambda: once(
+            ((topic.topic, partition) for topic in body.topics for partition in topic.partitions),
+            key=lambda named: (named[0], named[1].partition),
+        ),
+        lambda wanted: _answer_all(node, turns, permissions, request, wanted),
     )
 
+
+def _answer_all(
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    wanted: Sequence[tuple[str, OffsetForLeaderPartition]],
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     is_replica = permissions.allows_cluster(request, REPLICA)
 
     def answer(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:

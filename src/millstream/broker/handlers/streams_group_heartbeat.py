@@ -45,6 +45,8 @@ from millstream.wire.apis.streams_group_heartbeat import (
 )
 
 _PROBLEMS_SHOWN_MAX: Final = 3
+# Subtopologies, topics, their options and co-partition groups together.
+_TOPOLOGY_SIZE_MAX: Final = 5_000
 
 
 def handle(
@@ -57,6 +59,8 @@ def handle(
 ) -> StreamsGroupHeartbeatResponse | Coroutine[Any, Any, StreamsGroupHeartbeatResponse]:
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
+        if body.topology is not None:
+            _check_size(body.topology)
         heartbeat = _heartbeat(request, body)
         if heartbeat.topology is not None:
             _check_topics(permissions, request, heartbeat.topology)
@@ -137,6 +141,27 @@ def _new_topic(topic: InternalTopic) -> NewTopic:
         topic.replication_factor or -1,
         configs=dict(topic.configs),
     )
+
+
+def _check_size(topology: StreamsTopology) -> None:
+    """Raises KafkaError. The topology is compared, stored and configured on the loop."""
+    size = len(topology.subtopologies) + sum(
+        len(each.source_topics)
+        + len(each.source_topic_regex)
+        + len(each.state_changelog_topics)
+        + len(each.repartition_sink_topics)
+        + len(each.repartition_source_topics)
+        + len(each.copartition_groups)
+        + sum(len(topic.topic_configs) for topic in each.state_changelog_topics)
+        + sum(len(topic.topic_configs) for topic in each.repartition_source_topics)
+        for each in topology.subtopologies
+    )
+    if size > _TOPOLOGY_SIZE_MAX:
+        raise KafkaError(
+            KafkaCode.STREAMS_INVALID_TOPOLOGY,
+            f"The topology has {size:,} subtopologies, topics, options of topics and co-partition"
+            f" groups; up to {_TOPOLOGY_SIZE_MAX:,} are allowed.",
+        )
 
 
 def _check_topics(permissions: Permissions, request: Request, topology: Topology) -> None:

@@ -92,6 +92,27 @@ class Turns:
             stop_if_abandoned(request)
             return work()
 
+    def prepare(
+        self,
+        request: Request,
+        work: Callable[[], R],
+        then: Callable[[R], Response | Coroutine[Any, Any, Response]],
+    ) -> Response | Coroutine[Any, Any, Response]:
+        """What `then` makes of the result of `work`, which depends on the request alone."""
+        if request.is_long:
+            return self._prepare_in_thread(work, then)
+        return then(work())
+
+    async def _prepare_in_thread(
+        self, work: Callable[[], R], then: Callable[[R], Response | Coroutine[Any, Any, Response]]
+    ) -> Response:
+        answer = then(await self.in_thread(work))
+        return answer if isinstance(answer, Message) else await answer
+
+    async def prepared(self, request: Request, work: Callable[[], R]) -> R:
+        """The result of `work`, which depends on the request alone."""
+        return await self.in_thread(work) if request.is_long else work()
+
     async def in_thread(self, work: Callable[[], R]) -> R:
         """For work on what only the request knows, such as its bytes."""
         async with self._thread:
