@@ -37,6 +37,7 @@ PARTS = [
     "partitions",
     "transactions",
     "groups",
+    "clients",
     "security",
     "beside",
 ]

@@ -43,7 +43,7 @@ def _commits(bench: Bench, clients: int) -> Row:
     def measure(broker: Broker) -> float:
         with bench.topic(broker) as topic:
             groups = [uuid.uuid4().hex for _ in range(clients)]
-            _prepare(broker, topic, groups[0])
+            prepare_group(broker, topic, groups[0])
             load = commit_load(topic, groups)
             path: Path = bench.path("commits.frames")
             write_frames(load, path)
@@ -58,7 +58,7 @@ def _commits(bench: Bench, clients: int) -> Row:
     return Row(PART, name, "/s", *found.values(float), at_least(2))
 
 
-def _prepare(broker: Broker, topic: str, group: str) -> None:
+def prepare_group(broker: Broker, topic: str, group: str) -> None:
     """The first question about a group creates the topic of offsets; Kafka takes a while."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
     give_up = time.monotonic() + 60
