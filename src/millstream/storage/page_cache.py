@@ -38,6 +38,7 @@ def _load() -> "ctypes._NamedFuncPointer | None":
 
 
 _syscall = _load()
+_nowait: int = getattr(os, "RWF_NOWAIT", 0)
 _range = _Range()
 _stat = _Stat()
 _range_pointer = ctypes.byref(_range)
@@ -57,6 +58,23 @@ def is_cached(fd: int, position: int, length: int) -> bool:
         _syscall = None
         return True
     return bool(_stat.cached >= last - first + 1)
+
+
+def read_if_cached(fd: int, position: int, length: int) -> bytearray | None:
+    """A small range, in one call that never waits for the disk; None if it would have to."""
+    global _nowait
+    if not _nowait:
+        return None
+    data = bytearray(length)
+    try:
+        count = os.preadv(fd, [data], position, _nowait)
+    except BlockingIOError:
+        return None
+    except OSError:
+        # A file system without this: do not ask again.
+        _nowait = 0
+        return None
+    return data if count == length else None
 
 
 def warm(fd: int, position: int, length: int) -> None:

@@ -159,8 +159,9 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class FetchResult:
-    """The result of one partition; the records themselves follow as `records`, in whatever
-    form the caller sends (a range of a file), `records_bytes` long."""
+    """The result of one partition; the records themselves follow as `records`, `records_bytes`
+    long: a few of them as a `bytearray`, which becomes part of the response, more in whatever
+    form the caller sends (a range of a file)."""
 
     index: int
     code: int = KafkaCode.NONE
@@ -212,7 +213,9 @@ def write_fetch_response(
         write_count(out, len(topic.partitions))
         for result in topic.partitions:
             _write_result_head(out, version, result, flexible=flexible)
-            if result.records_bytes:
+            if isinstance(result.records, bytearray):
+                out += result.records
+            elif result.records_bytes:
                 pieces.append(result.records)
                 out = bytearray()
                 pieces.append(out)

@@ -172,3 +172,46 @@ def test_fetch_sessions_send_only_what_is_new(client: RawClient, topic: str) -> 
     assert values_in(news.responses[0].partitions[0]) == [b"b"]
     assert ask(full.session_id, 2, None).error_code == KafkaCode.INVALID_FETCH_SESSION_EPOCH
     assert ask(full.session_id + 1, 3, None).error_code == KafkaCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def _long_poll(
+    client: RawClient, topic: str, offsets: dict[int, int], *, min_bytes: int = 1
+) -> None:
+    """Send a fetch that waits as long as it takes, without reading the response."""
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index, offset in offsets.items()
+    ]
+    client.send(
+        FetchRequest(
+            replica_id=-1,
+            max_wait_ms=60_000,
+            min_bytes=min_bytes,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            topics=[FetchTopic(topic=topic, partitions=partitions)],
+        ),
+        4,
+    )
+
+
+def test_a_wait_ends_with_all_that_changed_during_it(broker: Broker, topic: str) -> None:
+    with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as writer:
+        produce(writer, topic, batch(b"before"), partition=1)
+        _long_poll(reader, topic, {0: 0, 1: 1}, min_bytes=200)
+        produce(writer, topic, batch(b"a" * 100), partition=1)
+        produce(writer, topic, batch(b"b" * 100), partition=0)
+        results = reader.receive(FetchRequest, 4).responses[0].partitions
+        assert [values_in(result) for result in results] == [[b"b" * 100], [b"a" * 100]]
+        assert [result.high_watermark for result in results] == [1, 2]
+
+
+def test_few_and_many_bytes_in_one_response_keep_their_order(client: RawClient, topic: str) -> None:
+    """Few are copied into the response, many are sent from their file."""
+    produce(client, topic, batch(b"few"), partition=0)
+    produce(client, topic, batch(b"m" * 60_000), partition=1)
+    for offsets in ({0: 0, 1: 0}, {1: 0, 0: 0}):
+        _long_poll(client, topic, offsets)
+        results = client.receive(FetchRequest, 4).responses[0].partitions
+        found = {result.partition_index: values_in(result) for result in results}
+        assert found == {0: [b"few"], 1: [b"m" * 60_000]}

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from millstream.broker.requests.fetch_sessions import (
@@ -9,6 +12,7 @@ from millstream.broker.requests.fetch_sessions import (
 )
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
+from millstream.replication.partition import Partition
 from millstream.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -116,3 +120,55 @@ def test_a_session_that_grows_too_large_is_closed() -> None:
         sessions.resume(larger, uses_topic_ids=False, now_ms=1)
     assert caught.value.code == KafkaCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0
+
+
+def _read_to_its_end(session: FetchSession, *, generation: int) -> SimpleNamespace:
+    """The session's only partition, read and sent; the consumer is at its end. Its log."""
+    log = SimpleNamespace(high_watermark=5, log_start_offset=1)
+    (partition,) = session.partitions.values()
+    partition.ask(FetchPartition(1, 5, 100))
+    partition.was_read(cast(Partition, SimpleNamespace(log=log)), generation)
+    partition.is_news(FetchResult(1, high_watermark=5, log_start_offset=1))
+    return log
+
+
+def _session() -> FetchSession:
+    return FetchSessions(10).open(request(0, 0, 1), uses_topic_ids=False, now_ms=0)
+
+
+def test_a_partition_is_read_again_only_if_something_has_changed() -> None:
+    session = _session()
+    assert len(session.awake(generation=7)) == 1
+    log = _read_to_its_end(session, generation=7)
+    assert session.awake(generation=7) == []
+    log.high_watermark = 6
+    assert len(session.awake(generation=7)) == 1
+
+
+def test_a_partition_is_read_again_when_its_log_starts_later() -> None:
+    session = _session()
+    log = _read_to_its_end(session, generation=7)
+    log.log_start_offset = 2
+    assert len(session.awake(generation=7)) == 1
+
+
+def test_a_partition_is_read_again_when_the_node_may_serve_it_otherwise() -> None:
+    session = _session()
+    _read_to_its_end(session, generation=7)
+    assert len(session.awake(generation=8)) == 1
+
+
+def test_a_partition_is_read_again_when_the_consumer_asks_for_another_offset() -> None:
+    session = _session()
+    _read_to_its_end(session, generation=7)
+    session.update(request(session.id, 1, 1))
+    assert len(session.awake(generation=7)) == 1
+
+
+def test_a_consumer_that_does_not_know_the_end_yet_gets_it() -> None:
+    session = _session()
+    log = _read_to_its_end(session, generation=7)
+    (partition,) = session.partitions.values()
+    partition.is_news(FetchResult(1, code=KafkaCode.NOT_LEADER_OR_FOLLOWER))
+    assert log.high_watermark == 5
+    assert session.awake(generation=7) == [partition]

@@ -52,6 +52,11 @@ PARTITIONS_MAX: Final = 50_000
 # A larger request is read in a thread; more partitions are read in several turns.
 _FRAME_BYTES_MAX: Final = 1 << 16
 _PARTITIONS_AT_ONCE_MAX: Final = 500
+# So many partitions of a session are looked through for news in half a millisecond.
+_PARTITIONS_COMPARED_MAX: Final = 4_000
+# Records of one partition that are copied into the response: for so few `sendfile`, and the
+# question whether they are cached, take longer than a copy.
+_COPIED_BYTES_MAX: Final = 16 << 10
 Read = tuple[SessionPartition, FetchResult]
 
 
@@ -85,8 +90,12 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Piece
     answer = _handle(parts, request, body)
     if not isinstance(answer, Pending):
         return answer
-    pieces: Pieces = await answer.answer
-    return pieces
+    if answer.finish is None:
+        pieces: Pieces = await answer.answer
+        return pieces
+    assert isinstance(answer.answer, asyncio.Future)
+    await asyncio.wait([answer.answer])
+    return answer.finish(answer.answer)
 
 
 def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:
@@ -123,21 +132,13 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
                 for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
             }.values()
         )
-    if len(partitions) > _PARTITIONS_AT_ONCE_MAX:
-        return Pending(
-            _answer_many(parts, request, body, session, partitions, is_incremental=is_incremental)
-        )
-    reads, size_bytes = _read_all(parts, request, body, partitions)
-    if _is_enough(body, reads, size_bytes):
-        return _answer(parts, request, session, reads, is_incremental=is_incremental)
-    # Registered now, not when the coroutine starts: an append in between would wake nothing.
-    wait, watched = _watch(parts, request, body, partitions, size_bytes)
-    return Pending(
-        _answer_later(
-            *(parts, request, body, session, partitions, wait, watched),
-            is_incremental=is_incremental,
-        )
-    )
+    fetch = _Fetch(parts, request, body, session, partitions, is_incremental=is_incremental)
+    if fetch.takes_turns:
+        return Pending(_answer_many(fetch))
+    reads, size_bytes = fetch.read()
+    if fetch.has_enough(reads, size_bytes):
+        return fetch.answer(reads)
+    return Pending(fetch.wait(reads, size_bytes), finish=fetch.finish)
 
 
 def _limit_to_quota(quotas: ClientQuotas, request: Request, body: FetchRequest) -> None:
@@ -150,103 +151,168 @@ def _limit_to_quota(quotas: ClientQuotas, request: Request, body: FetchRequest) 
     body.min_bytes = min(body.min_bytes, body.max_bytes)
 
 
-async def _answer_many(
-    parts: Parts,
-    request: Request,
-    body: FetchRequest,
-    session: FetchSession | None,
-    partitions: list[SessionPartition],
-    *,
-    is_incremental: bool,
-) -> Pieces:
-    """For so many partitions that reading them takes several turns."""
-    reads, size_bytes = await _read_many(parts, request, body, partitions)
-    if not _is_enough(body, reads, size_bytes):
-        wait, watched = _watch(parts, request, body, partitions, size_bytes)
-        await _wait_for_records(body, wait, watched)
-        reads, _ = await _read_many(parts, request, body, partitions)
-    return _answer(parts, request, session, reads, is_incremental=is_incremental)
+class _Fetch:
+    """One request: what it reads, and how long it waits for more."""
 
+    __slots__ = (
+        "_body",
+        "_is_incremental",
+        "_partitions",
+        "_parts",
+        "_reads",
+        "_request",
+        "_session",
+        "_timer",
+        "_wait",
+        "_watched",
+    )
 
-async def _read_many(
-    parts: Parts, request: Request, body: FetchRequest, partitions: list[SessionPartition]
-) -> tuple[list[Read], int]:
-    budget = min(body.max_bytes, parts.node.fetch_bytes_max)
-    reads: list[Read] = []
-    total = 0
-    async for partition in parts.turns.each(request, partitions):
-        result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
-        reads.append((partition, result))
-        total += result.records_bytes
-    return reads, total
+    # Of a request that waits: what was read before.
+    _reads: list[Read]
+    _timer: asyncio.TimerHandle
+    _wait: FetchWait
+    _watched: list[Partition]
 
+    def __init__(
+        self,
+        parts: Parts,
+        request: Request,
+        body: FetchRequest,
+        session: FetchSession | None,
+        partitions: list[SessionPartition],
+        *,
+        is_incremental: bool,
+    ) -> None:
+        self._parts = parts
+        self._request = request
+        self._body = body
+        self._session = session
+        self._partitions = partitions
+        self._is_incremental = is_incremental
 
-def _is_enough(body: FetchRequest, reads: list[Read], size_bytes: int) -> bool:
-    return (
-        size_bytes >= body.min_bytes
-        or body.max_wait_ms <= 0
-        or not reads
-        or any(
-            r.code != KafkaCode.NONE or r.diverging_epoch >= 0 or r.preferred_replica >= 0
-            for _, r in reads
+    @property
+    def _generation(self) -> int:
+        return self._parts.node.partitions.generation.number
+
+    def _to_read(self) -> list[SessionPartition]:
+        """All partitions, or those of an incremental session that may have news."""
+        if not self._is_incremental or self._body.replica_id >= 0:
+            return self._partitions
+        assert self._session is not None
+        return self._session.awake(self._generation)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Are there so many partitions that the loop should not read them in one go?"""
+        if len(self._partitions) <= _PARTITIONS_AT_ONCE_MAX:
+            return False
+        return (
+            len(self._partitions) > _PARTITIONS_COMPARED_MAX
+            or len(self._to_read()) > _PARTITIONS_AT_ONCE_MAX
         )
-    )
+
+    def read(self) -> tuple[list[Read], int]:
+        parts, request, body = self._parts, self._request, self._body
+        budget = min(body.max_bytes, parts.node.fetch_bytes_max)
+        reads: list[Read] = []
+        total = 0
+        for partition in self._to_read():
+            result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
+            reads.append((partition, result))
+            total += result.records_bytes
+        return reads, total
+
+    async def read_in_turns(self) -> tuple[list[Read], int]:
+        parts, request, body = self._parts, self._request, self._body
+        budget = min(body.max_bytes, parts.node.fetch_bytes_max)
+        reads: list[Read] = []
+        total = 0
+        async for partition in parts.turns.each(request, self._partitions):
+            result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
+            reads.append((partition, result))
+            total += result.records_bytes
+        return reads, total
+
+    def has_enough(self, reads: list[Read], size_bytes: int) -> bool:
+        return (
+            size_bytes >= self._body.min_bytes
+            or self._body.max_wait_ms <= 0
+            or not self._partitions
+            or any(
+                r.code != KafkaCode.NONE or r.diverging_epoch >= 0 or r.preferred_replica >= 0
+                for _, r in reads
+            )
+        )
+
+    def wait(self, reads: list[Read], size_bytes: int) -> "asyncio.Future[None]":
+        """Done when the missing bytes are there, or at the deadline; `end_wait` has to follow.
+
+        Registered with the partitions in the same turn: an append in between would wake nothing.
+        """
+        body = self._body
+        self._reads = reads
+        wait = self._wait = FetchWait(
+            body.min_bytes - size_bytes,
+            reads_committed=body.isolation_level == READ_COMMITTED,
+            is_replica=body.replica_id >= 0,
+        )
+        generation = self._generation
+        self._watched = [
+            each.partition
+            if each.generation == generation and each.partition is not None
+            else _locate(self._parts, self._request, each)
+            for each in self._partitions
+        ]
+        for partition in self._watched:
+            partition.fetch_waits.add(wait)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(body.max_wait_ms / 1000, wait.wake)
+        return wait.future
+
+    def end_wait(self) -> None:
+        self._timer.cancel()
+        wait = self._wait
+        for partition in self._watched:
+            partition.fetch_waits.remove(wait)
+
+    def finish(self, _: "asyncio.Future[None]") -> Pieces:
+        """The wait is over."""
+        self.end_wait()
+        if self._request.connection.is_closed:
+            return []
+        return self.answer(self._read_again())
+
+    def _read_again(self) -> list[Read]:
+        """Everything, but what is as it was when the wait began is not looked up once more."""
+        parts, request, body = self._parts, self._request, self._body
+        if self._is_incremental or body.replica_id >= 0:
+            return self.read()[0]
+        generation = self._generation
+        budget = min(body.max_bytes, parts.node.fetch_bytes_max)
+        reads: list[Read] = []
+        total = 0
+        for partition, result in self._reads:
+            if not partition.is_as_read(result, generation):
+                result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
+                total += result.records_bytes
+            reads.append((partition, result))
+        return reads
+
+    def answer(self, reads: list[Read]) -> Pieces:
+        return _answer(self._request, self._session, reads, is_incremental=self._is_incremental)
 
 
-def _watch(
-    parts: Parts,
-    request: Request,
-    body: FetchRequest,
-    partitions: list[SessionPartition],
-    size_bytes: int,
-) -> tuple[FetchWait, list[Partition]]:
-    """A wait for missing bytes, registered with the partitions they may come from."""
-    wait = FetchWait(
-        body.min_bytes - size_bytes,
-        reads_committed=body.isolation_level == READ_COMMITTED,
-        is_replica=body.replica_id >= 0,
-    )
-    watched = [_locate(parts, request, partition) for partition in partitions]
-    for found in watched:
-        found.fetch_waits.add(wait)
-    return wait, watched
-
-
-async def _answer_later(
-    parts: Parts,
-    request: Request,
-    body: FetchRequest,
-    session: FetchSession | None,
-    partitions: list[SessionPartition],
-    wait: FetchWait,
-    watched: list[Partition],
-    *,
-    is_incremental: bool,
-) -> Pieces:
-    await _wait_for_records(body, wait, watched)
-    reads, _ = _read_all(parts, request, body, partitions)
-    return _answer(parts, request, session, reads, is_incremental=is_incremental)
-
-
-async def _wait_for_records(body: FetchRequest, wait: FetchWait, watched: list[Partition]) -> None:
-    try:
-        await asyncio.wait([wait.future], timeout=body.max_wait_ms / 1000)
-    finally:
-        for found in watched:
-            found.fetch_waits.remove(wait)
-
-
-def _read_all(
-    parts: Parts, request: Request, body: FetchRequest, partitions: list[SessionPartition]
-) -> tuple[list[Read], int]:
-    budget = min(body.max_bytes, parts.node.fetch_bytes_max)
-    reads: list[Read] = []
-    total = 0
-    for partition in partitions:
-        result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
-        reads.append((partition, result))
-        total += result.records_bytes
-    return reads, total
+async def _answer_many(fetch: _Fetch) -> Pieces:
+    """For so many partitions that reading them takes several turns."""
+    reads, size_bytes = await fetch.read_in_turns()
+    if not fetch.has_enough(reads, size_bytes):
+        done = fetch.wait(reads, size_bytes)
+        try:
+            await done
+        finally:
+            fetch.end_wait()
+        reads, _ = await fetch.read_in_turns()
+    return fetch.answer(reads)
 
 
 def _locate(parts: Parts, request: Request, partition: SessionPartition) -> Partition:
@@ -321,6 +387,8 @@ def _read(
         return result
     if isinstance(result.records, FileRange):
         result.records_bytes = result.records.length
+    if not is_near_enough:
+        wanted_partition.was_read(partition, admission.generation)
     return result
 
 
@@ -345,7 +413,6 @@ def _has_diverged(partition: Partition, fetch: FetchPartition, result: FetchResu
 
 
 def _answer(
-    parts: Parts,
     request: Request,
     session: FetchSession | None,
     reads: list[Read],
@@ -383,7 +450,14 @@ def _encode(
         for result in topic.partitions:
             if isinstance(result.records, FileRange):
                 # Pinned from here on: the file may be deleted while the reply waits.
-                result.records = SendRange(result.records)
+                pinned = SendRange(result.records)
+                if result.records_bytes <= _COPIED_BYTES_MAX:
+                    copied = pinned.read_if_cached()
+                    if copied is not None:
+                        pinned.release()
+                        result.records = copied
+                        continue
+                result.records = pinned
                 extra += result.records_bytes
     out = response_header(request.header)
     pieces = write_fetch_response(

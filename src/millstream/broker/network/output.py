@@ -59,6 +59,10 @@ class SendRange:
         # Everything before this position is known to be in the page cache.
         self.warm_until = 0
 
+    def read_if_cached(self) -> bytearray | None:
+        """The bytes, for a small range that is in the page cache; None for any other."""
+        return page_cache.read_if_cached(self.fd, self.position, self.left)
+
     def release(self) -> None:
         self.file.unpin()
 

@@ -12,6 +12,7 @@ from typing import Final
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicId
+from millstream.replication.partition import Partition
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 
 NO_SESSION: Final = 0
@@ -35,6 +36,10 @@ class SessionPartition:
     # What the consumer was last sent; -1 before the first response.
     high_watermark: int = -1
     log_start_offset: int = -1
+    # What a consumer's last request for this offset was read from without an error, in the
+    # generation below; -1 if there was none.
+    partition: Partition | None = None
+    generation: int = -1
 
     def is_news(self, result: FetchResult) -> bool:
         """Must this result be in an incremental response? Remembers what is sent."""
@@ -53,6 +58,31 @@ class SessionPartition:
             # Once the error is over, send the result again, whatever it is.
             self.high_watermark = -1
         return changed
+
+    def was_read(self, partition: Partition, generation: int) -> None:
+        self.partition = partition
+        self.generation = generation
+
+    def is_as_read(self, result: FetchResult, generation: int) -> bool:
+        """Would another read give this result, which has no records, once more?"""
+        if self.generation != generation or result.records_bytes:
+            return False
+        assert self.partition is not None
+        log = self.partition.log
+        if (
+            log.high_watermark != result.high_watermark
+            or self.request.offset < result.high_watermark
+            or log.log_start_offset != result.log_start_offset
+        ):
+            return False
+        # A transaction may have ended behind the high watermark.
+        result.last_stable_offset = self.partition.last_stable_offset
+        return True
+
+    def ask(self, request: FetchPartition) -> None:
+        """The consumer has another position, or other limits."""
+        self.request = request
+        self.generation = -1
 
 
 class FetchSession:
@@ -73,11 +103,34 @@ class FetchSession:
             if known is None:
                 self.partitions[key] = SessionPartition(topic_key, partition)
             else:
-                known.request = partition
+                known.ask(partition)
         for topic in request.forgotten:
             topic_key = topic.topic_id if self.uses_topic_ids else topic.name
             for index in topic.partitions:
                 self.partitions.pop((topic_key, index), None)
+
+    def awake(self, generation: int) -> list[SessionPartition]:
+        """The partitions that may have something to tell.
+
+        All others were read in this generation, so the node still serves them in the same way;
+        the consumer is at their end, and knows where they begin and end. Written out, because a
+        consumer of a thousand partitions asks a thousand times per fetch.
+        """
+        found = []
+        for each in self.partitions.values():
+            if each.generation == generation:
+                partition = each.partition
+                assert partition is not None
+                log = partition.log
+                high_watermark = each.high_watermark
+                if (
+                    log.high_watermark == high_watermark
+                    and each.request.offset >= high_watermark
+                    and log.log_start_offset == each.log_start_offset
+                ):
+                    continue
+            found.append(each)
+        return found
 
     def move_to_end(self, partition: SessionPartition) -> None:
         """Move partitions that returned records to the end, so that none starves the others."""
