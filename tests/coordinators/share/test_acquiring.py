@@ -140,4 +140,4 @@ def test_records_of_an_aborted_transaction_are_finished() -> None:
     share.archive_acquired(0, 9)
     assert (share.start_offset, share.counts().acquired) == (10, 10)
     share.archive_acquired(12, 13)
-    assert share.counts() == (0, 8, 2, 0)
+    assert share.counts() == (0, 8, 2, 0, 0)

@@ -147,10 +147,10 @@ def test_a_record_that_was_delivered_too_often_is_archived() -> None:
 def test_a_lock_that_is_over_makes_the_records_available() -> None:
     share, log = partition_with(10)
     take(share, log)
-    assert share.next_lock_end_ms() == NOW + 30_000
+    assert share.next_deadline_ms() == NOW + 30_000
     assert share.expire(NOW + 29_999) == []
     assert share.expire(NOW + 30_000) == [StateBatch(0, 9, AVAILABLE, 1)]
-    assert share.next_lock_end_ms() is None
+    assert share.next_deadline_ms() is None
     assert code_of(share, Acknowledgement(0, 9, [ACCEPT])) is KafkaCode.INVALID_RECORD_STATE
     assert take(share, log, OTHER) == [Acquired(0, 9, 2)]
 

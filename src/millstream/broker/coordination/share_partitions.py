@@ -282,15 +282,24 @@ class SharePartitions:
     # -- locks --------------------------------------------------------------------------
 
     def arm(self, led: LedShare) -> None:
-        """Have locks ended in time. The timer may ring early: then it is set again."""
+        """Have locks and delays ended in time. The timer may ring early: then it is set again."""
         share = led.share
         if led.timer is not None or share is None or led.is_dropped:
             return
-        end_ms = share.next_lock_end_ms()
+        end_ms = share.next_deadline_ms()
         if end_ms is None:
             return
         delay = max(end_ms / 1000 - self._node.clock.monotonic(), 0)
         led.timer = asyncio.get_running_loop().call_later(delay, self._ring, led)
+
+    def held_back(self, led: LedShare, archived: Sequence[StateBatch]) -> None:
+        """Records were delayed, which may be due before the timer rings, or have expired."""
+        if led.timer is not None:
+            led.timer.cancel()
+            led.timer = None
+        self.arm(led)
+        if archived and led.share is not None:
+            self.spawn(self._store_ended(led, led.share, archived))
 
     def _ring(self, led: LedShare) -> None:
         led.timer = None
@@ -298,7 +307,10 @@ class SharePartitions:
         if share is None or not led.is_current:
             return
         # A loop timer may fire slightly early.
-        ended = share.expire(self._node.now_ms() + 1)
+        now_ms = self._node.now_ms() + 1
+        if share.end_delays(now_ms):
+            led.waits.wake()
+        ended = share.expire(now_ms)
         if ended:
             led.waits.wake()
             self.spawn(self._store_ended(led, share, ended))

@@ -24,6 +24,7 @@ from millstream.broker.requests.fetch_sessions import (
 )
 from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.timed_reading import TimedReads
 from millstream.broker.requests.turns import Turns, stop_if_abandoned
 from millstream.broker.security.quotas import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
@@ -71,6 +72,8 @@ class Parts(Protocol):
     def fetch_sessions(self) -> FetchSessions: ...
     @property
     def turns(self) -> Turns: ...
+    @property
+    def timed_reads(self) -> TimedReads: ...
     @property
     def quotas(self) -> ClientQuotas: ...
 
@@ -368,7 +371,9 @@ def _read(
             return result
         if budget > 0 or is_first:
             max_bytes = max(min(fetch.max_bytes, budget), 0)
-            if body.isolation_level == READ_COMMITTED:
+            if partition.log.config.honours_delivery_times:
+                _read_timed(parts, body, fetch, partition, result, max_bytes, is_first=is_first)
+            elif body.isolation_level == READ_COMMITTED:
                 result.records, aborted = partition.read_committed(
                     fetch.offset, max_bytes=max_bytes, at_least_one=is_first
                 )
@@ -390,6 +395,28 @@ def _read(
     if not is_near_enough:
         wanted_partition.was_read(partition, admission.generation)
     return result
+
+
+def _read_timed(
+    parts: Parts,
+    body: FetchRequest,
+    fetch: FetchPartition,
+    partition: Partition,
+    result: FetchResult,
+    max_bytes: int,
+    *,
+    is_first: bool,
+) -> None:
+    result.records, aborted = parts.timed_reads.read(
+        partition,
+        body,
+        fetch.offset,
+        max_bytes=max_bytes,
+        at_least_one=is_first,
+        now_ms=parts.node.clock.now_ms(),
+    )
+    if body.isolation_level == READ_COMMITTED:
+        result.aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
 
 
 def _without_records(partition: Partition, result: FetchResult) -> FetchResult:

@@ -34,6 +34,7 @@ from millstream.broker.requests.share_reading import Found
 from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.coordinators.codecs.share_state import ShareKey
 from millstream.coordinators.share.acquiring import Wanted, acquire, without
+from millstream.coordinators.share.holding_back import Clocks, hold_back
 from millstream.coordinators.share.partition import Acquired
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.waiting import FetchWait, FetchWaits
@@ -151,6 +152,8 @@ class _Fetch:
         self._is_committed = config.string("share.isolation.level") == _READ_COMMITTED
         # Those whose state is being read; if that fails, here is why.
         self._loading: dict[Where, LedShare] = {}
+        # Were records found that may not be delivered now?
+        self._has_held_back = False
 
     async def answer(self, *, has_acknowledgements: bool) -> ShareFetchResponse:
         body, session = self._body, self._session
@@ -201,8 +204,13 @@ class _Fetch:
             size_bytes = sum(one.file_range.length for _, one, _ in found)
             is_enough = rows or (found and size_bytes >= self._body.min_bytes)
             if is_enough or is_over or not watched:
+                self._has_held_back = False
                 rows.update(self._acquire(found))
-                return rows
+                if rows or is_over or not self._has_held_back:
+                    return rows
+                # Nothing of what was there is due: look for what is behind it.
+                await asyncio.sleep(0)
+                continue
             await _wait(watched, ends_at - loop.time())
 
     def _look(
@@ -279,11 +287,18 @@ class _Fetch:
         assert share is not None
         wanted_last = share.last_offset_wanted(found.offset, max_records)
         fetched = share_reading.read(found, last_offset=wanted_last)
+        batches = fetched.batches
+        if fetched.times:
+            clocks = Clocks(self._node.clock.now_ms(), self._node.now_ms())
+            held = hold_back(share, fetched.batches, fetched.times, clocks=clocks)
+            self._sharing.partitions.held_back(led, held.archived)
+            self._has_held_back |= held.has_changed
+            batches = held.fetched
         ranges = acquire(
             share,
             self._session.key.member_id,
             fetch_offset=found.offset,
-            fetched=fetched.batches,
+            fetched=batches,
             wanted=Wanted(
                 max_records,
                 max(self._body.batch_size, 1),

@@ -21,6 +21,7 @@ from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.client_telemetry import ClientTelemetry
 from millstream.broker.requests.fetch_sessions import FetchSessions
 from millstream.broker.requests.permissions import Permissions
+from millstream.broker.requests.timed_reading import TimedReads
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.logins import Logins
@@ -49,6 +50,7 @@ class Services:
     cleaner: Cleaner
     logins: Logins
     turns: Turns = field(default_factory=Turns)
+    timed_reads: TimedReads = field(default_factory=TimedReads)
     telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)

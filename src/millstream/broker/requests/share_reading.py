@@ -6,6 +6,7 @@ from typing import Final
 from millstream.coordinators.share.acquiring import LogBatch
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.control import ControlType, read_end_marker
+from millstream.records.delivery_times import RecordTimes, times_of_records
 from millstream.replication.partition import Partition
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import FileRange
@@ -32,6 +33,8 @@ class FetchedBatches:
     positions: list[int]
     # Batches of transactions that were aborted.
     aborted: list[LogBatch]
+    # Of records that may not be delivered at any time.
+    times: list[RecordTimes]
 
     def records(self, first: int, last: int) -> bytes:
         """The batches that hold the offsets from `first` to `last`."""
@@ -85,7 +88,8 @@ def read(found: Found, *, last_offset: int) -> FetchedBatches:
         # Twice as much each time: the views keep what they were made of.
         data += file.read_at(begin + len(data), min(left, max(missing, len(data))))
     batches = [LogBatch(view.base_offset, view.last_offset) for view in views]
-    return FetchedBatches(data, batches, positions, _aborted(views, found.aborted))
+    times = [one for view in views for one in times_of_records(view)]
+    return FetchedBatches(data, batches, positions, _aborted(views, found.aborted), times)
 
 
 def _aborted(views: list[BatchView], transactions: list[AbortedTransaction]) -> list[LogBatch]:

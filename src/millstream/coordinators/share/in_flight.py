@@ -7,7 +7,12 @@ fate, the batch has one `Delivery`; once they differ, each has its own.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from millstream.coordinators.share.state_batches import ACQUIRED, AVAILABLE, FINISHED
+from millstream.coordinators.share.state_batches import (
+    ACQUIRED,
+    AVAILABLE,
+    DELAYED,
+    FINISHED,
+)
 
 
 class Delivery:
@@ -16,6 +21,7 @@ class Delivery:
     `member_id` is set exactly while it is acquired. While a change is being stored, `before`
     holds the state and the member that it had, and nobody may acquire or acknowledge it; until
     then `lock_until_ms` stays, because the lock counts again if the change cannot be stored.
+    While it is delayed, `lock_until_ms` is when it becomes available.
     """
 
     __slots__ = ("before", "count", "lock_until_ms", "member_id", "state")
@@ -40,6 +46,10 @@ class Delivery:
         return self.state == ACQUIRED and self.before is None
 
     @property
+    def is_delayed(self) -> bool:
+        return self.state == DELAYED
+
+    @property
     def is_finished(self) -> bool:
         return self.state in FINISHED and self.before is None
 
@@ -49,6 +59,11 @@ class Delivery:
         self.count += 1
         self.member_id = member_id
         self.lock_until_ms = lock_until_ms
+
+    def postpone(self, until_ms: int) -> None:
+        assert self.is_available
+        self.state = DELAYED
+        self.lock_until_ms = until_ms
 
     def settle(self, state: int) -> None:
         """Final until it is acquired again: no lock, no member, nothing to go back to."""
@@ -137,6 +152,26 @@ class InFlight:
         batch.last = at - 1
         self.batches.insert(self.batches.index(batch) + 1, rest)
         return rest
+
+    def join_finished(self) -> None:
+        """Have one batch where all records of neighbours are finished."""
+        result: list[InFlightBatch] = []
+        for batch in self.batches:
+            if batch.each is not None and all(one.is_finished for one in batch.each):
+                batch = InFlightBatch(batch.first, batch.last, batch.each[0])
+            before = result[-1] if result else None
+            if (
+                before is not None
+                and before.last + 1 == batch.first
+                and before.whole is not None
+                and before.whole.is_finished
+                and batch.whole is not None
+                and batch.whole.is_finished
+            ):
+                before.last = batch.last
+            else:
+                result.append(batch)
+        self.batches[:] = result
 
     def drop_before(self, offset: int) -> None:
         """Forget the batches that are entirely below an offset."""

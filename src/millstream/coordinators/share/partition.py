@@ -4,6 +4,7 @@
         ^                     |  \\----reject, too often-> archiving -> archived
         `-- release, lock over, too few deliveries yet --'
 
+A record that is not due yet is delayed: in flight, but not available (see `holding_back`).
 A record is archiving while its dead letter has to be written; without dead letters it is
 archived at once.
 
@@ -37,6 +38,11 @@ from millstream.errors import KafkaCode, KafkaError
 
 # Types of acknowledgements. A gap is an offset that the log does not have.
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+# Records of a share partition that wait for their time. With more, nothing new is fetched
+# until some are due: each may take some hundred bytes here and in the stored state.
+DELAYED_MAX: Final = 10_000
+# Behind a delayed record, batches that are finished stay until it is due.
+_JOIN_AT_LEAST: Final = 200
 _STATE_AFTER: Final = {
     GAP: ARCHIVED,
     ACCEPT: ACKNOWLEDGED,
@@ -93,6 +99,7 @@ class Counts(NamedTuple):
     acquired: int
     finished: int
     archiving: int = 0
+    delayed: int = 0
 
 
 @dataclass(slots=True)
@@ -124,6 +131,10 @@ class SharePartition:
         self.finished_count = 0
         # False if no record in flight is available: then no one has to search.
         self._may_have_available = False
+        # Records in flight that are not due yet.
+        self.delayed_count = 0
+        # With so many batches, finished neighbours are joined.
+        self._join_at = _JOIN_AT_LEAST
         # In the order in which they died. `dead_letters_written` takes them out.
         self.dead: list[DeadRange] = []
         self._load(stored)
@@ -156,7 +167,21 @@ class SharePartition:
 
     @property
     def in_flight_count(self) -> int:
-        return self.next_offset - self.start_offset
+        """Delayed records do not count, nor what was finished since the first of them."""
+        if not self.delayed_count:
+            return self.next_offset - self.start_offset
+        passed = 0
+        for batch in self.in_flight.batches:
+            if batch.whole is not None:
+                if not (batch.whole.is_delayed or batch.whole.is_finished):
+                    return self.next_offset - batch.first - (self.delayed_count - passed)
+                passed += self._counted(batch.first, batch.last) if batch.whole.is_delayed else 0
+                continue
+            for offset, one in batch.deliveries(self.start_offset, batch.last):
+                if not (one.is_delayed or one.is_finished):
+                    return self.next_offset - offset - (self.delayed_count - passed)
+                passed += one.is_delayed
+        return 0
 
     def next_fetch_offset(self) -> int:
         """The first record that is available, or else the first that was never delivered."""
@@ -174,7 +199,8 @@ class SharePartition:
 
     def may_acquire(self) -> bool:
         """Is there room for records in flight, or one of them available?"""
-        if self.in_flight_count < self.limits.in_flight_max:
+        is_room = self.in_flight_count < self.limits.in_flight_max
+        if is_room and self.delayed_count < DELAYED_MAX:
             return True
         return self.next_fetch_offset() < self.next_offset
 
@@ -200,7 +226,7 @@ class SharePartition:
                 available += one.state == AVAILABLE
                 acquired += one.state == ACQUIRED
                 archiving += one.state == ARCHIVING
-        return Counts(available, acquired, self.finished_count, archiving)
+        return Counts(available, acquired, self.finished_count, archiving, self.delayed_count)
 
     # -- acquiring: see `acquiring` -----------------------------------------------------
 
@@ -220,6 +246,45 @@ class SharePartition:
         """The log has no record in [first, end) any more: compaction removed them."""
         for batch in self.in_flight.overlapping(first, end - 1):
             self._archive(batch, first, end - 1, AVAILABLE)
+
+    def add_available(self, first: int, last: int) -> None:
+        """Records that were never delivered, and that nobody gets yet."""
+        self._add(first, last, Delivery(AVAILABLE, 0))
+        self._may_have_available = True
+
+    def postpone(self, first: int, last: int, *, until_ms: int) -> None:
+        """Records that are not due yet. What was delivered once has been due before."""
+        for batch in self.in_flight.overlapping(first, last):
+            if batch.is_undelivered:
+                part = self._cut_out(batch, first, last)
+                assert part.whole is not None
+                part.whole.postpone(until_ms)
+                self.delayed_count += self._counted(part.first, part.last)
+            elif batch.each is not None:
+                for _, one in batch.deliveries(max(first, self.start_offset), last):
+                    if one.is_available and not one.count:
+                        one.postpone(until_ms)
+                        self.delayed_count += 1
+
+    def archive_available(self, first: int, last: int) -> list[StateBatch]:
+        """Records that have expired; what should be stored of it."""
+        archived: list[StateBatch] = []
+        for batch in self.in_flight.overlapping(first, last):
+            whole = batch.whole
+            if whole is None:
+                archived += [
+                    StateBatch(offset, offset, ARCHIVED, one.count)
+                    for offset, one in batch.deliveries(max(first, self.start_offset), last)
+                    if one.is_available
+                ]
+            elif whole.is_available:
+                begin, end = max(first, batch.first, self.start_offset), min(last, batch.last)
+                archived.append(StateBatch(begin, end, ARCHIVED, whole.count))
+            self._archive(batch, first, last, AVAILABLE)
+        return joined(archived)
+
+    def forget_finished(self) -> None:
+        self._move_start()
 
     def archive_acquired(self, first: int, last: int) -> None:
         """The records are of a transaction that was aborted: nobody gets them."""
@@ -246,13 +311,18 @@ class SharePartition:
 
     def _archive_part(self, batch: InFlightBatch, first: int, last: int) -> None:
         """Of a gap, without a delivery for each record."""
+        part = self._cut_out(batch, first, last)
+        assert part.whole is not None
+        part.whole.settle(ARCHIVED)
+        self.finished_count += self._counted(part.first, part.last)
+
+    def _cut_out(self, batch: InFlightBatch, first: int, last: int) -> InFlightBatch:
+        """The part of a batch that is in the range, as a batch."""
         if batch.first < first:
             batch = self.in_flight.cut(batch, first)
         if last < batch.last:
             self.in_flight.cut(batch, last + 1)
-        assert batch.whole is not None
-        batch.whole.settle(ARCHIVED)
-        self.finished_count += self._counted(batch.first, batch.last)
+        return batch
 
     # -- acknowledging ------------------------------------------------------------------
 
@@ -391,18 +461,33 @@ class SharePartition:
 
     # -- time ---------------------------------------------------------------------------
 
-    def next_lock_end_ms(self) -> int | None:
-        """When the first lock is over; None while nothing is acquired."""
-        ends = [one.lock_until_ms for one in self._locked()]
+    def next_deadline_ms(self) -> int | None:
+        """When the first lock is over, or the first delayed record due; None without any."""
+        ends = [one.lock_until_ms for one in self._timed()]
         return min(ends, default=None)
 
-    def _locked(self) -> Iterable[Delivery]:
+    def _timed(self) -> Iterable[Delivery]:
         for batch in self.in_flight.batches:
-            if batch.whole is not None:
-                if batch.whole.is_locked:
-                    yield batch.whole
-            else:
-                yield from (one for one in batch.each or () if one.is_locked)
+            for one in (batch.whole,) if batch.whole is not None else batch.each or ():
+                if one.is_locked or one.is_delayed:
+                    yield one
+
+    def end_delays(self, now_ms: int) -> bool:
+        """Make records available that are due; is there any?"""
+        before = self.delayed_count
+        for batch in self.in_flight.batches if before else ():
+            whole = batch.whole
+            if whole is not None:
+                if whole.is_delayed and whole.lock_until_ms <= now_ms:
+                    whole.settle(AVAILABLE)
+                    self.delayed_count -= self._counted(batch.first, batch.last)
+                continue
+            for _, one in batch.deliveries(self.start_offset, batch.last):
+                if one.is_delayed and one.lock_until_ms <= now_ms:
+                    one.settle(AVAILABLE)
+                    self.delayed_count -= 1
+        self._may_have_available |= self.delayed_count < before
+        return self.delayed_count < before
 
     def expire(self, now_ms: int) -> list[StateBatch]:
         """End the locks that are over. They count at once; what is returned should be stored."""
@@ -486,9 +571,12 @@ class SharePartition:
         if batch.whole is not None:
             if batch.whole.state in FINISHED:
                 self.finished_count -= self._counted(batch.first, last)
+            elif batch.whole.is_delayed:
+                self.delayed_count -= self._counted(batch.first, last)
             return
         for _, one in batch.deliveries(self.start_offset, last):
             self.finished_count -= one.state in FINISHED
+            self.delayed_count -= one.is_delayed
 
     def _move_start(self) -> None:
         """Forget finished records at the start."""
@@ -504,6 +592,9 @@ class SharePartition:
         else:
             self.start_offset = self.next_offset
         del batches[:passed]
+        if self.delayed_count and len(batches) > self._join_at:
+            self.in_flight.join_finished()
+            self._join_at = 2 * len(self.in_flight.batches) + _JOIN_AT_LEAST
 
     def _first_open(self, batch: InFlightBatch) -> int | None:
         """The first offset that is not finished; the finished ones before are counted out."""

@@ -14,6 +14,8 @@ ACKNOWLEDGED: Final = 2
 # The dead letter of the record has to be written; then it is archived (KIP-1191).
 ARCHIVING: Final = 3
 ARCHIVED: Final = 4
+# In memory only: available, but not before its time.
+DELAYED: Final = 16
 # Nothing happens to these records any more.
 FINISHED: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
