@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
+import zlib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,21 @@ def test_keys_headers_and_compression_are_kept(bootstrap: str, topic: str) -> No
     )
     ran = run_millstream("consume", topic, "-e", "-f", r"%o %k=%v %h\n", bootstrap=bootstrap)
     assert ran.output == "0 k1=v1 a=1,b=NULL\n1 k2=v2 a=1,b=NULL\n"
+
+
+def test_a_client_option_has_the_last_word(bootstrap: str) -> None:
+    name = f"cli-{uuid.uuid4().hex[:10]}"
+    run_millstream("topic", "create", name, "-p", "50", bootstrap=bootstrap)
+    keys = [f"key-{number}" for number in range(20)]
+    run_millstream(
+        *["produce", name, "-K", ":", "-X", "partitioner=consistent", "-X", "acks=1"],
+        stdin="".join(f"{key}:\n" for key in keys),
+        bootstrap=bootstrap,
+    )
+    ran = run_millstream("consume", name, "-e", "-f", r"%k %p\n", bootstrap=bootstrap)
+    # The hash that librdkafka's option names, and not Java's.
+    expected = {f"{key} {zlib.crc32(key.encode()) % 50}" for key in keys}
+    assert set(ran.output.splitlines()) == expected
 
 
 def test_json_lines_copy_a_topic_record_for_record(bootstrap: str, topic: str) -> None:

@@ -97,6 +97,7 @@ _JSON: list[tuple[str, str, str, bool, bool]] = [
     ("a content model is opened", _object({"a": _S}, **_CLOSED), _object({"a": _S}), True, False),
     ("a content model is opened a little", _object({"a": _S}, **_CLOSED), _object({"a": _S}, additionalProperties=_S), True, False),
     ("a property becomes required", _object({"a": _S}), _object({"a": _S}, required=["a"]), False, True),
+    ("a property becomes required, with a default behind a reference", _object({"a": {"$ref": "#/definitions/d"}}, definitions={"d": {"type": "string", "default": ""}}), _object({"a": {"$ref": "#/definitions/d"}}, definitions={"d": {"type": "string", "default": ""}}, required=["a"]), True, True),
     ("integer becomes number", json.dumps(_I), json.dumps(_N), True, False),
     ("string becomes integer", json.dumps(_S), json.dumps(_I), False, False),
     ("a type is added", '{"type":"string"}', '{"type":["string","null"]}', True, False),

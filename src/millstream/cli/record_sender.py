@@ -173,25 +173,25 @@ def print_sent(topic: str, count: int, *, quiet: bool, as_json: bool) -> None:
 
 
 def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks: str) -> "Producer":
-    return start_producer(
-        {
-            **client_settings(bootstrap),
-            "partitioner": PARTITIONER,
-            "error_cb": watch.on_error,
-            "compression.type": compression,
-            "acks": acks,
-            # Retries must not reorder or repeat lines; only acks=all can promise that.
-            "enable.idempotence": acks == "all",
-            "message.timeout.ms": _DELIVERY_SECONDS_MAX * 1000,
-            "linger.ms": 5,
-        }
-    )
+    settings = {
+        "partitioner": PARTITIONER,
+        "compression.type": compression,
+        "acks": acks,
+        "message.timeout.ms": _DELIVERY_SECONDS_MAX * 1000,
+        "linger.ms": 5,
+        # A client option that the user names has the last word.
+        **client_settings(bootstrap),
+        "error_cb": watch.on_error,
+    }
+    # Retries must not reorder or repeat lines; only acks=all can promise that.
+    settings.setdefault("enable.idempotence", str(settings["acks"]) in ("all", "-1"))
+    return start_producer(settings)
 
 
 def start_producer(settings: dict[str, Any]) -> "Producer":
     from confluent_kafka import Producer
 
     producer = Producer(settings)
-    if settings["enable.idempotence"]:
+    if str(settings["enable.idempotence"]).lower() == "true":
         time.sleep(_PRODUCER_ID_SECONDS)
     return producer

@@ -98,7 +98,7 @@ class Spec:
 
     @property
     def watermark_delay_ms(self) -> int:
-        """Wide enough that Spark drops nothing that was not classed as late before.
+        """Wide enough that no window closes before a line that was not classed as late.
 
         The newest event is at most `ahead` after its record's time, the oldest at most `late`
         before it, and records of one batch may be `skew` older than those before.

@@ -1,7 +1,8 @@
 """The rules by which a replica leaves the ISR, and joins it.
 
 - It leaves when it is behind the leader's end and has not caught up with it for
-  `replica.lag.time.max.ms`, or when it is no longer assigned (`is_behind`).
+  `replica.lag.time.max.ms`, or when it is no longer assigned (`is_behind`). The leader looks every
+  half of that time (`broker/membership/in_sync.py`).
 - It joins when it has everything up to the high watermark and up to the start of this
   leadership, and the broker that fetched is the registered incarnation (`may_join`).
 

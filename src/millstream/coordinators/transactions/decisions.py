@@ -5,6 +5,10 @@ committed are markers written to the partitions, and only when those are committ
 COMPLETE record follow. After a crash the log says what is left to do. A newer producer
 takes over the id by raising its epoch, durably, before it is answered.
 
+A transaction times out `timeout_ms` after its first partition was added. A deadline of the
+journal then aborts it under a raised epoch, which fences its producer (`abort_timed_out`). After a
+restart the time still counts from the transaction's start (`after_replay`).
+
 Plain functions over `TransactionsState`; every error response is a KafkaError.
 """
 

@@ -172,7 +172,9 @@ class _Comparison:
         known = writer.get("properties") or {}
         before = _names(writer.get("required"))
         for name in _names(reader.get("required")):
-            if name in before or _has_default(properties.get(name)):
+            if name in before:
+                continue
+            if name in properties and _has_default(_resolved(reader.part(properties[name])).value):
                 continue
             if name in known or name not in properties:
                 text = f"The property '{name}' is required now and has no default"
