@@ -13,12 +13,12 @@ from cryptography.x509.oid import NameOID
 
 from millstream.config import ConfigError
 from millstream.model import ANONYMOUS
+from millstream.security.certificate_subject import subject_name
 from millstream.security.principal_mapping import (
     NoRuleMatches,
     mapped_name,
     parse_rules,
     principal_of,
-    subject_name,
 )
 
 KEY = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""Where to start reading: the `-o` option of `millstream consume`.
+"""Where to start reading, as commands and the console take it: `consume -o`, `group reset --to`.
 
 `beginning`, `end`, `N` (an offset), `-N` (the last N of each partition), `@TIME` (the first
 record at or after a time: `@2026-01-31`, `@2026-01-31T12:00:00Z`, `@1767225600000`, `@-1h`).
@@ -56,7 +56,7 @@ def parse_range(text: str, *, now: datetime) -> Range:
             found = _parse_both(text[: colon.start()], text[colon.end() :], now)
             if found is not None:
                 return found
-        raise wrong from None
+        raise ValueError(f"{wrong}; a range is two of these with a : between") from None
 
 
 def _parse_both(start: str, end: str, now: datetime) -> Range | None:
@@ -78,9 +78,7 @@ def parse_start(text: str, *, now: datetime) -> Start:
         return FromEnd(back=-int(text))
     if text.startswith("@"):
         return FromTime(_parse_time(text[1:], now))
-    raise ValueError(
-        f"{text!r} is not beginning, end, N, -N or @TIME, or two of these with a : between"
-    )
+    raise ValueError(f"{text!r} is not beginning, end, N, -N or @TIME")
 
 
 def offset_of(start: Start, *, first: int, end: int, at: int) -> int:

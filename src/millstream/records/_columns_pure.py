@@ -286,6 +286,8 @@ class Rewriter:
         return len(kept), written, base_timestamp_ms, max_timestamp_ms, attributes
 
     def _is_kept(self, part: _Part, batch: BatchView) -> bool:
+        """The newest record of a key stays. A tombstone stays until its batch's horizon, which the
+        first round that keeps it sets to `delete.retention.ms` from then."""
         offset = batch.base_offset + part.offset_delta
         if offset > self._keys.latest_offset:
             return True

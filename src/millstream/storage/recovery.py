@@ -4,13 +4,15 @@ After a clean stop the files are trusted: one look at the directory, and the end
 newest segment. After anything else every batch from the recovery point's segment on is
 checked, and the indexes of those segments are built again. What is wrong is one of:
 
-- a torn tail: nothing intact follows. The write was never acknowledged; it is cut.
+- a torn tail: nothing intact follows. The write was never acknowledged; it is cut, and its bytes
+  are kept in `.log.torn`.
 - a bad batch below the recovery point: those bytes were on the disk. Corruption.
 - a bad batch above it with intact ones behind, and the machine did not lose power: the
   page cache had all of it, in order. Corruption.
-- the same after a power cut: pages reach the disk in any order, so holes are normal there
-  and nothing above the recovery point was promised. It is cut at the first bad batch and
-  the bytes are kept beside the segment, in `.log.torn`.
+- the same after a power cut: pages that were not synced reach the disk in any order, so holes
+  are normal there. Synced bytes have none, so the first bad batch is behind everything that
+  acks=all has promised, although the recovery point, which is written now and then, may be far
+  before it. It is cut there, and the bytes are kept in `.log.torn`.
 
 Corruption is never cut: the partition stays offline until a person decides. What was read is not
 known to be on the disk; `recovery_sync` brings it there later.

@@ -314,21 +314,3 @@ def _leave_one(
         return
     group.member(member_id, who.instance_id)
     rebalance.remove_member(group, member_id, env, decision)
-
-
-def session_is_over(group: ClassicGroup, member_id: str, env: Env) -> Decision[None]:
-    """A member was silent for its session timeout, or never joined again with its new id."""
-    decision: Decision[None] = Decision()
-    if member_id in group.pending_members:
-        rebalance.remove_pending(group, member_id, env, decision)
-        return decision
-    member = group.members.get(member_id)
-    if member is None:
-        return decision
-    is_waiting = member.join_ticket is not None or member.sync_ticket is not None
-    if is_waiting and not member.is_new:
-        # It waits for us, so it is not silent.
-        rebalance.keep_alive(group, member, env, decision)
-        return decision
-    rebalance.remove_member(group, member_id, env, decision)
-    return decision

@@ -223,6 +223,24 @@ def synced(group: ClassicGroup, member_id: str, decision: Decision[Any]) -> None
 # -- members that leave ---------------------------------------------------------------
 
 
+def session_is_over(group: ClassicGroup, member_id: str, env: Env) -> Decision[None]:
+    """A member was silent for its session timeout, or never joined again with its new id."""
+    decision: Decision[None] = Decision()
+    if member_id in group.pending_members:
+        remove_pending(group, member_id, env, decision)
+        return decision
+    member = group.members.get(member_id)
+    if member is None:
+        return decision
+    is_waiting = member.join_ticket is not None or member.sync_ticket is not None
+    if is_waiting and not member.is_new:
+        # It waits for us, so it is not silent.
+        keep_alive(group, member, env, decision)
+        return decision
+    remove_member(group, member_id, env, decision)
+    return decision
+
+
 def remove_member(group: ClassicGroup, member_id: str, env: Env, decision: Decision[Any]) -> None:
     """A member left or fell silent; the others share its partitions."""
     member = group.remove(member_id)

@@ -265,7 +265,7 @@ def deadline_is_over(state: ShardState, key: DeadlineKey, env: Env) -> Decision[
     if isinstance(found, ClassicGroup):
         match key.kind:
             case DeadlineKind.SESSION:
-                return classic_protocol.session_is_over(found, key.member_id, env)
+                return rebalance.session_is_over(found, key.member_id, env)
             case DeadlineKind.JOIN:
                 return rebalance.join_time_is_up(found, env)
             case DeadlineKind.SYNC:
