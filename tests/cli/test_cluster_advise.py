@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.cluster_advise import parse_duration, topic_rates
+from millstream.cli.cluster_advise import topic_rates
 from millstream.cli.machine_rates import (
     Measurement,
     cache_path,
@@ -65,15 +65,6 @@ def test_wrong_usage_is_told(arguments: tuple[str, ...], problem: str) -> None:
     ran = run_millstream("cluster", "advise", *arguments)
     assert ran.exit_code == 2
     assert problem in ran.errors
-
-
-def test_durations_have_units() -> None:
-    assert [parse_duration(text) for text in ("90s", "1.5h", "7d", "2w")] == [
-        90,
-        5_400,
-        604_800,
-        1_209_600,
-    ]
 
 
 def test_a_topic_grows_by_what_its_partitions_grew() -> None:

@@ -64,6 +64,8 @@ ON_A_NODE: list[tuple[str, list[str]]] = [
     ("share list", []),
     ("share describe", ["workers"]),
     ("share lag", []),
+    ("share peek", ["workers"]),
+    ("share dead", ["workers", "--topic", "copied"]),
     ("share delete", ["workers", "-y"]),
     ("txn list", []),
     ("txn describe", ["payments"]),

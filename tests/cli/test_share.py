@@ -1,6 +1,7 @@
 """`millstream share` against a node with a share group.
 
-Covers cli/share.py, cli/share_view.py, cli/share_reset.py.
+Covers cli/share.py, cli/share_view.py, cli/share_reset.py, cli/share_peek.py, cli/share_dead.py,
+client/share_queue.py, broker/handlers/peek_share_group.py, coordinators/share/peeking.py.
 """
 
 import json
@@ -11,9 +12,12 @@ import pytest
 from tests.broker.handlers.test_share_fetch import LONG_MS, Queue
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
-from tests.support.share_member import ACCEPT
+from tests.support.share_member import ACCEPT, REJECT, RELEASE, set_group_options
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+PERMITTED = "errors.deadletterqueue.group.enable"
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +86,86 @@ def test_a_group_gets_its_start_before_its_first_consumer(broker: Broker, queue:
     done = run(broker, "reset", "new", "-t", f"{queue.name}:0", "--to", "2", "-y")
     assert done.exit_code == 0, done.errors
     assert json.loads(run(broker, "lag", "new", "--json").output)[0]["lag"] == 8
+
+
+# -- peek and dead ------------------------------------------------------------------------
+
+
+def test_peek_shows_the_queue_and_acquires_nothing(broker: Broker, queue: Queue) -> None:
+    [member] = queue.members
+    member.acknowledge((4, 4, [RELEASE]))
+    queue.produce(3)
+    for _ in range(2):
+        [row] = json.loads(run(broker, "peek", queue.name, "--json").output)
+        assert (row["start"], row["next"], row["end"]) == (4, 10, 13)
+        assert (row["in_flight"], row["retried"], row["waiting"]) == (5, 1, 3)
+        assert (row["delayed"], row["dying"], row["oldest_ms"] > 0) == (0, 0, True)
+    retried, locked = row["ranges"]
+    assert (retried["state"], retried["deliveries"], retried["member_id"]) == ("retried", 1, None)
+    assert (locked["first"], locked["last"], locked["state"]) == (5, 9, "in flight")
+    assert (locked["member_id"], 0 < locked["left_ms"] <= 30_000) == (member.member_id, True)
+    shown = run(broker, "peek", queue.name).output.splitlines()
+    assert shown[1].split()[:8] == [queue.name, "0", "4", "10", "13", "5", "1", "3"]
+    assert member.member_id in run(broker, "peek", queue.name, "--ranges").output
+
+
+def test_peek_at_a_group_that_nobody_reads_shows_what_waits(broker: Broker, queue: Queue) -> None:
+    run(broker, "reset", "later", "-t", f"{queue.name}:0", "--to", "2", "-y")
+    [row] = json.loads(run(broker, "peek", "later", "--json").output)
+    assert (row["start"], row["waiting"], row["in_flight"]) == (2, 8, 0)
+    missing = run(broker, "peek", "nobody")
+    assert (missing.exit_code, "does not exist" in missing.errors) == (1, True)
+
+
+@pytest.mark.parametrize("copies", ["false", "true"])
+def test_dead_letters_are_shown_and_sent_again(broker: Broker, copies: str) -> None:
+    queue = Queue(broker.bootstrap)
+    letters = f"dlq.{queue.name}"
+    run(broker, "create", letters, "-c", f"{PERMITTED}=true", command="topic")
+    assert run(broker, "dead", queue.name).exit_code == 1, "no member has come yet"
+    queue.produce(3)
+    member = queue.member()
+    unset = run(broker, "dead", queue.name)
+    assert (unset.exit_code, "has no topic for dead letters" in unset.errors) == (1, True)
+    set_group_options(
+        queue.client,
+        queue.name,
+        errors_deadletterqueue_topic_name=letters,
+        errors_deadletterqueue_copy_record_enable=copies,
+    )
+    member.fetch(wait_ms=LONG_MS)
+    member.acknowledge((0, 0, [ACCEPT]), (1, 2, [REJECT]))
+
+    def found() -> list[dict[str, object]]:
+        ran = run(broker, "dead", queue.name, "--json")
+        assert ran.exit_code == 0, ran.errors
+        return json.loads(ran.output)  # type: ignore[no-any-return]
+
+    wait_until(lambda: len(found()) == 2, "two letters")
+    first, second = found()
+    assert (first["offset"], second["offset"], first["deliveries"]) == (1, 2, 1)
+    assert (first["reason"], first["is_copy"]) == ("Offset rejected by client.", copies == "true")
+    assert "Offset rejected by client." in run(broker, "dead", queue.name, "-n", "1").output
+    refused = run(broker, "dead", queue.name, "--retry")
+    assert (refused.exit_code, "requires -y" in refused.errors) == (1, True)
+    again = run(broker, "dead", queue.name, "--retry", "-y")
+    assert "sent 2 records again" in again.errors
+    assert member.fetch(wait_ms=LONG_MS, records=1).ranges[0][0] == 3
+    values = run(broker, queue.name, "-e", command="consume").output.split()
+    assert values == ["v0", "v1", "v2", "v1", "v2"]
+    queue.close()
+
+
+def test_records_may_be_sent_for_later(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap)
+    member = queue.member()
+    send = ("produce", queue.name)
+    wrong = run_millstream(*send, "--delay", "2h", "--ttl", "1h", bootstrap=broker.bootstrap)
+    assert (wrong.exit_code, "--ttl must be longer" in wrong.errors) == (2, True)
+    for options in (["--delay", "1h"], ["--ttl", "1h"]):
+        ran = run_millstream(*send, *options, bootstrap=broker.bootstrap, stdin="x\n")
+        assert ran.exit_code == 0, ran.errors
+    assert member.fetch(wait_ms=LONG_MS).ranges == [(1, 1, 1)]
+    [row] = json.loads(run(broker, "peek", queue.name, "--json").output)
+    assert (row["delayed"], row["in_flight"], row["waiting"]) == (1, 1, 0)
+    queue.close()

@@ -1,6 +1,5 @@
 """`millstream cluster advise`: how large a cluster has to be, and whether its topics fit."""
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ import click
 
 from millstream.cli.bootstrap import json_option
 from millstream.cli.connection import Cluster
+from millstream.cli.durations import DURATION
 from millstream.cli.group_view import describe_group, list_groups
 from millstream.cli.machine_rates import (
     SECONDS,
@@ -32,14 +32,20 @@ from millstream.cluster.sizing import (
 )
 from millstream.model import INTERNAL_TOPICS, TopicPartition
 
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MEGABYTE: Final = 1_000_000
 Sizes = Mapping[TopicPartition, int]
 
 
 @click.command(name="advise")
 @click.option("--mb-per-second", type=click.FloatRange(0, min_open=True), help="The incoming load.")
-@click.option("--retention", default="7d", show_default=True, help="How long records are kept.")
+@click.option(
+    "--retention",
+    "retention_seconds",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="How long records are kept.",
+)
 @click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 20))
 @click.option(
     "--groups",
@@ -77,7 +83,7 @@ Sizes = Mapping[TopicPartition, int]
 @json_option
 def advise_command(
     mb_per_second: float | None,
-    retention: str,
+    retention_seconds: float,
     replicas: int,
     groups: int,
     consumer_mb_per_second: float | None,
@@ -100,7 +106,6 @@ def advise_command(
     """
     if mb_per_second is None and bootstrap is None:
         raise click.UsageError("give --mb-per-second, or --bootstrap of a running cluster")
-    retention_seconds = parse_duration(retention)
     rates = _rates(measure_in, seconds=measure_seconds, is_new=is_new, is_announced=not as_json)
     if consumer_mb_per_second is not None:
         rates = replace(rates, consumer_mb_per_second=consumer_mb_per_second)
@@ -112,16 +117,6 @@ def advise_command(
     with Cluster(bootstrap) as cluster:
         verdicts = watch(cluster, rates, seconds=seconds)
     _show_verdicts(verdicts, as_json=as_json)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of `90s`, `30m`, `12h`, `7d` or `2w`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    if found is None:
-        raise click.BadParameter(
-            f"{text!r} is not a duration; examples: 7d, 12h, 30m", param_hint="--retention"
-        )
-    return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
 def _rates(folder: Path, *, seconds: float, is_new: bool, is_announced: bool) -> Rates:

@@ -107,12 +107,18 @@ class Cluster:
 
     def require(self, node: Address, request: type[Request[Message]]) -> None:
         """Raises CommandFailed where a node does not have a request of ours."""
-        with self.connected(node) as connection:
-            is_offered = connection.versions.offers(request.api)
-        if not is_offered:
+        if not self._offers(node, request):
             raise CommandFailed(
                 f"{node} does not offer this: it is no Millstream node, or an older one"
             )
+
+    def offers(self, request: type[Request[Message]]) -> bool:
+        """Does the first node have a request of ours?"""
+        return self._offers(self.first, request)
+
+    def _offers(self, node: Address, request: type[Request[Message]]) -> bool:
+        with self.connected(node) as connection:
+            return connection.versions.offers(request.api)
 
     def ask(self, node: Address, request: Request[M], newest: int = NEWEST) -> M:
         """An answer, in the newest version that both sides know, at most `newest`."""

@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.delayed_acks import Delay
+from millstream.cli.durations import DURATION
 from millstream.cli.failure import CommandFailed
 from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.names import TOPIC
@@ -19,6 +21,7 @@ from millstream.cli.record_sender import RecordSender, connect_producer, print_s
 from millstream.cli.record_text import Headers, JsonRecord, from_json_line, unescaped
 from millstream.cli.schemas import encoder, schema_options
 from millstream.cli.topic_view import require_topic
+from millstream.records.delivery_times import headers_for
 
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 _READ_BYTES = 1 << 20
@@ -38,6 +41,18 @@ _SEPARATOR_HELP = "Lines are KEY, then TEXT, then VALUE. \\\\t is a tab, \\\\xNN
 @click.option(
     "-J", "--json-lines", is_flag=True, help="Lines in the format of `consume -J`, not plain text."
 )
+@click.option(
+    "--delay",
+    "delay_seconds",
+    type=DURATION,
+    help="Deliver the records only after this time, to share groups and timed topics.",
+)
+@click.option(
+    "--ttl",
+    "ttl_seconds",
+    type=DURATION,
+    help="Do not deliver the records after this time, likewise.",
+)
 @schema_options
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no count.")
 @json_option
@@ -52,6 +67,8 @@ def produce(
     acks: str,
     empty_is_null: bool,
     json_lines: bool,
+    delay_seconds: float | None,
+    ttl_seconds: float | None,
     value_schema: str | None,
     key_schema: str | None,
     registry_url: str | None,
@@ -67,6 +84,8 @@ def produce(
         raise click.UsageError("--key and --key-separator are mutually exclusive")
     if key_separator == "":
         raise click.UsageError("--key-separator is empty")
+    if delay_seconds is not None and ttl_seconds is not None and ttl_seconds <= delay_seconds:
+        raise click.UsageError("--ttl must be longer than --delay: both count from now")
     rules = LineRules(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else _separator(key_separator),
@@ -75,6 +94,8 @@ def produce(
         empty_is_null=empty_is_null,
     )
     parse = _json_parser(rules) if json_lines else rules.parse
+    if delay_seconds is not None or ttl_seconds is not None:
+        parse = _timing_parser(parse, delay_seconds, ttl_seconds)
     require_topic(bootstrap, topic)
     encode = encoder(topic, value_schema, key_schema, registry_url)
     if encode is not None:
@@ -124,6 +145,27 @@ def _json_parser(rules: LineRules) -> Callable[[bytes], JsonRecord]:
         return record
 
     return parse
+
+
+def _timing_parser(
+    parse: Callable[[bytes], JsonRecord], delay_seconds: float | None, ttl_seconds: float | None
+) -> Callable[[bytes], JsonRecord]:
+    """Times count from when a line is read."""
+
+    def parse_and_time(line: bytes) -> JsonRecord:
+        record = parse(line)
+        now_ms = int(time.time() * 1000)
+        times = headers_for(
+            not_before_ms=_later(now_ms, delay_seconds), not_after_ms=_later(now_ms, ttl_seconds)
+        )
+        record.headers = [*record.headers, *times]
+        return record
+
+    return parse_and_time
+
+
+def _later(now_ms: int, seconds: float | None) -> int | None:
+    return None if seconds is None else now_ms + int(seconds * 1000)
 
 
 def _encoding_parser(

@@ -1,4 +1,4 @@
-"""`millstream share`: list, describe, lag, reset, delete."""
+"""`millstream share`: list, describe, lag, peek, dead, reset, delete."""
 
 import click
 
@@ -20,6 +20,12 @@ from millstream.cli.share_view import (
 from millstream.cli.watching import print_again, watch_option
 
 _COMMANDS = {
+    "peek": LazyCommand(
+        "millstream.cli.share_peek", "peek", "Show what is in flight, waits and is retried."
+    ),
+    "dead": LazyCommand(
+        "millstream.cli.share_dead", "dead", "Show dead letters, or send their records again."
+    ),
     "reset": LazyCommand(
         "millstream.cli.share_reset", "reset", "Make a share group start at other offsets."
     ),

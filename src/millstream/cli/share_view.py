@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.group_view import Group, ListedGroup, Member, list_groups, when_ready
+from millstream.client.share_queue import (
+    QueuePartition,
+    peek_request,
+    queue_partition,
+    unknown_partition,
+)
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.alter_share_group_offsets import (
@@ -17,6 +23,7 @@ from millstream.wire.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     ShareOffsetsWanted,
 )
+from millstream.wire.apis.peek_share_group import PeekShareGroupRequest
 from millstream.wire.apis.share_group_describe import ShareGroupDescribeRequest
 
 KIND = "share"
@@ -91,6 +98,21 @@ def share_positions(cluster: Cluster, group_id: str) -> list[SharePosition]:
         for row in topic.partitions
     ]
     return sorted(rows, key=lambda row: row.where)
+
+
+def peek_share_group(cluster: Cluster, group_id: str) -> list[QueuePartition]:
+    """Of all partitions that the group has begun to read. Nothing is acquired."""
+    positions = share_positions(cluster, group_id)
+    starts = {row.where: row.start for row in positions}
+    request = peek_request(group_id, starts)
+    found: dict[TopicPartition, QueuePartition] = {}
+    for node in cluster.nodes() if cluster.offers(PeekShareGroupRequest) else ():
+        answer = cluster.ask(node, request, 0)
+        check(answer.error_code, f"share group {group_id}", answer.error_message)
+        for row in answer.partitions:
+            one = queue_partition(row, starts[TopicPartition(row.topic, row.partition)])
+            found[one.where] = one
+    return [found.get(row.where) or unknown_partition(row.where, row.start) for row in positions]
 
 
 def _known(number: int) -> int | None:

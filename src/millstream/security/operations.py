@@ -287,6 +287,7 @@ TABLE: Final[dict[int, Row]] = {
     20003: _row("prove_node"),
     # Only nodes that have proved to be one.
     20004: _row("tell_partition_states"),
+    20005: _row("peek_share_group", Rule(_GROUP, _DESCRIBE, _EACH), Rule(_TOPIC, _DESCRIBE, _EACH)),
 }
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.broker.broker import Broker as Node
-from millstream.coordinators.share.in_flight import Delivery, InFlightBatch
 from millstream.coordinators.share.partition import SharePartition
+from millstream.coordinators.share.peeking import in_flight_ranges
 from millstream.coordinators.share.state_batches import ACQUIRED, AVAILABLE
 
 
@@ -35,36 +35,13 @@ async def in_flight(node: Node, group_id: str) -> list[InFlight]:
 
 
 def _rows(topic: str, partition: int, share: SharePartition) -> Iterator[InFlight]:
-    row: InFlight | None = None
-    for offset, one in _records(share):
-        member_id = one.member_id or None
-        if one.state not in (ACQUIRED, AVAILABLE):
-            continue
-        found = InFlight(topic, partition, offset, offset, one.count, member_id)
-        if row is not None and _is_next(row, found):
-            row = InFlight(topic, partition, row.first, offset, one.count, member_id)
-            continue
-        if row is not None:
-            yield row
-        row = found
-    if row is not None:
-        yield row
-
-
-def _is_next(row: InFlight, found: InFlight) -> bool:
-    same = (row.deliveries, row.member_id) == (found.deliveries, found.member_id)
-    return same and row.last + 1 == found.first
-
-
-def _records(share: SharePartition) -> Iterator[tuple[int, Delivery]]:
-    for batch in share.in_flight.batches:
-        first = max(batch.first, share.start_offset)
-        for offset in range(first, batch.last + 1):
-            yield offset, _of(batch, offset)
-
-
-def _of(batch: InFlightBatch, offset: int) -> Delivery:
-    if batch.whole is not None:
-        return batch.whole
-    assert batch.each is not None
-    return batch.each[offset - batch.first]
+    for one in in_flight_ranges(share):
+        if one.state in (ACQUIRED, AVAILABLE):
+            yield InFlight(
+                topic,
+                partition,
+                one.first,
+                one.last,
+                deliveries=one.delivery_count,
+                member_id=one.member_id or None,
+            )

@@ -56,8 +56,8 @@ class DeadLetters:
         self._topics = topics
         # By group: letters since the start of the node.
         self.written: dict[str, int] = {}
-        # By group: the last problem that was logged.
-        self._problems: dict[str, str] = {}
+        # By group: the last problem, which was logged.
+        self.problems: dict[str, str] = {}
 
     async def write(
         self, source: Source, config: GroupConfig, dead: Sequence[DeadRange], partition: Partition
@@ -72,7 +72,7 @@ class DeadLetters:
         if problem is not None:
             self._complain(source, problem)
             return
-        self._problems.pop(source.group_id, None)
+        self.problems.pop(source.group_id, None)
         if destination.partitions is None:
             await self._create(name)
             destination = self._destination(name)
@@ -109,9 +109,9 @@ class DeadLetters:
         return topic_config(self._node.config, overrides).int("max.message.bytes")
 
     def _complain(self, source: Source, problem: str) -> None:
-        if self._problems.get(source.group_id) == problem:
+        if self.problems.get(source.group_id) == problem:
             return
-        self._problems[source.group_id] = problem
+        self.problems[source.group_id] = problem
         log.error(
             "share group %s: records that died are archived without a dead letter, the first"
             " in %s-%d: %s",
