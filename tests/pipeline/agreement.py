@@ -29,6 +29,7 @@ bootstrap = "{bootstrap}"
 topics = ["{topic}"]
 [windows]
 session_gap = "1 minute"
+counters = ["served"]
 """
 # So much after the others that the watermark passes all windows and visits before it.
 CLOSING_MS = 20 * 60 * 1000
@@ -141,6 +142,8 @@ def wrong_details(row: dict[str, Any], plain: PlainResults) -> list[str]:
         if row["errors"] != errors:
             wrong.append(f"{row['errors']} errors, not {errors}")
         wrong += wrong_percentiles(row, sorted(plain.durations[window, name]))
+    if row["output"] == "host":
+        wrong += wrong_growth(row.get("served"), plain.growth.get((window, name)))
     if row["output"] == "site":
         top = [count for _, count in plain.pages[window].most_common(10)]
         if [each["count"] for each in row["top_pages"]] != top:
@@ -151,6 +154,13 @@ def wrong_details(row: dict[str, Any], plain: PlainResults) -> list[str]:
         if abs(row["visitors"] - visitors) > bound:
             wrong.append(f"{row['visitors']} visitors, not {visitors}")
     return [f"{window} {row['output']} {name}: {text}" for text in wrong]
+
+
+def wrong_growth(found: dict[str, float] | None, wanted: tuple[float, float] | None) -> list[str]:
+    told = None if found is None else (found["increase"], round(found["per_second"], 6))
+    if wanted is not None:
+        wanted = (wanted[0], round(wanted[1], 6))
+    return [] if told == wanted else [f"growth {told}, not {wanted}"]
 
 
 def wrong_percentiles(row: dict[str, Any], values: list[float]) -> list[str]:

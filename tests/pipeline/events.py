@@ -7,12 +7,26 @@ import pyarrow as pa
 
 from millstream.lines.schema import EVENT_SCHEMA
 from millstream.pipeline import partials
+from millstream.pipeline.anomalies import AnomalyRules
 from millstream.pipeline.kept_state import BatchParts
 from millstream.pipeline.open_results import Changes, OpenResults
 from millstream.pipeline.partials import NEEDED, Gathering, Rules
 
 SECOND_US = 1_000_000
-RULES = Rules(window_us=60 * SECOND_US, gap_us=30 * SECOND_US, funnel=("/a", "/b*", "/c"), gauges=2)
+RULES = Rules(
+    window_us=60 * SECOND_US,
+    gap_us=30 * SECOND_US,
+    funnel=("/a", "/b*", "/c"),
+    gauges=2,
+    counters=1,
+)
+ANOMALY_RULES = AnomalyRules(
+    sensitivity=6.0,
+    window_us=RULES.window_us,
+    timezone="UTC",
+    gauges=("cpu", "memory"),
+    counters=("served",),
+)
 DELAY_US = 100 * SECOND_US
 SILENT_MS = 20_000
 _SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in NEEDED])
@@ -31,6 +45,8 @@ class Event:
     size_bytes: int | None = None
     duration_ms: float | None = None
     gauges: tuple[float | None, float | None] = (None, None)
+    counter: float | None = None
+    source: str = "s"
     level: str | None = None
     problem: str | None = None
 
@@ -44,7 +60,8 @@ def batch_of(events: list[Event], *, partition: int = 0, first: int = 0) -> pa.R
             "event_time": each.at_us,
             "format": "json" if each.path is None else "combined",
             "visitor": None if each.visitor is None else f"{each.visitor:016x}",
-            "gauges": list(each.gauges),
+            "gauges": [*each.gauges, each.counter],
+            "source": each.source,
             "partition": partition,
             "offset": first + number,
         }
@@ -68,7 +85,9 @@ def parts_of(*tasks: Gathering, now_ms: int | None = None) -> BatchParts:
 
 
 def new_results() -> OpenResults:
-    return OpenResults(RULES, delay_us=DELAY_US, silent_after_ms=SILENT_MS)
+    return OpenResults(
+        RULES, delay_us=DELAY_US, silent_after_ms=SILENT_MS, anomaly_rules=ANOMALY_RULES
+    )
 
 
 def add(results: OpenResults, parts: BatchParts) -> Changes:
@@ -87,6 +106,7 @@ def plain(changes: Changes) -> dict[str, Any]:
             (totals.count, totals.errors, totals.size_bytes, totals.duration_max, durations),
             [(gauge.count, round(gauge.total, 6), gauge.largest) for gauge in totals.gauges],
             None if site is None else (site.visitors.tolist(), dict(sorted(site.pages.items()))),
+            each.counters,
         )
 
     def visit(each: Any) -> tuple[int, ...]:
@@ -101,4 +121,5 @@ def plain(changes: Changes) -> dict[str, Any]:
         },
         "funnels": changes.funnels,
         "hosts": changes.hosts,
+        "anomalies": changes.anomalies,
     }

@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import TypeVar
 
 from millstream.ingest.traffic import TrafficLine
@@ -31,6 +32,9 @@ class PlainResults:
     # When each visitor looked at something; and what visits that makes: start, end, views.
     view_times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     visits: Counter[Visit] = field(default_factory=Counter)
+    # What a source says to have served, by time; and the increase and rate that makes of a host.
+    served: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    growth: dict[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
 
     def before(self, time_ms: int) -> "PlainResults":
         """With only the windows that end by then."""
@@ -73,6 +77,8 @@ def read_plainly(
             _count(results, line.source, text, event_ms)
     for times in results.view_times.values():
         results.visits.update(_visits(sorted(times), gap_ms))
+    for source, samples in results.served.items():
+        _grow(results, source.split("/")[0], samples)
     return results
 
 
@@ -80,6 +86,8 @@ def _count(results: PlainResults, source: str, text: str, event_ms: int) -> None
     window = event_ms - event_ms % WINDOW_MS
     results.input[window] += 1
     results.hosts[window, source.split("/")[0]] += 1
+    if found := re.search(r" served=(\d+)", text):
+        results.served[source].append((event_ms, int(found[1])))
     if text.startswith("{"):
         entry = json.loads(text)
         key = (window, entry["service"])
@@ -95,6 +103,19 @@ def _count(results: PlainResults, source: str, text: str, event_ms: int) -> None
         results.visitors[window].add(visitor)
         results.pages[window][target.split("?")[0]] += 1
         results.view_times[visitor].append(event_ms)
+
+
+def _grow(results: PlainResults, host: str, samples: list[tuple[int, int]]) -> None:
+    """Only one source of a host says it."""
+    # The sort is stable: of equal times, the last in the topic stays last.
+    last = {at // 1000: (at, value) for at, value in sorted(samples, key=lambda each: each[0])}
+    took: Counter[tuple[int, str]] = Counter()
+    for (before_ms, before), (at_ms, value) in pairwise(last.values()):
+        window = (at_ms - at_ms % WINDOW_MS, host)
+        took[window] += at_ms - before_ms
+        increase = results.growth.get(window, (0.0, 0.0))[0]
+        increase += value - before if value >= before else value
+        results.growth[window] = (increase, increase * 1000 / took[window])
 
 
 def _visits(times: list[int], gap_ms: int) -> list[Visit]:

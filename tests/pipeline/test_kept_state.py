@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.pipeline import kept_state
+from millstream.pipeline import anomalies, kept_state
 from millstream.pipeline.kept_state import BatchParts, KeptState, StateMissing
 from tests.pipeline.events import RULES, SECOND_US, Event, gathered, new_results, parts_of, plain
 
@@ -21,10 +21,13 @@ def batches(count: int) -> list[BatchParts]:
         at_us = number * MINUTE_US // 2
         events = [
             Event(at_us, host=f"h{number % 5}", gauges=(1.0 * number, None), duration_ms=number),
+            Event(at_us + 3, host="web", counter=number % 7),
+            # For a while there are more lines than usual.
+            *[Event(at_us + 4)] * (40 if 10 <= number < 14 else 0),
             Event(at_us + 1, path="/a", visitor=number % 3, status=500),
             Event(at_us + 2 - 20 * SECOND_US, path=f"/b{number}", visitor=number % 4),
         ]
-        found.append(parts_of(gathered(events, first=3 * number), now_ms=at_us // 1000))
+        found.append(parts_of(gathered(events, first=100 * number), now_ms=at_us // 1000))
     return found
 
 
@@ -48,18 +51,23 @@ def all_changes(folder: Path, parts: list[BatchParts], restarts: set[int]) -> li
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.sets(st.integers(0, 19)), st.sampled_from([1, 3, 200]))
+@given(st.sets(st.integers(0, 23)), st.sampled_from([1, 3, 200]))
 def test_a_restart_anywhere_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, restarts: set[int], every: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_state, "_BATCHES_MAX", every)
-        parts = batches(20)
+        patch.setattr(anomalies, "RECENT_MIN", 3)
+        parts = batches(24)
         whole = all_changes(tmp_path_factory.mktemp("whole"), parts, set())
         assert all_changes(tmp_path_factory.mktemp("again"), parts, restarts) == whole
     assert any(each["closed"] for each in whole)
     assert any(each["ended"] for each in whole)
     assert any(each["hosts"] for each in whole)
+    assert any(window[-1] for each in whole for window in each["closed"])
+    alerts = [alert for each in whole for alert in each["anomalies"]]
+    of_input = [alert.kind for alert in alerts if alert.key == ("input", "all", "per_second")]
+    assert of_input == ["anomaly", "usual"]
     assert any(None in each["open"].values() for each in whole)
 
 

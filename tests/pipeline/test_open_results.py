@@ -33,6 +33,8 @@ EVENTS = st.builds(
     size_bytes=st.none() | st.integers(0, 2**40),
     duration_ms=st.none() | NUMBERS,
     gauges=st.tuples(st.none() | NUMBERS, st.none() | NUMBERS),
+    counter=st.none() | NUMBERS,
+    source=st.sampled_from(["s", "t"]),
     problem=st.sampled_from([None, None, None, "late"]),
 )
 

@@ -38,6 +38,7 @@ timezone = "America/New_York"
 topics = ["{topic}"]
 [windows]
 session_gap = "5 minutes"
+counters = ["served"]
 [warehouse]
 format = "parquet"
 """

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from millstream.pipeline.anomalies import AnomalyAlert, Range
 from millstream.pipeline.json_times import json_time
 from millstream.pipeline.open_results import Changes, Site, Window
 from millstream.pipeline.results import Record, per_second, records_of, to_batch
@@ -106,6 +107,30 @@ def test_visits_funnels_and_hosts(records: Callable[[Changes], list[Record]]) ->
     assert sum(topic == "n.alerts" for topic, _, _ in found) == 1
     assert to_batch(found).num_rows == len(found)
     assert to_batch([]).num_rows == 0
+
+
+def test_an_anomaly_says_what_is_usual(records: Callable[[Changes], list[Record]]) -> None:
+    alert = AnomalyAlert(
+        "anomaly", ("host", "db", "cpu"), START_US, 0.9, Range(0.5, 0.25, 0.75), "0.9, usually 0.5"
+    )
+    [(topic, key, value)] = records(Changes(anomalies=[alert]))
+    assert (topic, json.loads(value or "")) == (
+        "n.alerts",
+        {
+            **json.loads(key),
+            "kind": "anomaly",
+            "subject": "host/db/cpu",
+            "since": "2026-09-21T14:14:00.000Z",
+            "text": "0.9, usually 0.5",
+            "output": "host",
+            "name": "db",
+            "measure": "cpu",
+            "value": 0.9,
+            "expected": 0.5,
+            "expected_low": 0.25,
+            "expected_high": 0.75,
+        },
+    )
 
 
 def test_half_of_the_last_digit_is_rounded_up() -> None:

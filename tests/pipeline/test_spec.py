@@ -90,7 +90,11 @@ def test_settings_are_read(make_spec: MakeSpec) -> None:
         ("windows = 3", "write [windows]"),
         ("[windows]\ngauges = ['count']", "cannot be the name of a gauge"),
         ("[windows]\ngauges = ['a b']", "cannot be the name of a gauge"),
+        ("[windows]\ncounters = ['cpu']", "'cpu' is one of windows.gauges, too"),
         ("[reports]\ndaily = 'yes'", "not true or false"),
+        ("[anomalies]\nsensitivity = 0", "not a number above 0"),
+        ("[anomalies]\nsensitivity = true", "not a number above 0"),
+        ("[anomalies]\nsensitivity = nan", "not a number above 0"),
         ("[[parse.sources]]\nformat = 'json'", "needs match"),
         ("[[parse.sources]]\nmatch = 'x'\nformat = 'xml'", "format is one of"),
         ("[[parse.sources]]\nmatch = 'x'\npattern = '<a>'", "pattern '<a>': it has 0 times"),
@@ -140,6 +144,18 @@ def test_a_change_is_told_with_what_it_means(make_spec: MakeSpec) -> None:
         "windows.silent_after": Change.RESULTS,
         "trigger": Change.FREE,
     }
+
+
+def test_a_setting_that_did_not_exist_had_its_default(make_spec: MakeSpec) -> None:
+    spec = make_spec()
+    keep(spec)
+    path = spec.home / KEPT_NAME
+    kept = json.loads(path.read_text())
+    del kept["windows.counters"]
+    path.write_text(json.dumps(kept))
+    assert differences(spec) == []
+    [found] = differences(replace(spec, counters=("served",)))
+    assert (found.setting, found.before) == ("windows.counters", [])
 
 
 def test_the_salt_is_not_written_down(make_spec: MakeSpec) -> None:

@@ -99,6 +99,8 @@ class Site:
         self._next_number = 0
         self._incident: _Incident | None = None
         self._incident_count = 0
+        # What each host has served since it started.
+        self._served = dict.fromkeys(HOSTS, 0)
 
     def lines(self) -> Iterator[TrafficLine]:
         """Without end, by event time."""
@@ -152,6 +154,7 @@ class Site:
             agent=visit.agent,
         )
         self._go_on(now_ms, visit, is_failed=is_failed)
+        self._served[visit.host] += 1
         access = TrafficLine(now_ms, f"{visit.host}/access", line)
         return [access, *(call for call, _ in calls)]
 
@@ -189,6 +192,7 @@ class Site:
             took_ms *= 8
         is_failed = random.random() < (0.35 if self._is_on("errors", service) else 0.004)
         host = APP_HOSTS[random.randrange(len(APP_HOSTS))]
+        self._served[host] += 1
         line = log_lines.json_line(
             now_ms,
             service=service,
@@ -206,6 +210,8 @@ class Site:
     def _tell_health(self, host: str, now_ms: int) -> list[TrafficLine]:
         self._at(now_ms + _HEALTH_EVERY_MS, partial(self._tell_health, host))
         if self._is_on("silent", host):
+            # It is down, and counts from 0 again.
+            self._served[host] = 0
             return []
         random = self._random
         line = log_lines.logfmt(
@@ -214,6 +220,7 @@ class Site:
             cpu=round(random.betavariate(2, 5), 3),
             memory=round(0.5 + random.random() * 0.1, 3),
             disk=0.43,
+            served=self._served[host],
             state="all good",
         )
         lines = [TrafficLine(now_ms, f"{host}/health", line)]

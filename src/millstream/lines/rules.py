@@ -36,6 +36,7 @@ class LineRules:
     # Of "address", "user", "query".
     mask: tuple[str, ...]
     salt: str
+    # Fields whose numbers are wanted, in this order: a pipeline's gauges, then its counters.
     gauges: tuple[str, ...]
     ahead_ms: int
     late_ms: int

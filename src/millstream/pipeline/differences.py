@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from millstream.pipeline.spec import FIELDS, Change, Spec
+from millstream.pipeline.spec import FIELDS, Change, Spec, parse_spec
 
 KEPT_NAME: Final = "kept-settings.json"
 # Of the state of open results. Increased when it has another form.
@@ -31,9 +31,12 @@ _SETTING_OF: Final = {
     "session_gap_ms": "windows.session_gap",
     "funnel": "windows.funnel",
     "gauges": "windows.gauges",
+    "counters": "windows.counters",
     "silent_after_ms": "windows.silent_after",
     "error_share": "windows.error_share",
     "error_count_min": "windows.error_count_min",
+    "watch_anomalies": "anomalies.watch",
+    "anomaly_sensitivity": "anomalies.sensitivity",
     "warehouse": "warehouse.format",
     "compact_every": "warehouse.compact_every",
     "keep_days": "warehouse.keep_days",
@@ -68,8 +71,9 @@ def differences(spec: Spec) -> list[Difference]:
     path = spec.home / KEPT_NAME
     if not path.exists():
         return []
-    # The first version had no number.
-    before = {_VERSION: 1, **json.loads(path.read_text())}
+    # A setting that did not exist then has its default now; the first version had no number.
+    defaults = {**_plain(parse_spec("", folder=spec.home)), _VERSION: 1}
+    before = {**defaults, **json.loads(path.read_text())}
     now = _plain(spec)
     return [
         Difference(

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.pipeline import partials
+from millstream.pipeline.anomalies import CELLS, DAYS, Anomalies, Series, SeriesKey
 from millstream.pipeline.open_results import Changes, Funnel, OpenResults
 from millstream.pipeline.partials import Tables
 from millstream.pipeline.silence import HeardHost
@@ -31,6 +33,15 @@ _BATCHES_MAX: Final = 200
 _HOSTS: Final = "hosts"
 _SHOWN: Final = "shown"
 _FUNNELS: Final = "funnels"
+_SERIES: Final = "series"
+_SERIES_SCHEMA: Final = pa.schema(
+    [
+        *(("output", pa.string()), ("name", pa.string()), ("measure", pa.string())),
+        *(("recent", pa.list_(pa.float64())), ("cells", pa.list_(pa.float64()))),
+        *(("heard_us", pa.int64()), ("is_open", pa.bool_()), ("turning", pa.int64())),
+        *(("turning_us", pa.int64()), ("since_us", pa.int64()), ("furthest", pa.float64())),
+    ]
+)
 
 
 class StateMissing(Exception):
@@ -194,6 +205,7 @@ def _tables(results: OpenResults) -> dict[str, pa.Table]:
         partials.PAGES: partials.rows_table(partials.PAGES, pages),
         partials.VISITS: partials.rows_table(partials.VISITS, visits),
         partials.STEPS: partials.rows_table(partials.STEPS, steps),
+        partials.COUNTERS: partials.rows_table(partials.COUNTERS, list(results.counters.samples())),
         _HOSTS: pa.table(
             {
                 "host": pa.array(results.hosts, pa.string()),
@@ -216,7 +228,35 @@ def _tables(results: OpenResults) -> dict[str, pa.Table]:
                 "going_on": pa.array([each.going_on for _, each in funnels], pa.int64()),
             }
         ),
+        _SERIES: _series_table(results.anomalies),
     }
+
+
+def _series_table(anomalies: Anomalies | None) -> pa.Table:
+    known = {} if anomalies is None else anomalies.series
+    cells = [None if each.cells is None else each.cells.ravel() for each in known.values()]
+    names = _SERIES_SCHEMA.names[5:]
+    columns: list[Any] = [
+        *([key[place] for key in known] for place in range(3)),
+        [each.recent for each in known.values()],
+        cells,
+        *([getattr(each, name) for each in known.values()] for name in names),
+    ]
+    return pa.Table.from_arrays(
+        [pa.array(each, of.type) for each, of in zip(columns, _SERIES_SCHEMA, strict=True)],
+        schema=_SERIES_SCHEMA,
+    )
+
+
+def _read_series(table: pa.Table) -> dict[SeriesKey, Series]:
+    """In the order in which they were found, which says who comes first when there are too many."""
+    found: dict[SeriesKey, Series] = {}
+    for row in table.to_pylist():
+        key = (row.pop("output"), row.pop("name"), row.pop("measure"))
+        if row["cells"] is not None:
+            row["cells"] = np.array(row["cells"], np.float64).reshape(CELLS, DAYS)
+        found[key] = Series(**row)
+    return found
 
 
 def restore(
@@ -233,6 +273,8 @@ def restore(
         row["host"]: HeardHost(row["last_ms"], row["is_silent"])
         for row in tables[_HOSTS].to_pylist()
     }
+    if results.anomalies is not None and _SERIES in tables:
+        results.anomalies.series = _read_series(tables[_SERIES])
     shown = tables[_SHOWN].to_pylist()
     results.show_again({row["visitor"]: row["heard_ms"] for row in shown})
     results.newest_us, results.dropped = facts["newest_us"], facts["dropped"]

@@ -13,6 +13,7 @@ dropped; that happens only if record timestamps go back by more than the pipelin
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 
 from millstream.lines.arrays import to_numpy
 from millstream.pipeline import partials
+from millstream.pipeline.anomalies import Anomalies, AnomalyAlert, AnomalyRules, measured
+from millstream.pipeline.counters import CounterLog, Growth
 from millstream.pipeline.partials import Rules, Tables
 from millstream.pipeline.silence import HeardHost, HostAlert, watch_hosts
 from millstream.pipeline.visit_log import Visit, VisitLog
@@ -42,6 +45,8 @@ class Window:
     totals: WindowTotals
     # None for what is not the site.
     site: Site | None
+    # Of a host, by the counter's place in the pipeline file.
+    counters: dict[int, Growth] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,11 +75,21 @@ class Changes:
     # By the start of a window, in microseconds.
     funnels: dict[int, list[int]] = field(default_factory=dict)
     hosts: list[HostAlert] = field(default_factory=list)
+    anomalies: list[AnomalyAlert] = field(default_factory=list)
 
 
 class OpenResults:
-    def __init__(self, rules: Rules, *, delay_us: int, silent_after_ms: int) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        delay_us: int,
+        silent_after_ms: int,
+        anomaly_rules: AnomalyRules | None,
+    ) -> None:
+        """`anomaly_rules`: None if anomalies are not wanted."""
         self._rules = rules
+        self._anomaly_rules = anomaly_rules
         self._delay_us = delay_us
         self._silent_after_ms = silent_after_ms
         self.newest_us: int | None = None
@@ -83,6 +98,8 @@ class OpenResults:
         self.windows: dict[WindowKey, WindowTotals] = {}
         self.sites: dict[int, Site] = {}
         self.visits = VisitLog(rules.gap_us)
+        self.counters = CounterLog(rules.window_us)
+        self.anomalies = None if anomaly_rules is None else Anomalies(anomaly_rules)
         self.funnels: dict[int, Funnel] = {}
         self.hosts: dict[str, HeardHost] = {}
         # Visitors whose visit is shown as open, and when they were heard last.
@@ -92,7 +109,8 @@ class OpenResults:
 
     def __len__(self) -> int:
         """How many things there is state of."""
-        return len(self.windows) + len(self.visits) + len(self.hosts) + len(self.funnels)
+        of_hosts = len(self.hosts) + len(self.counters)
+        return len(self.windows) + len(self.visits) + len(self.funnels) + of_hosts
 
     @property
     def watermark_us(self) -> int | None:
@@ -124,12 +142,22 @@ class OpenResults:
                 late = rows.filter(pc.and_(is_closed, pc.equal(rows["output"], INPUT)))
                 self.dropped += pc.sum(late["count"]).as_py() or 0
                 rows = rows.filter(pc.invert(is_closed))
-        keys = dict.fromkeys(partials.add_windows(self.windows, rows))
+        keys = set(partials.add_windows(self.windows, rows))
         for window_us, _, _ in [key for key in keys if key[1] == SITE]:
             self.sites.setdefault(window_us, Site(np.empty(0, np.uint64)))
         self._add_visitors(tables[partials.VISITORS])
         self._add_pages(tables[partials.PAGES])
-        return sorted(keys)
+        grown = self.counters.add(
+            tables[partials.COUNTERS],
+            closed_us=None if watermark_us is None else self._last_closed(watermark_us),
+        )
+        keys |= {(window_us, HOST, host) for window_us, host in grown}
+        # When the state is read back, there are samples of windows that are closed.
+        return sorted(key for key in keys if key in self.windows)
+
+    def _last_closed(self, watermark_us: int) -> int:
+        """The start of the last window that ends by then."""
+        return watermark_us // self._rules.window_us * self._rules.window_us - self._rules.window_us
 
     def _add_visitors(self, table: pa.Table) -> None:
         windows, visitors = (_numbers(table, name) for name in ("window_us", "visitor"))
@@ -146,8 +174,10 @@ class OpenResults:
                 pages[path] = pages.get(path, 0) + count
 
     def _window(self, key: WindowKey) -> Window:
-        site = self.sites[key[0]] if key[1] == SITE else None
-        return Window(key, self.windows[key], site)
+        window_us, output, name = key
+        site = self.sites[window_us] if output == SITE else None
+        grown = self.counters.growth(window_us, name) if output == HOST else {}
+        return Window(key, self.windows[key], site, grown)
 
     def _close(self, changes: Changes) -> None:
         watermark_us = self.watermark_us
@@ -156,16 +186,35 @@ class OpenResults:
         last_us = watermark_us - self._rules.window_us
         closed = sorted(key for key in self.windows if key[0] <= last_us)
         changes.closed = [self._window(key) for key in closed]
+        changes.anomalies = self._anomalies_in(changes.closed)
         for key in closed:
             del self.windows[key]
         for window_us in [each for each in self.sites if each <= last_us]:
             del self.sites[window_us]
+        if closed:
+            self.counters.close(self._last_closed(watermark_us))
         changes.ended_visits = self.visits.take_ended(watermark_us)
         for _, visit in changes.ended_visits:
             self.funnels[self._began(visit)].going_on -= 1
         for window_us in [each for each in self.funnels if each <= last_us]:
             if not self.funnels[window_us].going_on:
                 del self.funnels[window_us]
+
+    def _anomalies_in(self, closed: Sequence[Window]) -> list[AnomalyAlert]:
+        """`closed`: in order of time."""
+        found: list[AnomalyAlert] = []
+        if self.anomalies is None or self._anomaly_rules is None:
+            return found
+        for start_us, windows in groupby(closed, key=lambda window: window.key[0]):
+            values = [
+                value
+                for window in windows
+                for value in measured(
+                    window.key, window.totals, window.counters, self._anomaly_rules
+                )
+            ]
+            found += self.anomalies.add(start_us, values)
+        return found
 
     # -- visits ----------------------------------------------------------------------------
 

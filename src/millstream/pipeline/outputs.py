@@ -32,7 +32,7 @@ SESSIONS: Final = Output(
 VISITS: Final = Output("visits", _COMPACTED, "visits in progress; removed when they end")
 FUNNELS: Final = Output("funnels", _COMPACTED, "how far the visits of a window have come so far")
 ALERTS: Final = Output(
-    "alerts", _COMPACTED, "bursts of errors, and hosts that fell silent or came back"
+    "alerts", _COMPACTED, "bursts of errors, silent hosts, and values that are far from the usual"
 )
 DEAD: Final = Output("dead", _LARGE, "lines that do not count, with the reason in their headers")
 

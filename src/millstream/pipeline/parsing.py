@@ -29,7 +29,7 @@ def line_rules(spec: Spec) -> LineRules:
         timezone=spec.timezone,
         mask=spec.mask,
         salt=spec.salt,
-        gauges=spec.gauges,
+        gauges=(*spec.gauges, *spec.counters),
         ahead_ms=spec.ahead_ms,
         late_ms=spec.late_ms,
     )

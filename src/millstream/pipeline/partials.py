@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.lines.arrays import is_valid, to_numpy
+from millstream.pipeline import counters
 from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.quantiles import Quantiles
 from millstream.pipeline.window_totals import (
@@ -33,11 +34,12 @@ VISITORS: Final = "visitors"
 PAGES: Final = "pages"
 VISITS: Final = "visits"
 STEPS: Final = "steps"
+COUNTERS: Final = "counters"
 
 # Columns of an event that partial results are made from.
 NEEDED: Final = (
     *("problem", "event_time", "status", "level", "format", "path", "visitor", "host", "service"),
-    *("size_bytes", "duration_ms", "gauges", "partition", "offset"),
+    *("size_bytes", "duration_ms", "gauges", "partition", "offset", "source"),
 )
 ERROR_LEVELS: Final = ("emergency", "alert", "critical", "crit", "fatal", "error", "err")
 VIEW_FORMATS: Final = ("combined", "common")
@@ -76,10 +78,13 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
             *(("offset", _NUMBER), ("step", pa.int32())),
         ]
     ),
+    COUNTERS: counters.SCHEMA,
 }
 Tables = Mapping[str, pa.Table]
 Numbers = NDArray[np.int64]
 _SIZE_MAX: Final = 2**63 - 1
+# No process counts further; sums of such numbers stay finite.
+COUNTER_MAX: Final = 2.0**63
 # Numbers up to here are grouped by a table of all of them, others by sorting.
 _COUNTED_MAX: Final = 1 << 18
 
@@ -91,7 +96,9 @@ class Rules:
     window_us: int
     gap_us: int
     funnel: tuple[str, ...]
+    # The column `gauges` of an event has so many gauges, and behind them so many counters.
     gauges: int
+    counters: int
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -140,6 +147,7 @@ class Gathering:
         self._pages: dict[tuple[int, str], int] = {}
         # Of page views: visitor, time, partition, offset, whether it failed, step.
         self._views: list[tuple[NDArray[Any], ...]] = []
+        self._samples: list[pa.Table] = []
         self.newest_us: int | None = None
 
     def add(self, events: pa.RecordBatch) -> None:
@@ -156,8 +164,8 @@ class Gathering:
         for output in (HOST, SERVICE):
             codes, names = _coded(events.column(output))
             self._add_windows(output, columns, codes, names)
-            if output == HOST and self._rules.gauges:
-                self._add_gauges(columns, codes, names, events.column("gauges"))
+            if output == HOST and self._rules.gauges + self._rules.counters:
+                self._add_numbers(columns, codes, names, events)
         is_view = _is_among(events.column("format"), VIEW_FORMATS) & is_valid(events.column("path"))
         if is_view.any():
             self._add_windows(SITE, columns, np.where(is_view, 0, -1), [ALL])
@@ -172,6 +180,9 @@ class Gathering:
             PAGES: rows_table(PAGES, pages),
             VISITS: visits,
             STEPS: steps,
+            COUNTERS: counters.latest_samples(
+                pa.concat_tables([SCHEMAS[COUNTERS].empty_table(), *self._samples])
+            ),
         }
 
     # -- windows ---------------------------------------------------------------------------
@@ -207,18 +218,50 @@ class Gathering:
             found = self._windows[key] = WindowTotals()
         return found
 
-    def _add_gauges(
-        self, columns: _Columns, codes: Numbers, names: Sequence[str], gauges: pa.ListArray
+    def _add_numbers(
+        self, columns: _Columns, codes: Numbers, names: Sequence[str], events: pa.RecordBatch
     ) -> None:
-        """Every row has all gauges, most of them null; or none has any."""
-        flat = gauges.flatten()
+        """Every row has all gauges and counters, most of them null; or none has any."""
+        flat = events.column("gauges").flatten()
         if flat.null_count == len(flat):
             return
         places = np.flatnonzero(is_valid(flat))
-        rows, of_gauge = np.divmod(places, self._rules.gauges)
+        rows, numbers = np.divmod(places, self._rules.gauges + self._rules.counters)
+        values = to_numpy(flat)[places]
         is_told = codes[rows] >= 0
-        places, rows, of_gauge = places[is_told], rows[is_told], of_gauge[is_told]
-        numbers = to_numpy(flat)[places]
+        is_gauge = is_told & (numbers < self._rules.gauges)
+        if is_gauge.any():
+            told = (rows[is_gauge], numbers[is_gauge], values[is_gauge])
+            self._add_gauges(columns, codes, names, *told)
+        is_counter = is_told & (numbers >= self._rules.gauges)
+        is_counter &= (values >= 0) & (values < COUNTER_MAX)
+        if is_counter.any():
+            counter = numbers[is_counter] - self._rules.gauges
+            self._add_counters(events, rows[is_counter], counter, values[is_counter])
+
+    def _add_counters(
+        self, events: pa.RecordBatch, rows: Numbers, counter: Numbers, values: NDArray[np.float64]
+    ) -> None:
+        names = ["host", "source", "service", "event_time", "partition", "offset"]
+        told = events.select(names).take(pa.array(rows))
+        arrays = {
+            **{name: told.column(name) for name in ("host", "source", "partition", "offset")},
+            "service": pc.fill_null(told.column("service"), ""),
+            "counter": pa.array(counter, pa.int32()),
+            "at_us": told.column("event_time").cast(_NUMBER),
+            "value": pa.array(values),
+        }
+        self._samples.append(pa.Table.from_pydict(arrays, schema=SCHEMAS[COUNTERS]))
+
+    def _add_gauges(
+        self,
+        columns: _Columns,
+        codes: Numbers,
+        names: Sequence[str],
+        rows: Numbers,
+        of_gauge: Numbers,
+        numbers: NDArray[np.float64],
+    ) -> None:
         wide = codes[rows] * self._rules.gauges + of_gauge
         groups, keys = self._groups(columns, wide, rows)
         counts = np.bincount(groups, minlength=len(keys))

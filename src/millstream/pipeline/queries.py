@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.pipeline import outputs
+from millstream.pipeline.anomalies import AnomalyRules
 from millstream.pipeline.batch_results import BatchResults
 from millstream.pipeline.kept_state import KeptState
 from millstream.pipeline.line_pass import PassRules
@@ -94,6 +95,7 @@ def result_rules(spec: Spec) -> Rules:
         gap_us=spec.session_gap_ms * 1000,
         funnel=spec.funnel,
         gauges=len(spec.gauges),
+        counters=len(spec.counters),
     )
 
 
@@ -102,6 +104,17 @@ def open_results(spec: Spec) -> OpenResults:
         result_rules(spec),
         delay_us=spec.watermark_delay_ms * 1000,
         silent_after_ms=spec.silent_after_ms,
+        anomaly_rules=_anomaly_rules(spec) if spec.watch_anomalies else None,
+    )
+
+
+def _anomaly_rules(spec: Spec) -> AnomalyRules:
+    return AnomalyRules(
+        sensitivity=spec.anomaly_sensitivity,
+        window_us=spec.window_ms * 1000,
+        timezone=spec.timezone,
+        gauges=spec.gauges,
+        counters=spec.counters,
     )
 
 

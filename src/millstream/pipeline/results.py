@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from millstream.pipeline import outputs
+from millstream.pipeline.anomalies import AnomalyAlert
 from millstream.pipeline.json_times import json_time
 from millstream.pipeline.open_results import Changes, Site, Window
 from millstream.pipeline.spec import Spec
@@ -69,6 +70,8 @@ class _Records:
             yield self._record(outputs.SESSIONS, VISIT_KEY, row)
         for window_us, counts in changes.funnels.items():
             yield self._record(outputs.FUNNELS, FUNNEL_KEY, self.funnel(window_us, counts))
+        for anomaly in changes.anomalies:
+            yield self._record(outputs.ALERTS, ALERT_KEY, self.anomaly(anomaly))
         yield from self._by_clock(changes)
 
     def _by_clock(self, changes: Changes) -> Iterator[Record]:
@@ -122,6 +125,11 @@ class _Records:
         for gauge_name, gauge in zip(self._spec.gauges, totals.gauges, strict=False):
             if gauge.count:
                 row[gauge_name] = _gauge(gauge)
+        for place, grown in window.counters.items():
+            row[self._spec.counters[place]] = {
+                "increase": grown.increase,
+                "per_second": grown.per_second,
+            }
         return row
 
     def burst(self, window: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -135,6 +143,22 @@ class _Records:
             "subject": window["name"],
             "since": window["window_start"],
             "text": f"{errors} of {count} requests failed",
+        }
+
+    def anomaly(self, alert: AnomalyAlert) -> dict[str, Any]:
+        output, name, measure = alert.key
+        return {
+            "kind": alert.kind,
+            "subject": f"{output}/{name}/{measure}",
+            "since": self._time(alert.since_us),
+            "text": alert.text,
+            "output": output,
+            "name": name,
+            "measure": measure,
+            "value": alert.value,
+            "expected": alert.usual.expected,
+            "expected_low": alert.usual.low,
+            "expected_high": alert.usual.high,
         }
 
     def visit(self, visitor: int, visit: Visit, *, is_final: bool) -> dict[str, Any]:

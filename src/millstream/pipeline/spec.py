@@ -6,6 +6,7 @@ and the documentation come from it. No Spark here.
 """
 
 import difflib
+import math
 import os
 import re
 import runpy
@@ -24,7 +25,7 @@ FORMATS: Final = ("auto", "access", "json", "logfmt", "rfc3164", "rfc5424", "tex
 # A scanner numbers them in seven bits, behind the formats.
 PATTERN_RULES_MAX: Final = 100
 MASKS: Final = ("address", "user", "query")
-# What a window already contains; a gauge cannot have one of these names.
+# What a window already contains; a gauge or counter cannot have one of these names.
 WINDOW_COLUMNS: Final = (
     *("window_start", "window_end", "output", "name", "final", "count", "per_second", "errors"),
     *("size_bytes", "duration_ms_p50", "duration_ms_p95", "duration_ms_p99", "duration_ms_max"),
@@ -86,9 +87,12 @@ class Spec:
     session_gap_ms: int
     funnel: tuple[str, ...]
     gauges: tuple[str, ...]
+    counters: tuple[str, ...]
     silent_after_ms: int
     error_share: float
     error_count_min: int
+    watch_anomalies: bool
+    anomaly_sensitivity: float
     warehouse: str
     compact_every: int
     keep_days: int
@@ -146,6 +150,13 @@ def _share(value: object) -> float:
     return float(value)
 
 
+def _positive(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < float(str(value)) < math.inf:
+        raise ValueError(f"{value!r} is not a number above 0")
+    return float(str(value))
+
+
 def _yes_or_no(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is not true or false")
@@ -175,7 +186,7 @@ def _gauges(value: object) -> tuple[str, ...]:
     found = _texts(value)
     for each in found:
         if not re.fullmatch(r"[a-z_]\w*", each) or each in WINDOW_COLUMNS or found.count(each) > 1:
-            raise ValueError(f"{each!r} cannot be the name of a gauge")
+            raise ValueError(f"{each!r} cannot be the name of a gauge or counter")
     return found
 
 
@@ -248,12 +259,20 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
               "Steps of a visit, in order; * matches anything."),
         Field("gauges", ["cpu", "memory", "disk"], _gauges, Change.STATE,
               "Numeric fields of a host: mean and largest value in its windows."),
+        Field("counters", [], _gauges, Change.STATE,
+              "Numeric fields of a host that only grow: their growth in its windows."),
         Field("silent_after", "20 seconds", _duration, Change.RESULTS,
               "A host that is silent for this long causes an alert."),
         Field("error_share", 0.1, _share, Change.RESULTS,
               "A service whose share of errors in a window is larger causes an alert."),
         Field("error_count_min", 5, _whole(1), Change.RESULTS,
               "Fewer errors in a window than this cause no alert."),
+    ),
+    "anomalies": (
+        Field("watch", True, _yes_or_no, Change.RESULTS,
+              "Whether values of closed windows that are far from the usual cause alerts."),
+        Field("sensitivity", 6.0, _positive, Change.RESULTS,
+              "How many spreads a value may be away from the usual; less means more alerts."),
     ),
     "warehouse": (
         Field("format", "delta", _one_of(("delta", "parquet", "iceberg", "none")), Change.STATE,
@@ -307,6 +326,9 @@ def parse_spec(text: str, *, folder: Path) -> Spec:
 def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
     rules = raw.get("parse", {}).pop("sources", []) if isinstance(raw.get("parse"), dict) else []
     values = _read_all(raw)
+    for name in values["windows.counters"]:
+        if name in values["windows.gauges"]:
+            raise SpecError(f"windows.counters: {name!r} is one of windows.gauges, too")
     return Spec(
         name=values["name"],
         bootstrap=values["bootstrap"],
@@ -327,9 +349,12 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
         session_gap_ms=values["windows.session_gap"],
         funnel=values["windows.funnel"],
         gauges=values["windows.gauges"],
+        counters=values["windows.counters"],
         silent_after_ms=values["windows.silent_after"],
         error_share=values["windows.error_share"],
         error_count_min=values["windows.error_count_min"],
+        watch_anomalies=values["anomalies.watch"],
+        anomaly_sensitivity=values["anomalies.sensitivity"],
         warehouse=values["warehouse.format"],
         compact_every=values["warehouse.compact_every"],
         keep_days=values["warehouse.keep_days"],

@@ -8,10 +8,11 @@ An event counts in several groups at once: the whole input, its host, its servic
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from millstream.pipeline.partials import ERROR_LEVELS, ERROR_STATUS, VIEW_FORMATS
+from millstream.pipeline.counters import FORGOTTEN_AFTER_US, SECOND_US
+from millstream.pipeline.partials import COUNTER_MAX, ERROR_LEVELS, ERROR_STATUS, VIEW_FORMATS
 from millstream.pipeline.results import PERCENTILE_RANK_ERROR, PERCENTILES
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.window_totals import ALL, HOST, INPUT, SERVICE, SITE
@@ -23,7 +24,10 @@ _PAGE: Final = "page"
 # Columns of an event that `is_error` and `is_page_view` look at.
 JUDGED: Final = ("problem", "event_time", "status", "level", "format", "path", "visitor")
 # And all that windows are made from.
-NEEDED: Final = (*JUDGED, "host", "service", "size_bytes", "duration_ms", "gauges")
+NEEDED: Final = (
+    *(*JUDGED, "host", "service", "size_bytes", "duration_ms", "gauges"),
+    *("source", "partition", "offset"),
+)
 
 
 def countable(events: DataFrame, spec: Spec) -> DataFrame:
@@ -88,7 +92,56 @@ def _windows(events: DataFrame, spec: Spec, *, is_final: bool) -> DataFrame:
         "top",
         lambda each: F.struct(each["path"].alias("path"), (-each["order"]).alias("count")),
     )
+    if spec.counters:
+        second = second.join(_grown(events, spec), ["window", "output", "name"], "left")
     return second.select(*_result(spec, is_final=is_final, top=pages))
+
+
+def _grown(events: DataFrame, spec: Spec) -> DataFrame:
+    """The growth of each counter of a host in each window: what `counters` says, in Spark."""
+    first = len(spec.gauges)
+    told = [
+        F.struct(
+            F.lit(place).alias("counter"), _told_gauge(events, first + place, name).alias("value")
+        )
+        for place, name in enumerate(spec.counters)
+    ]
+    samples = (
+        events.where("problem IS NULL AND host IS NOT NULL")
+        .withColumn("service", F.coalesce("service", F.lit("")))
+        .withColumn("at_us", F.unix_micros("event_time"))
+        .select("*", F.explode(F.array(*told)).alias("told"))
+        .select("*", "told.*")
+        .where(f"value >= 0 AND value < {COUNTER_MAX}")
+    )
+    series = ("host", "source", "service", "counter")
+    order = ("at_us", "partition", "offset", "value")
+    # Of each second the last sample counts.
+    second = Window.partitionBy(*series, F.floor(F.col("at_us") / SECOND_US))
+    newest = second.orderBy(*(F.col(each).desc() for each in order))
+    ordered = Window.partitionBy(*series).orderBy(*order)
+    steps = (
+        samples.withColumn("place", F.row_number().over(newest))
+        .where("place = 1")
+        .withColumn("elapsed_us", F.col("at_us") - F.lag("at_us").over(ordered))
+        .withColumn("before", F.lag("value").over(ordered))
+        .where(F.col("elapsed_us") <= FORGOTTEN_AFTER_US)
+        .withColumn(
+            "increase",
+            F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before"))
+            .otherwise(F.col("value")),
+        )
+    )  # fmt: skip
+    of_series = steps.groupBy(_window(spec), *series).agg(
+        F.sum("increase").alias("increase"),
+        (F.sum("increase") * SECOND_US / F.sum("elapsed_us")).alias("per_second"),
+    )
+    growth = F.struct(F.sum("increase").alias("increase"), F.sum("per_second").alias("per_second"))
+    of_hosts = of_series.groupBy("window", "host", "counter").agg(growth.alias("growth"))
+    each = F.map_from_entries(F.collect_list(F.struct("counter", "growth")))
+    return of_hosts.groupBy("window", F.lit(HOST).alias("output"), F.col("host").alias("name")).agg(
+        each.alias("grown")
+    )
 
 
 _COUNTED: Final = ("count", "errors", "size_bytes", "timed", "duration_max")
@@ -180,4 +233,8 @@ def _result(spec: Spec, *, is_final: bool, top: Column) -> list[Column]:
         F.when(is_site, F.lit(0.0)).alias("visitors_relative_sd"),
         F.when(is_site, top).alias("top_pages"),
         *(F.col(_gauge(number)).alias(name) for number, name in enumerate(spec.gauges)),
+        *(
+            F.try_element_at("grown", F.lit(number)).alias(name)
+            for number, name in enumerate(spec.counters)
+        ),
     ]
