@@ -69,22 +69,37 @@ def test_the_next_request_is_known_whatever_its_records(version: int, size: int)
     known = learnt(frame(b"first", version=version))
     assert known is not None
     following = memoryview(frame(b"x" * size, version=version, correlation_id=-7))
-    found = known.records_of(following)
-    # The longest length has five bytes; a frame too short for it is decoded.
-    assert found == b"x" * size or (found is None and size < 5)
+    assert known.partitions_of(following) == [(3, b"x" * size)]
     assert known.header_of(following) == decoded(bytes(following))[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_answer_is_the_one_that_would_be_written(version: int) -> None:
+def test_other_partitions_of_the_topic_are_known_too(version: int) -> None:
+    known = learnt(frame(b"first", version=version))
+    assert known is not None
+    following = memoryview(frame(b"x" * 200, version=version, partitions=3))
+    assert known.partitions_of(following) == [(3, b"x" * 200), (4, b"x" * 200), (5, b"x" * 200)]
+    assert bytes(following).startswith(known.before_records(3)[:4])
+    single = bytes(frame(b"x", version=version))
+    assert single.startswith(known.before_records(3))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 126])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_answer_is_the_one_that_would_be_written(version: int, partitions: int) -> None:
     data = frame(b"records", version=version, correlation_id=9)
     known = learnt(data)
     assert known is not None
     header, _ = decoded(data)
     out = response_header(header)
     topic = ProduceTopic("orders", TOPIC_ID, [])
-    write_produce_response(out, version, [(topic, [ProduceResult(3, 0, 77, 1234, 5)])])
-    assert known.answer(known.correlation_of(memoryview(data)), 77, 1234, 5) == finish_frame(out)
+    results = [ProduceResult(3 + i, 0, 77 + i, 1234, 5) for i in range(partitions)]
+    write_produce_response(out, version, [(topic, results)])
+    placed = [(3 + i, 77 + i, 1234, 5) for i in range(partitions)]
+    answer = known.answer(known.correlation_of(memoryview(data)), placed)
+    assert answer == finish_frame(out)
+    if partitions == 1:
+        assert answer[known.answer_offsets_at :][:8] == (77).to_bytes(8, "big")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +109,9 @@ def test_the_answer_is_the_one_that_would_be_written(version: int) -> None:
         frame(b"abc", version=8),
         frame(b"abc", acks=0),
         frame(b"abc", transactional_id="tx"),
-        frame(b"abc", partitions=2),
         frame(b"abc", partitions=0),
+        # Too many for a count of one byte.
+        frame(b"abc", partitions=127),
     ],
 )
 def test_only_simple_requests_are_learnt(data: bytearray) -> None:
@@ -108,18 +124,19 @@ def test_only_simple_requests_are_learnt(data: bytearray) -> None:
     at=st.integers(0, 300),
     byte=st.integers(0, 255),
     cut=st.integers(0, 20),
+    partitions=st.integers(1, 3),
 )
-@example(first=b"abc", second=b"abcdef", at=1, byte=1, cut=0)
-@example(first=b"abc", second=b"abcdef", at=40, byte=0xFF, cut=0)
+@example(first=b"abc", second=b"abcdef", at=1, byte=1, cut=0, partitions=1)
+@example(first=b"abc", second=b"abcdef", at=40, byte=0xFF, cut=0, partitions=1)
 def test_a_damaged_frame_is_never_taken_for_more_than_it_is(
-    first: bytes, second: bytes, at: int, byte: int, cut: int
+    first: bytes, second: bytes, at: int, byte: int, cut: int, partitions: int
 ) -> None:
     known = learnt(frame(first))
     assert known is not None
-    data = frame(second)
+    data = frame(second, partitions=partitions)
     data[at % len(data)] = byte
     del data[len(data) - cut :]
-    found = known.records_of(memoryview(data))
+    found = known.partitions_of(memoryview(data))
     if found is None:
         return
     try:
@@ -129,4 +146,4 @@ def test_a_damaged_frame_is_never_taken_for_more_than_it_is(
     assert (header.api_key, header.version, header.client_id) == (0, 11, "app")
     assert (body.transactional_id, body.acks, body.timeout_ms) == (None, 1, 1500)
     [topic] = body.topics
-    assert (topic.name, topic.partitions) == ("orders", [(3, found)])
+    assert (topic.name, topic.partitions) == ("orders", found)

@@ -10,7 +10,7 @@ event loop; `HEAVY` belongs in a thread, which makes a `CheckedBatch` of it.
 
 A batch is checked alone, or in a group whose batches were found to be well-formed while
 they were received. What a topic asks of a batch is written down once, for both, in
-`_check_size` and `_check_facts`.
+`_too_large` and `_check_attributes`.
 """
 
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ from millstream.records.batch import (
     BatchView,
 )
 from millstream.records.compression import Bytes, TooLarge, decompress
-from millstream.records.walking import Problem, Walked, walk
+from millstream.records.walking import IMPLEMENTATION, Problem, Walked, walked
 
 INT64_MAX: Final = 2**63 - 1
 # Looked up once: a member of an enum costs as much as a function call.
@@ -140,7 +140,8 @@ def check_produced(
     if batch.base_offset != 0:
         raise _invalid(f"base offset of a produced batch must be 0, not {batch.base_offset}")
     size_bytes = batch.size_bytes
-    _check_size(size_bytes, rules)
+    if size_bytes > rules.message_bytes_max:
+        raise _too_large(size_bytes, rules)
     if size_bytes > len(batch.buffer):
         raise _invalid(f"batch says {size_bytes} bytes, {len(batch.buffer)} are there")
     if size_bytes < HEADER_BYTES:
@@ -157,7 +158,9 @@ def check_produced(
             f"producer {batch.producer_id} sent epoch {batch.producer_epoch}"
             f" and sequence {batch.base_sequence}"
         )
-    _check_facts(batch, rules, now_ms)
+    # Nearly always there is nothing but the codec.
+    if not 0 <= batch.attributes < _ZSTD:
+        _check_attributes(batch, rules)
     _check_records(batch, rules, now_ms, decoded_bytes_max)
 
 
@@ -172,33 +175,30 @@ def checked_batch(
 
 def check_group(group: WellFormedGroup, rules: BatchRules, now_ms: int) -> None:
     """As `check_produced`. Raises KafkaError when any of the batches may not be appended."""
-    _check_size(group.largest_bytes, rules)
-    if _check_facts(group, rules, now_ms):
+    if group.largest_bytes > rules.message_bytes_max:
+        raise _too_large(group.largest_bytes, rules)
+    if not 0 <= group.attributes < _ZSTD:
+        _check_attributes(group, rules)
+    if _needs_records(group, rules, now_ms):
         raise AppendOneByOne
 
 
-def _check_size(size_bytes: int, rules: BatchRules) -> None:
-    if size_bytes > rules.message_bytes_max:
-        raise KafkaError(
-            KafkaCode.MESSAGE_TOO_LARGE,
-            f"batch of {size_bytes} bytes is larger than max.message.bytes"
-            f" ({rules.message_bytes_max})",
-        )
+def _too_large(size_bytes: int, rules: BatchRules) -> KafkaError:
+    return KafkaError(
+        KafkaCode.MESSAGE_TOO_LARGE,
+        f"batch of {size_bytes} bytes is larger than max.message.bytes ({rules.message_bytes_max})",
+    )
 
 
-def _check_facts(batches: BatchFacts, rules: BatchRules, now_ms: int) -> bool:
-    """Hold the facts against the rules. Whether only the records can tell the rest."""
-    attributes = batches.attributes
-    # Nearly always there is nothing but the codec.
-    if not 0 <= attributes < _ZSTD:
-        _check_attributes(batches, rules)
+def _needs_records(group: BatchFacts, rules: BatchRules, now_ms: int) -> bool:
+    """Can only the records tell whether the topic takes them?"""
     if rules.is_key_required:
         return True
     if rules.timestamp_type is _LOG_APPEND_TIME:
         return False
     # The header has the largest timestamp but not the smallest.
     return (
-        batches.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
+        group.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
         or rules.timestamp_before_max_ms < now_ms
     )
 
@@ -249,18 +249,20 @@ def _check_records(
         latest_ms = now_ms + rules.timestamp_after_max_ms
         if latest_ms > INT64_MAX:
             latest_ms = INT64_MAX
-    found = walk(
+    # Not `walk`: this is called for every batch, and nearly always finds nothing.
+    raw = IMPLEMENTATION.walk_records(
         data,
         start,
         stop,
         batch.record_count,
-        base_timestamp_ms=batch.base_timestamp_ms,
-        earliest_ms=earliest_ms,
-        latest_ms=latest_ms,
-        needs_key=rules.is_key_required,
+        batch.base_timestamp_ms,
+        earliest_ms,
+        latest_ms,
+        rules.is_key_required,
     )
-    if found is None:
+    if raw is None:
         return
+    found = walked(raw)
     if found.problem is not Problem.NONE:
         raise _invalid(found.text)
     raise _record_errors(found, earliest_ms, latest_ms)

@@ -109,8 +109,11 @@ def walk(
     found = implementation.walk_records(
         data, start, stop, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
     )
-    if found is None:
-        return None
+    return None if found is None else walked(found)
+
+
+def walked(found: _walk_pure.Found) -> Walked:
+    """What `walk_records` of an implementation has found."""
     problem, index, keys, key_count, times, time_count = found
     return Walked(Problem(problem), index, keys, key_count, times, time_count)
 

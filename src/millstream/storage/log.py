@@ -207,9 +207,16 @@ class Log:
                 KafkaCode.RECORD_LIST_TOO_LARGE,
                 f"batch of {size_bytes} bytes is larger than segment.bytes",
             )
-        segment = self._segment_for(
-            size_bytes, batches.max_timestamp_ms, base_offset, next_offset, now_ms
-        )
+        segment = self.segments.active
+        if not has_room(
+            segment,
+            self.config,
+            size_bytes=size_bytes,
+            timestamp_ms=batches.max_timestamp_ms,
+            last_offset=next_offset - 1,
+            now_ms=now_ms,
+        ):
+            segment = self._roll_at(base_offset, now_ms)
         try:
             position = segment.file.append(batches.stamped(base_offset, leader_epoch))
         except OSError as error:

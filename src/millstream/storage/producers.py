@@ -15,7 +15,7 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
-from millstream.records.batch import BatchView
+from millstream.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchView
 from millstream.records.checksum import crc32c
 from millstream.records.control import ControlType, EndTransactionMarker, read_end_marker
 from millstream.storage.aborted_index import AbortedTransaction
@@ -129,14 +129,16 @@ class ProducerStates:
             if base_sequence != 0:
                 raise self._out_of_order(batch, producer)
             return None
+        batches = producer.batches
+        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
+        # The usual case. None of the last batches begins behind the last of them.
+        if base_sequence == expected:
+            return None
         last_sequence = batch.last_sequence
-        for known in producer.batches:
+        for known in batches:
             if known.base_sequence == base_sequence and known.last_sequence == last_sequence:
                 return known
-        expected = producer.last_sequence + 1
-        if base_sequence != (0 if expected > SEQUENCE_MAX else expected):
-            raise self._out_of_order(batch, producer)
-        return None
+        raise self._out_of_order(batch, producer)
 
     @staticmethod
     def _fenced(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
@@ -168,18 +170,20 @@ class ProducerStates:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
         producer.last_timestamp_ms = batch.max_timestamp_ms
-        if batch.is_control:
+        # Nearly always there is nothing but the codec.
+        attributes = batch.attributes
+        if attributes & CONTROL_MASK:
             return self._end_transaction(batch, producer)
         producer.batches.append(
             ProducedBatch(
                 batch.base_sequence,
                 batch.last_sequence,
                 batch.base_offset,
-                batch.last_offset,
+                self.next_offset - 1,
                 batch.max_timestamp_ms,
             )
         )
-        if batch.is_transactional and producer.transaction_first_offset < 0:
+        if attributes & TRANSACTIONAL_MASK and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = batch.base_offset
             self._open[producer_id] = batch.base_offset
         return None

@@ -1,12 +1,13 @@
 """Recognises a Produce that a client repeats, by comparison instead of decoding.
 
-Requests of one producer to one partition have the same bytes up to the records, except for
-the correlation id. These bytes are decoded once, by `wire.produce`, and kept; a frame that
-begins with the same bytes means the same. A frame that differs anywhere is no repetition,
-whatever is wrong with it, and is decoded like any other.
+Requests of one producer to one topic have the same bytes up to the count of partitions, except
+for the correlation id. These bytes are decoded once, by `wire.produce`, and kept; a frame that
+begins with the same bytes means the same, and only its partitions are left to be read. A frame
+that differs anywhere is no repetition, whatever is wrong with it, and is decoded like any other.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from millstream.wire import output
@@ -22,24 +23,31 @@ from millstream.wire.produce import (
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_AT: Final = 4
 _AFTER_CORRELATION: Final = 8
-# After the records: no tags of the partition, the topic and the request.
-_END: Final = b"\0\0\0"
-_END_BYTES: Final = len(_END)
-# No record errors, no message, no tags of partition and topic, no throttling, no tags.
-_ANSWER_END: Final = b"\1\0\0\0" + bytes(5)
+_INT32: Final = struct.Struct(">i")
+# After the partitions: no tags of the topic and the request.
+_END_BYTES: Final = 2
+# A count or a length of more bytes is left to the decoder.
+_COUNT_MAX: Final = 126
+_LENGTH_SHIFT_MAX: Final = 28
+# A partition without an error, which has no record errors, no message and no tags.
+_RESULT: Final = "ihqqq3s"
+_RESULT_END: Final = b"\1\0\0"
+# No tags of the topic, no throttling, no tags.
+_ANSWER_END: Final = bytes(6)
+
+# A partition and where its records are in the log: index, base offset, append time, log start.
+Placed = tuple[int, int, int, int]
 
 
 class RepeatedProduce:
     __slots__ = (
         "_after_correlation",
-        "_answer",
         "_answer_begin",
-        "_answer_bytes",
         "_before_correlation",
-        "_length_at",
-        "before_records",
+        "_before_partitions",
+        "_count_at",
+        "_layouts",
         "header",
-        "index",
         "is_acks_all",
         "timeout_ms",
         "topic",
@@ -50,35 +58,28 @@ class RepeatedProduce:
         header: RequestHeader,
         body: ProduceRequest,
         topic: ProduceTopic,
-        index: int,
-        before_records: bytes,
+        before_partitions: bytes,
     ) -> None:
-        """`before_records` is the frame up to the length of the records."""
+        """`before_partitions` is the frame up to the count of partitions."""
         self.header = header
         self.is_acks_all = body.acks == ACKS_ALL
         self.timeout_ms = body.timeout_ms
         self.topic = topic
-        self.index = index
-        self.before_records = before_records
-        self._before_correlation = before_records[:_CORRELATION_AT]
-        self._after_correlation = before_records[_AFTER_CORRELATION:]
-        self._length_at = len(before_records)
+        self._before_partitions = before_partitions
+        self._before_correlation = before_partitions[:_CORRELATION_AT]
+        self._after_correlation = before_partitions[_AFTER_CORRELATION:]
+        self._count_at = len(before_partitions)
         written = topic.topic_id.bytes
         if header.version < TOPIC_IDS_FROM:
             name = topic.name.encode()
             written = _varint(len(name) + 1) + name
-        self._answer_begin = b"\0\2" + written + b"\2"
-        begin, end = len(self._answer_begin), len(_ANSWER_END)
-        self._answer = struct.Struct(f">ii{begin}sihqqq{end}s")
-        self._answer_bytes = self._answer.size - SIZE_BYTES
+        self._answer_begin = b"\0\2" + written
+        # Of a response, by the count of its partitions.
+        self._layouts: dict[int, struct.Struct] = {}
 
-    def records_of(self, frame: memoryview) -> memoryview | None:
-        """The records, if the frame is this request once more."""
-        at = self._length_at
-        end = len(frame) - _END_BYTES
-        # A length takes at most five bytes.
-        if at + 5 > end or frame[end] or frame[end + 1] or frame[end + 2]:
-            return None
+    def partitions_of(self, frame: memoryview) -> list[tuple[int, memoryview]] | None:
+        """The partitions and their records, if the frame is this request once more."""
+        at = self._count_at
         # One copy of some dozen bytes: views are compared byte by byte.
         before = frame[:at].tobytes()
         if not (
@@ -86,14 +87,38 @@ class RepeatedProduce:
             and before.startswith(self._before_correlation)
         ):
             return None
-        length = shift = 0
-        byte = 0x80
-        while byte >= 0x80 and shift < 35:
-            byte = frame[at]
+        end = len(frame) - _END_BYTES
+        found = []
+        try:
+            count = frame[at] - 1
+            if not 0 < count <= _COUNT_MAX or frame[end] or frame[end + 1]:
+                return None
             at += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
-        return frame[at:end] if at + length - 1 == end else None
+            for _ in range(count):
+                index: int = _INT32.unpack_from(frame, at)[0]
+                at += 4
+                length = frame[at]
+                if length >= 0x80:
+                    length &= 0x7F
+                    shift = 0
+                    byte = 0x80
+                    while byte >= 0x80:
+                        at += 1
+                        shift += 7
+                        if shift > _LENGTH_SHIFT_MAX:
+                            return None
+                        byte = frame[at]
+                        length |= (byte & 0x7F) << shift
+                at += 1
+                records_end = at + length - 1
+                # Without records, with tags, or longer than what is there.
+                if length < 2 or records_end >= end or frame[records_end]:
+                    return None
+                found.append((index, frame[at:records_end]))
+                at = records_end + 1
+        except (IndexError, struct.error):
+            return None
+        return found if at == end else None
 
     def header_of(self, frame: memoryview) -> RequestHeader:
         known = self.header
@@ -106,26 +131,36 @@ class RepeatedProduce:
         correlation_id: int = _CORRELATION_ID.unpack_from(frame, _CORRELATION_AT)[0]
         return correlation_id
 
+    def before_records(self, index: int) -> bytes:
+        """The beginning of a frame with one partition, up to the length of its records."""
+        return self._before_partitions + b"\2" + _INT32.pack(index)
+
     @property
     def answer_offsets_at(self) -> int:
-        """The position of base offset, append time and log start in a response."""
-        return SIZE_BYTES + _AFTER_CORRELATION - _CORRELATION_AT + len(self._answer_begin) + 6
+        """The position of base offset, append time and log start in a response for one
+        partition."""
+        return SIZE_BYTES + _CORRELATION_ID.size + len(self._answer_begin) + 1 + 6
 
-    def answer(
-        self, correlation_id: int, base_offset: int, append_time_ms: int, log_start_offset: int
-    ) -> bytes:
-        """The complete response with the offset of the records."""
-        return self._answer.pack(
-            self._answer_bytes,
+    def answer(self, correlation_id: int, placed: Sequence[Placed]) -> bytes:
+        """The complete response, with the offsets of the records."""
+        count = len(placed)
+        layout = self._layouts.get(count)
+        if layout is None:
+            layout = self._layouts[count] = self._layout(count)
+        fields: list[int | bytes] = []
+        for index, base_offset, append_time_ms, log_start_offset in placed:
+            fields += index, 0, base_offset, append_time_ms, log_start_offset, _RESULT_END
+        return layout.pack(
+            layout.size - SIZE_BYTES,
             correlation_id,
             self._answer_begin,
-            self.index,
-            0,
-            base_offset,
-            append_time_ms,
-            log_start_offset,
+            count + 1,
+            *fields,
             _ANSWER_END,
         )
+
+    def _layout(self, count: int) -> struct.Struct:
+        return struct.Struct(f">ii{len(self._answer_begin)}sB{_RESULT * count}{len(_ANSWER_END)}s")
 
 
 def repeated_produce(
@@ -133,25 +168,24 @@ def repeated_produce(
 ) -> RepeatedProduce | None:
     """What recognises this request; None if it is not of the simple kind.
 
-    Simple means: one batch to one partition, with a response, outside of transactions, in a
-    flexible version, without tagged fields after the records.
+    Simple means: one topic, a batch for each partition, with a response, outside of
+    transactions, in a flexible version, without tagged fields in the body.
     """
     if header.version < FLEXIBLE_FROM or body.transactional_id is not None or body.acks == 0:
         return None
-    if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
+    if len(body.topics) != 1:
         return None
     topic = body.topics[0]
-    index, data = topic.partitions[0]
-    if data is None:
-        return None
-    length = _varint(len(data) + 1)
-    length_at = len(frame) - _END_BYTES - len(data) - len(length)
-    records_at = length_at + len(length)
-    if frame[length_at:records_at].tobytes() + frame[-_END_BYTES:].tobytes() != length + _END:
-        return None
+    partitions_bytes = 0
+    for _, data in topic.partitions:
+        if not data:
+            return None
+        partitions_bytes += 4 + len(_varint(len(data) + 1)) + len(data) + 1
+    count_at = len(frame) - _END_BYTES - partitions_bytes - 1
     # Without the records, which would keep the frame's memory.
     kept = ProduceTopic(topic.name, topic.topic_id, [])
-    return RepeatedProduce(header, body, kept, index, bytes(frame[:length_at]))
+    repeated = RepeatedProduce(header, body, kept, bytes(frame[:count_at]))
+    return repeated if repeated.partitions_of(frame) == topic.partitions else None
 
 
 def _varint(value: int) -> bytes:

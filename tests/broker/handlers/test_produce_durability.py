@@ -58,20 +58,25 @@ class Producer:
     def is_repeating(self) -> bool:
         return self._connection.shortcut is not None
 
-    def send(self, correlation_id: int, *, timeout_ms: int = 60_000) -> Pending:
+    def send(
+        self, correlation_id: int, *, timeout_ms: int = 60_000, partitions: int = 1
+    ) -> Pending:
         out = bytearray()
         write_request_header(
             out, RequestHeader(ProduceRequest.api.key, VERSION, correlation_id, "app")
         )
         records = [Record(0, self._node.clock.now_ms(), None, b"value", [])]
-        data = ProducePartitionData(index=0, records=build_batch(records, base_offset=0))
+        data = [
+            ProducePartitionData(index=index, records=build_batch(records, base_offset=0))
+            for index in range(partitions)
+        ]
         request_writer(ProduceRequest, VERSION)(
             out,
             ProduceRequest(
                 transactional_id=None,
                 acks=-1,
                 timeout_ms=timeout_ms,
-                topic_data=[ProduceTopicData(name="t", partition_data=[data])],
+                topic_data=[ProduceTopicData(name="t", partition_data=data)],
             ),
         )
         reply = self._node.dispatch(self._connection, memoryview(out))
@@ -79,8 +84,17 @@ class Producer:
         return reply
 
 
+async def answers_of(reply: Pending) -> list[tuple[int, int]]:
+    """Error and base offset of each partition."""
+    return [(code, offset) for _, code, offset in await _results_of(reply)]
+
+
 async def answer_of(reply: Pending) -> tuple[int, int, int]:
     """Correlation id, error and base offset."""
+    return (await _results_of(reply))[0]
+
+
+async def _results_of(reply: Pending) -> list[tuple[int, int, int]]:
     await asyncio.wait([reply.answer])  # type: ignore[list-item]
     done: Any = reply.answer
     [piece] = done.result() if reply.finish is None else reply.finish(done)
@@ -88,8 +102,8 @@ async def answer_of(reply: Pending) -> tuple[int, int, int]:
     correlation_id = cursor.int32()
     cursor.skip_tags()
     response = response_reader(ProduceRequest, VERSION)(cursor)
-    result = response.responses[0].partition_responses[0]
-    return correlation_id, result.error_code, result.base_offset
+    results = response.responses[0].partition_responses
+    return [(correlation_id, each.error_code, each.base_offset) for each in results]
 
 
 @pytest.fixture(params=[0, 3], ids=["first", "repeated"])
@@ -105,7 +119,7 @@ def run(folder: Path, requests_before: int, test: Any, *, timeout_ms: int = 60_0
         await node.start()
         kept = node.node.disk.durability
         try:
-            await node.topics.create([NewTopic("t", 1, 1)], validate_only=False)
+            await node.topics.create([NewTopic("t", 2, 1)], validate_only=False)
             producer = Producer(node)
             for number in range(requests_before):
                 reply = producer.send(number, timeout_ms=timeout_ms)
@@ -150,4 +164,31 @@ def test_a_sync_that_takes_too_long_is_told(tmp_path: Path, requests_before: int
         assert producer.disk.waits[-1].cancelled()
 
     # The time-out is part of what a client repeats, and the other requests never wait.
+    run(tmp_path, requests_before, test, timeout_ms=200)
+
+
+def test_the_answer_waits_for_every_partition(tmp_path: Path, requests_before: int) -> None:
+    async def test(producer: Producer) -> None:
+        for order in ((-1, -2), (-2, -1)):
+            reply = producer.send(80, partitions=2)
+            assert isinstance(reply.answer, asyncio.Future)
+            first, second = order
+            producer.disk.waits[first].set_result(None)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not reply.answer.done()
+            producer.disk.waits[second].set_result(None)
+            assert [code for code, _ in await answers_of(reply)] == [0, 0]
+
+    run(tmp_path, requests_before, test)
+
+
+def test_a_partition_that_is_safe_is_told_beside_one_that_is_not(
+    tmp_path: Path, requests_before: int
+) -> None:
+    async def test(producer: Producer) -> None:
+        reply = producer.send(81, timeout_ms=200, partitions=2)
+        producer.disk.waits[-1].set_result(None)
+        assert await answers_of(reply) == [(KafkaCode.REQUEST_TIMED_OUT, -1), (0, 0)]
+
     run(tmp_path, requests_before, test, timeout_ms=200)

@@ -1,7 +1,7 @@
-"""One client writing to one partition again and again: the third request takes a shortcut,
-and nobody can tell by the answers.
+"""One client writing to one topic again and again: the third request takes a shortcut, and
+nobody can tell by the answers.
 
-Covers broker/handlers/produce.py, broker/network.
+Covers broker/handlers/produce.py, broker/requests/repeated_produces.py, broker/network.
 """
 
 import time
@@ -159,6 +159,68 @@ def test_another_partition_is_another_request(client: RawClient, topic: str) -> 
     assert produce(client, topic, batch(b"v"), partition=1).base_offset == 0
     assert produce(client, topic, batch(b"v")).base_offset == REPEATED
     assert fetched_end(client, topic, 1) == 1
+
+
+def produce_to_both(
+    client: RawClient, topic: str, first: bytearray, second: bytearray, *, acks: int = -1
+) -> list[tuple[int, int]]:
+    """Error and base offset of each, in one request."""
+    data = [ProducePartitionData(index=i, records=b) for i, b in enumerate((first, second))]
+    response = client.ask(
+        ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[ProduceTopicData(name=topic, partition_data=data)],
+        ),
+        11,
+    )
+    results = response.responses[0].partition_responses
+    assert [result.index for result in results] == [0, 1]
+    return [(result.error_code, result.base_offset) for result in results]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_several_partitions_in_one_request_each_go_on(
+    client: RawClient, topic: str, acks: int
+) -> None:
+    for offset in range(REPEATED + 1):
+        found = produce_to_both(client, topic, batch(b"v"), batch(b"a", b"b"), acks=acks)
+        assert found == [(0, offset), (0, 2 * offset)]
+
+
+def test_partitions_in_turn_each_go_on(client: RawClient, topic: str) -> None:
+    for offset in range(2 * REPEATED):
+        for partition in (0, 1):
+            result = produce(client, topic, batch(b"v"), partition=partition)
+            assert (result.error_code, result.base_offset) == (0, offset)
+
+
+def test_one_bad_batch_does_not_keep_the_others_out(client: RawClient, topic: str) -> None:
+    damaged = batch(b"v")
+    damaged[-1] ^= 1
+    for offset in range(REPEATED + 1):
+        found = produce_to_both(client, topic, bytearray(damaged), batch(b"v"))
+        assert found == [(KafkaCode.CORRUPT_MESSAGE, -1), (0, offset)]
+    assert fetched_end(client, topic, 0) == 0
+
+
+def test_sequence_numbers_are_checked_in_repetitions(client: RawClient, topic: str) -> None:
+    def numbered(sequence: int) -> bytearray:
+        record = Record(0, int(time.time() * 1000), None, b"v", [])
+        return build_batch(
+            [record], base_offset=0, producer_id=77, producer_epoch=0, base_sequence=sequence
+        )
+
+    for sequence in range(REPEATED + 1):
+        found = produce_to_both(client, topic, numbered(sequence), batch(b"v"))
+        assert found == [(0, sequence), (0, sequence)]
+    # A retry gets the first answer; a gap is refused, and the other partition is written.
+    again = produce_to_both(client, topic, numbered(REPEATED), batch(b"v"))
+    assert again == [(0, REPEATED), (0, REPEATED + 1)]
+    gap = produce_to_both(client, topic, numbered(REPEATED + 9), batch(b"v"))
+    assert gap == [(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (0, REPEATED + 2)]
+    assert fetched_end(client, topic, 0) == REPEATED + 1
 
 
 def test_a_bad_batch_is_refused_as_ever(client: RawClient, topic: str) -> None:

@@ -3,56 +3,51 @@
 Each partition's batch is restamped in place and appended. acks 0 and 1 are answered at once.
 acks all is answered when the record is safe; at the request's deadline it gets a timeout.
 
-A connection that writes to the same partition repeatedly gets a shortcut, which recognises
-the request by its first bytes (`wire.repeated`). In compiled code, many connections share a
-write (`network.receiving`). All three routes get their terms from `requests.admission` and end
-in `Partition.append`, which takes one batch or a group of them.
+A connection that writes to the same topic repeatedly gets a shortcut, which recognises the
+request by its first bytes (`requests.repeated_produces`). In compiled code, many connections
+share a write (`network.receiving`). All three routes get their terms from `requests.admission`
+and end in `Partition.append`, which takes one batch or a group of them.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, Protocol
 
 from millstream.broker.coordination.hosting import Coordinators
-from millstream.broker.network.connection import Connection
-from millstream.broker.network.receiving import COMPILED, Placed
-from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.batch_checks import Heavy, Ready, check_heavy, make_ready
 from millstream.broker.requests.permissions import Permissions
+from millstream.broker.requests.produce_answers import (
+    Results,
+    Waits,
+    answer_produce,
+    answer_when_durable,
+    failed,
+    refused_result,
+)
+from millstream.broker.requests.repeated_produces import repeated_shortcut
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.verification import Refused, check_produce
-from millstream.errors import KafkaCode, KafkaError, NoSpace
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
-from millstream.records.validation import CheckedBatch, RecordErrors, TooHeavy, produced_batch
-from millstream.replication.admission import WriteTerms
+from millstream.records.validation import CheckedBatch, produced_batch
 from millstream.replication.partition import Partition
 from millstream.security.acl import ResourceType
-from millstream.storage.log import Appended
-from millstream.storage.values import BatchGroup
-from millstream.wire.apis import produce as messages
 from millstream.wire.cursor import Cursor
-from millstream.wire.headers import RequestHeader, finish_frame, response_header
 from millstream.wire.produce import (
     ACKS_ALL,
     ProduceRequest,
     ProduceResult,
     ProduceTopic,
     read_produce_request,
-    write_produce_response,
 )
-from millstream.wire.repeated import RepeatedProduce, repeated_produce
+from millstream.wire.repeated import repeated_produce
 
 READS_FRAME = True
-Results = list[tuple[ProduceTopic, list[ProduceResult]]]
-# Responses that wait for the disk: the result to change on failure, and what it waits for.
-Waits = list[tuple[ProduceResult, "asyncio.Future[None]"]]
-
 VERSION_MIN = 3
-PRODUCE = messages.ProduceRequest.api.key
 
 
 class Parts(Protocol):
@@ -84,7 +79,7 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
             if body.acks == 0:
                 _close_on_error(request, results)
                 return []
-            return _answer(request, results)
+            return answer_produce(request, results)
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     if heavy:
         # The effect comes after a wait. So the connection's next frame has to wait too, and the
@@ -105,137 +100,16 @@ def _append_and_remember(
 ) -> Pieces | Pending:
     answer = _append_all(parts, request, body, ready)
     connection = request.connection
-    partition = _only_partition(parts, body)
-    # Only from the second time on: a client that alternates partitions would pay for nothing.
-    if partition is not None and partition is connection.last_request:
+    written = (body.topics[0].name, body.acks) if len(body.topics) == 1 else None
+    # Only from the second time on: a client that alternates topics would pay for nothing.
+    if written is not None and written == connection.last_request:
         repeated = repeated_produce(frame, request.header, body)
+        indexes = [index for index, _ in body.topics[0].partitions]
         connection.shortcut = (
-            None if repeated is None else _shortcut(parts, request, partition, repeated)
+            None if repeated is None else repeated_shortcut(parts, connection, repeated, indexes)
         )
-    connection.last_request = partition
+    connection.last_request = written
     return answer
-
-
-def _only_partition(parts: Parts, body: ProduceRequest) -> Partition | None:
-    if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
-        return None
-    topic = body.topics[0]
-    return parts.node.partitions.find(topic.name, topic.partitions[0][0])
-
-
-def _shortcut(
-    parts: Parts, request: Request, partition: Partition, repeated: RepeatedProduce
-) -> Shortcut | None:
-    if partition.log.config.compression_type is not None:
-        # Batches are recompressed in a thread, before the append.
-        return None
-    terms = parts.admissions.of(request.connection, partition).write_terms(
-        is_acks_all=repeated.is_acks_all, is_transactional=False
-    )
-    answer = partial(_append_again, parts, partition, terms, repeated)
-    if COMPILED is None or not terms.answers_at_once:
-        return Shortcut(answer, terms.generation)
-    expected = COMPILED.Expected(
-        repeated.before_records,
-        repeated.answer(0, 0, 0, 0),
-        repeated.answer_offsets_at,
-        terms=terms,
-        append=partial(_append_group, parts, partition, terms),
-    )
-    return Shortcut(answer, terms.generation, expected)
-
-
-def _append_group(
-    parts: Parts, partition: Partition, terms: WriteTerms, group: BatchGroup
-) -> Placed | None:
-    """Several requests to one partition, under the same terms. None if each must be handled
-    separately: it is then admitted again, or gets its own error."""
-    if terms.generation != parts.node.partitions.generation.number:
-        return None
-    try:
-        appended = partition.append(group, terms, now_ms=parts.node.clock.now_ms())
-    except KafkaError:
-        return None
-    parts.counts[PRODUCE] += len(group)
-    return appended.base_offset, appended.append_time_ms, appended.log_start_offset
-
-
-def _append_again(
-    parts: Parts,
-    partition: Partition,
-    terms: WriteTerms,
-    repeated: RepeatedProduce,
-    connection: Connection,
-    frame: memoryview,
-) -> Pieces | Pending | None:
-    """A request that was seen before, with new records; None for any other."""
-    data = repeated.records_of(frame)
-    if data is None:
-        return None
-    parts.counts[PRODUCE] += 1
-    try:
-        appended = partition.append(produced_batch(data), terms, now_ms=parts.node.clock.now_ms())
-    except TooHeavy:
-        return None
-    except KafkaError as error:
-        refused = _refused(parts, ProduceResult(repeated.index), error)
-        request = Request(repeated.header_of(frame), connection)
-        return _answer(request, [(repeated.topic, [refused])])
-    wait = None
-    if not terms.answers_at_once:
-        wait = parts.node.disk.durability.wait_if_needed(
-            partition, appended.next_offset, is_acks_all=repeated.is_acks_all
-        )
-    if wait is None:
-        return [
-            repeated.answer(
-                repeated.correlation_of(frame),
-                appended.base_offset,
-                appended.append_time_ms,
-                appended.log_start_offset,
-            )
-        ]
-    answer = _AgainWhenDurable(repeated, repeated.header_of(frame), appended, connection)
-    answer.timer = asyncio.get_running_loop().call_later(
-        max(repeated.timeout_ms, 0) / 1000, wait.cancel
-    )
-    return Pending(wait, finish=answer.finish)
-
-
-class _AgainWhenDurable:
-    """The reply to a repeated request, when its records are safe or its deadline passed."""
-
-    __slots__ = ("_appended", "_connection", "_header", "_repeated", "timer")
-
-    timer: asyncio.TimerHandle
-
-    def __init__(
-        self,
-        repeated: RepeatedProduce,
-        header: RequestHeader,
-        appended: Appended,
-        connection: Connection,
-    ) -> None:
-        self._repeated = repeated
-        self._header = header
-        self._appended = appended
-        self._connection = connection
-
-    def finish(self, wait: "asyncio.Future[None]") -> Pieces:
-        self.timer.cancel()
-        appended = self._appended
-        if not wait.cancelled() and wait.exception() is None:
-            return [
-                self._repeated.answer(
-                    self._header.correlation_id,
-                    appended.base_offset,
-                    appended.append_time_ms,
-                    appended.log_start_offset,
-                )
-            ]
-        result = ProduceResult(self._repeated.index)
-        request = Request(self._header, self._connection)
-        return _answer_durable(request, [(self._repeated.topic, [result])], [(result, wait)])
 
 
 def _check_transaction(
@@ -326,8 +200,8 @@ def _append_all(
         _close_on_error(request, results)
         return []
     if waits:
-        return Pending(_answer_when_durable(request, body.timeout_ms, results, waits))
-    return _answer(request, results)
+        return Pending(answer_when_durable(request, body.timeout_ms, results, waits))
+    return answer_produce(request, results)
 
 
 def _append(
@@ -364,7 +238,7 @@ def _append(
             ready or produced_batch(data), terms, now_ms=parts.node.clock.now_ms()
         )
     except KafkaError as error:
-        return _refused(parts, result, error)
+        return refused_result(parts.node, result, error)
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset
@@ -388,24 +262,9 @@ def _locate(parts: Parts, request: Request, topic: str, index: int) -> Partition
         raise
 
 
-def _refused(parts: Parts, result: ProduceResult, error: KafkaError) -> ProduceResult:
-    if isinstance(error, RecordErrors):
-        result.record_errors = error.record_errors
-    elif isinstance(error, NoSpace):
-        parts.node.disk.note_no_space(error)
-    return _failed(result, error)
-
-
-def _failed(result: ProduceResult, error: KafkaError) -> ProduceResult:
-    result.code = error.code
-    result.message = error.message
-    result.base_offset = result.append_time_ms = result.log_start_offset = -1
-    return result
-
-
 def _refuse(body: ProduceRequest, error: KafkaError) -> Results:
     return [
-        (topic, [_failed(ProduceResult(index), error) for index, _ in topic.partitions])
+        (topic, [failed(ProduceResult(index), error) for index, _ in topic.partitions])
         for topic in body.topics
     ]
 
@@ -420,53 +279,3 @@ def _close_on_error(request: Request, results: Results) -> None:
                     f"{KafkaCode(result.code).name}"
                 )
                 return
-
-
-def _answer_when_durable(
-    request: Request, timeout_ms: int, results: Results, waits: Waits
-) -> "asyncio.Future[Pieces]":
-    """Done when everything is safe, or at the deadline. Callbacks, because a task costs more."""
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Pieces] = loop.create_future()
-    left = len(waits)
-
-    def answer() -> None:
-        timer.cancel()
-        if answered.done():
-            return
-        try:
-            answered.set_result(_answer_durable(request, results, waits))
-        except Exception as error:
-            answered.set_exception(error)
-
-    def one_is_safe(_: "asyncio.Future[None]") -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            answer()
-
-    timer = loop.call_later(max(timeout_ms, 0) / 1000, answer)
-    for _, future in waits:
-        future.add_done_callback(one_is_safe)
-    return answered
-
-
-def _answer_durable(request: Request, results: Results, waits: Waits) -> Pieces:
-    for result, future in waits:
-        if future.cancelled() or not future.done():
-            # It is in the log and may still become durable; the producer must retry.
-            future.cancel()
-            _failed(result, KafkaError(KafkaCode.REQUEST_TIMED_OUT))
-            continue
-        error = future.exception()
-        if isinstance(error, KafkaError):
-            _failed(result, error)
-        elif error is not None:
-            raise error
-    return _answer(request, results)
-
-
-def _answer(request: Request, results: Results) -> Pieces:
-    out = response_header(request.header)
-    write_produce_response(out, request.version, results)
-    return [finish_frame(out)]

@@ -1,0 +1,252 @@
+"""A producer that writes to one topic again and again: its requests, without decoding.
+
+`wire.repeated` recognises them and finds the records of each partition. Terms are those of
+`admission`, in the generation of the shortcut, and every batch ends in `Partition.append`, like
+those of any other request. A request with anything unusual about it is left, before anything of it
+is appended, to the general route. In compiled code many connections share a write
+(`network.receiving`); they send to one partition each.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final, Protocol
+
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.receiving import COMPILED, Expected, Placed
+from millstream.broker.network.replies import Pending, Pieces, Shortcut
+from millstream.broker.node.state import NodeState
+from millstream.broker.requests.admission import Admissions
+from millstream.broker.requests.produce_answers import (
+    Results,
+    answer_durable,
+    answer_produce,
+    answer_when_durable,
+    refused_result,
+)
+from millstream.broker.requests.request import Request
+from millstream.errors import KafkaCode, KafkaError
+from millstream.records.batch import CODEC_MASK, BatchView
+from millstream.records.validation import LIGHT, LIGHT_PLAIN, checked_batch, produced_batch
+from millstream.replication.admission import WriteTerms
+from millstream.replication.partition import Partition
+from millstream.storage.values import BatchGroup
+from millstream.wire.apis.produce import ProduceRequest
+from millstream.wire.produce import ProduceResult
+from millstream.wire.repeated import Placed as PlacedIn
+from millstream.wire.repeated import RepeatedProduce
+
+PRODUCE: Final = ProduceRequest.api.key
+
+
+class Parts(Protocol):
+    """The parts of the node that a repeated produce uses."""
+
+    @property
+    def node(self) -> NodeState: ...
+    @property
+    def admissions(self) -> Admissions: ...
+    @property
+    def counts(self) -> dict[int, int]: ...
+
+
+class _Target:
+    """A partition that the client may write to, in one generation."""
+
+    __slots__ = ("expected", "partition", "terms")
+
+    def __init__(self, partition: Partition, terms: WriteTerms, expected: Expected | None) -> None:
+        self.partition = partition
+        self.terms = terms
+        # The same request for `network.receiving`; None where that cannot answer it.
+        self.expected = expected
+
+
+class _RepeatedProduces:
+    """The requests of one connection for one topic."""
+
+    __slots__ = ("_last_index", "_parts", "_repeated", "_targets", "shortcut")
+
+    def __init__(self, parts: Parts, repeated: RepeatedProduce) -> None:
+        self._parts = parts
+        self._repeated = repeated
+        self._targets: dict[int, _Target] = {}
+        self._last_index = -1
+        self.shortcut = Shortcut(self.answer, parts.node.partitions.generation.number)
+
+    def answer(self, connection: Connection, frame: memoryview) -> Pieces | Pending | None:
+        """The request once more, with new records; None for any other."""
+        found = self._repeated.partitions_of(frame)
+        if found is None:
+            return None
+        now_ms = self._parts.node.clock.now_ms()
+        batches: list[tuple[int, _Target, BatchView]] = []
+        try:
+            for index, data in found:
+                known = self._targets.get(index) or self._learn(connection, index)
+                if known is None or len(data) > LIGHT_PLAIN:
+                    return None
+                batch = produced_batch(data)
+                if batch.attributes & CODEC_MASK:
+                    rules = known.terms.rules
+                    batch = checked_batch(data, rules, now_ms, decoded_bytes_max=LIGHT)
+                batches.append((index, known, batch))
+        except KafkaError:
+            # A batch that takes long to unpack, or a bad one: nothing is appended yet.
+            return None
+        self._parts.counts[PRODUCE] += 1
+        if len(batches) == 1:
+            index, target, _ = batches[0]
+            if target.expected is not self.shortcut.expected:
+                self._expect(index, target)
+        return self._append(connection, frame, batches, now_ms)
+
+    def _learn(self, connection: Connection, index: int) -> _Target | None:
+        """None for a partition that is not written to, or not as it comes."""
+        parts, repeated = self._parts, self._repeated
+        partition = parts.node.partitions.find(repeated.topic.name, index)
+        # Batches that are recompressed are so in a thread, before the append.
+        if partition is None or partition.log.config.compression_type is not None:
+            return None
+        terms = self._terms(connection, partition)
+        if terms.refusal is not None:
+            return None
+        expected = None
+        if COMPILED is not None and terms.answers_at_once:
+            expected = COMPILED.Expected(
+                repeated.before_records(index),
+                repeated.answer(0, [(index, 0, 0, 0)]),
+                repeated.answer_offsets_at,
+                terms=terms,
+                append=partial(_append_group, parts, partition, terms),
+            )
+        target = self._targets[index] = _Target(partition, terms, expected)
+        return target
+
+    def _terms(self, connection: Connection, partition: Partition) -> WriteTerms:
+        return self._parts.admissions.of(connection, partition).write_terms(
+            is_acks_all=self._repeated.is_acks_all, is_transactional=False
+        )
+
+    def expect_at_once(self, connection: Connection, index: int) -> None:
+        self._last_index = index
+        target = self._learn(connection, index)
+        if target is not None:
+            self.shortcut.expected = target.expected
+
+    def _expect(self, index: int, target: _Target) -> None:
+        """The receiver compares with one partition; another one has to come twice for that."""
+        if index == self._last_index:
+            self.shortcut.expected = target.expected
+        self._last_index = index
+
+    def _append(
+        self,
+        connection: Connection,
+        frame: memoryview,
+        batches: list[tuple[int, _Target, BatchView]],
+        now_ms: int,
+    ) -> Pieces | Pending:
+        node, repeated = self._parts.node, self._repeated
+        generation = node.partitions.generation
+        durability = node.disk.durability
+        placed: list[PlacedIn] = []
+        failures: dict[int, KafkaError] = {}
+        # By their place in the request.
+        waits: dict[int, asyncio.Future[None]] = {}
+        for place, (index, target, batch) in enumerate(batches):
+            partition, terms = target.partition, target.terms
+            if terms.generation != generation.number:
+                # An earlier append has found a broken disk, for example.
+                terms = self._terms(connection, partition)
+            try:
+                appended = partition.append(batch, terms, now_ms=now_ms)
+            except KafkaError as error:
+                failures[place] = error
+                placed.append((index, -1, -1, -1))
+                continue
+            placed.append(
+                (index, appended.base_offset, appended.append_time_ms, appended.log_start_offset)
+            )
+            if not terms.answers_at_once:
+                wait = durability.wait_if_needed(
+                    partition, appended.next_offset, is_acks_all=repeated.is_acks_all
+                )
+                if wait is not None:
+                    waits[place] = wait
+        if not waits and not failures:
+            return [repeated.answer(repeated.correlation_of(frame), placed)]
+        request = Request(repeated.header_of(frame), connection)
+        if len(placed) == 1 and not failures:
+            return _when_durable(repeated, request, placed, waits[0])
+        results = [
+            ProduceResult(index, KafkaCode.NONE, base_offset, append_time_ms, log_start_offset)
+            for index, base_offset, append_time_ms, log_start_offset in placed
+        ]
+        for place, failure in failures.items():
+            refused_result(node, results[place], failure)
+        by_topic: Results = [(repeated.topic, results)]
+        if not waits:
+            return answer_produce(request, by_topic)
+        unsafe = [(results[place], wait) for place, wait in waits.items()]
+        return Pending(answer_when_durable(request, repeated.timeout_ms, by_topic, unsafe))
+
+
+def repeated_shortcut(
+    parts: Parts, connection: Connection, repeated: RepeatedProduce, indexes: list[int]
+) -> Shortcut:
+    """What answers this request, to these partitions, when it is repeated."""
+    produces = _RepeatedProduces(parts, repeated)
+    if len(indexes) == 1:
+        produces.expect_at_once(connection, indexes[0])
+    return produces.shortcut
+
+
+def _append_group(
+    parts: Parts, partition: Partition, terms: WriteTerms, group: BatchGroup
+) -> Placed | None:
+    """Several requests to one partition, under the same terms. None if each must be handled
+    separately: it is then admitted again, or gets its own error."""
+    if terms.generation != parts.node.partitions.generation.number:
+        return None
+    try:
+        appended = partition.append(group, terms, now_ms=parts.node.clock.now_ms())
+    except KafkaError:
+        return None
+    parts.counts[PRODUCE] += len(group)
+    return appended.base_offset, appended.append_time_ms, appended.log_start_offset
+
+
+def _when_durable(
+    repeated: RepeatedProduce,
+    request: Request,
+    placed: list[PlacedIn],
+    wait: "asyncio.Future[None]",
+) -> Pending:
+    """The reply to a request for one partition, when it is safe. The cheapest way to wait."""
+    answer = _WhenDurable(repeated, request, placed)
+    answer.timer = asyncio.get_running_loop().call_later(
+        max(repeated.timeout_ms, 0) / 1000, wait.cancel
+    )
+    return Pending(wait, finish=answer.finish)
+
+
+class _WhenDurable:
+    """What is answered when the wait is over: the records are safe, or the deadline passed."""
+
+    __slots__ = ("_placed", "_repeated", "_request", "timer")
+
+    timer: asyncio.TimerHandle
+
+    def __init__(self, repeated: RepeatedProduce, request: Request, placed: list[PlacedIn]) -> None:
+        self._repeated = repeated
+        self._request = request
+        self._placed = placed
+
+    def finish(self, wait: "asyncio.Future[None]") -> Pieces:
+        self.timer.cancel()
+        if not wait.cancelled() and wait.exception() is None:
+            return [self._repeated.answer(self._request.header.correlation_id, self._placed)]
+        [(index, *_)] = self._placed
+        result = ProduceResult(index)
+        results: Results = [(self._repeated.topic, [result])]
+        return answer_durable(self._request, results, [(result, wait)])
