@@ -224,6 +224,33 @@ def test_a_sync_that_fails_withholds_the_reply() -> None:
     asyncio.run(main())
 
 
+def test_a_decision_that_no_client_waits_for_is_read_again_when_it_was_not_committed() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        acted: list[str] = []
+        failed: list[GroupShard] = []
+        shard.on_committed(lambda shard, name: acted.append(name))
+        shard.on_failure(failed.append)
+        port.is_synced_at_once = False
+        change = offsets.commit(
+            shard.state,
+            CommitRequest("g", "", None, -1, [("orders", [OffsetToCommit(0, 5, -1, "")])]),
+            env(Ticket()),
+        )
+        # As a deadline does it: too few replicas are in sync for a while.
+        shard.submit_internal(
+            "g", lambda state, env: Decision(records=change.records, when_committed=["g"])
+        )
+        port.sync(KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        await asyncio.sleep(0)
+        assert (acted, failed) == ([], [shard])
+        await shard.load()
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
 def test_a_reply_to_someone_who_has_gone_is_dropped() -> None:
     async def main() -> None:
         shard = await loaded(MemoryPort())

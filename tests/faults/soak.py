@@ -31,6 +31,7 @@ from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 from tests.faults.share_kills import share_kill_rounds
 from tests.pipeline.kills import pipeline_kill_rounds
+from tests.simulation.blocks import FIRST_BLOCK, simulation_blocks
 from tests.spark.kills import spark_kill_rounds, spark_zombie_rounds
 from tests.spark.standalone import standalone_rounds
 
@@ -66,6 +67,8 @@ SOAKS = {
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
     "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
     "spark_standalone": Soak(2, standalone_rounds, 9_000),
+    # Each round is a hundred seeds.
+    "simulation": Soak(200, simulation_blocks, FIRST_BLOCK),
     "transaction_copies": Soak(20, copy_passes, 3_000),
     "transaction_power_cuts": Soak(20, copy_passes_with_power_cuts, 4_000),
 }

@@ -333,7 +333,9 @@ class Shard(Generic[S, C, E]):
         if wait is None:
             self._act(due)
         else:
-            wait.add_done_callback(lambda done: None if _failed(done) else self._act(due))
+            wait.add_done_callback(
+                lambda done: self._not_committed() if _failed(done) else self._act(due)
+            )
 
     def _act(self, names: Sequence[str]) -> None:
         for name in names:
@@ -376,13 +378,18 @@ class Shard(Generic[S, C, E]):
             if _failed(done):
                 # The decision may be lost. The reply is withheld, and so is the state.
                 settle(future, KafkaError(KafkaCode.NOT_COORDINATOR))
-                if self.status is ShardStatus.ACTIVE:
-                    self.drop(ShardStatus.LOADING, "a decision was not committed")
-                    self._on_failure(self)
+                self._not_committed()
             else:
                 settle(future, reply)
 
         wait.add_done_callback(answer)
+
+    def _not_committed(self) -> None:
+        """A decision may be lost, or may yet be committed: the log will show it. Until it is read
+        again, nothing acts upon the decision, not even on one that no client waits for."""
+        if self.status is ShardStatus.ACTIVE:
+            self.drop(ShardStatus.LOADING, "a decision was not committed")
+            self._on_failure(self)
 
 
 def _failed(done: "asyncio.Future[None]") -> bool:

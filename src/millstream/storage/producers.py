@@ -51,6 +51,8 @@ class Producer:
     last_timestamp_ms: int = -1
     coordinator_epoch: int = -1
     transaction_first_offset: int = _NO_OFFSET
+    # Markers since the state was read: whether one came between two moments. Not in snapshots.
+    markers: int = 0
 
     @property
     def last_sequence(self) -> int:
@@ -193,6 +195,7 @@ class ProducerStates:
         if marker is None:
             return None
         producer.coordinator_epoch = marker.coordinator_epoch
+        producer.markers += 1
         first_offset = producer.transaction_first_offset
         producer.transaction_first_offset = _NO_OFFSET
         self._open.pop(batch.producer_id, None)

@@ -20,7 +20,7 @@ from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import NO_LEADER
 from millstream.coordinators.codecs.transactions import Change, Partitions, StoredTransaction
 from millstream.coordinators.decision import ProducerEpoch, Ticket
-from millstream.coordinators.journal import Decide
+from millstream.coordinators.journal import Decide, ShardStatus
 from millstream.coordinators.transactions import decisions
 from millstream.coordinators.transactions import joint_commit as transaction_groups
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
+# For each partition: the leader epoch, and how many transactions of a producer have ended.
+Markers = list[tuple[int, int]]
 # If a partition cannot write a marker now (a full disk, say), it is retried after this.
 MARKER_RETRY_SECONDS: Final = 1.0
 
@@ -184,11 +186,35 @@ class TransactionCoordinator:
             peers, coordinator, transactional_id, producer, partitions, is_verified_only=True
         )
 
-    def holds(self, transactional_id: str, producer: ProducerEpoch, partitions: Partitions) -> bool:
+    def markers(self, producer: ProducerEpoch, partitions: Partitions) -> Markers:
+        """What has ended the producer's transactions in partitions of this node, so far."""
+        found: Markers = []
+        for topic, indexes in partitions.items():
+            for index in sorted(indexes):
+                partition = self._node.partitions.find(topic, index)
+                if partition is not None:
+                    known = partition.log.producers.states.get(producer.producer_id)
+                    count = 0 if known is None else known.markers
+                    found.append((partition.leader_epoch, count))
+        return found
+
+    def holds(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Partitions,
+        *,
+        before: Markers,
+    ) -> bool:
         """Whether partitions are in a transaction that is open at this moment, for callers that
-        have waited since they verified it. For a remote coordinator only that is known."""
+        have waited since they verified it.
+
+        `before` are the `markers` from before they asked. A remote coordinator may have ended the
+        transaction after it answered. Then its marker is here: a write after that would open a
+        transaction that nothing ends, or become part of the producer's next one.
+        """
         if self._elsewhere(transactional_id) is not None:
-            return True
+            return self.markers(producer, partitions) == before
         try:
             shard = self.shard_for(transactional_id)
             shard.require_active()
@@ -313,7 +339,9 @@ class TransactionCoordinator:
 
     async def _write_markers_later(self, shard: TransactionShard, transactional_id: str) -> None:
         await asyncio.sleep(MARKER_RETRY_SECONDS)
-        self._write_markers(shard, transactional_id)
+        # If the shard was closed or dropped, another one has read the decision from the log.
+        if shard.status is ShardStatus.ACTIVE:
+            self._write_markers(shard, transactional_id)
 
     # -- time -------------------------------------------------------------------------
 

@@ -105,12 +105,13 @@ async def _check(
     """Raises KafkaError unless the offsets are part of the open transaction."""
     coordinator = transactions
     ask = coordinator.add_anywhere if version >= ADDS_FROM else coordinator.verify_anywhere
+    before = coordinator.markers(producer, partitions)
     found = await wait_for(ask(transactional_id, producer, partitions))
     for code in found.values() if isinstance(found, dict) else ():
         if code is not KafkaCode.NONE:
             raise KafkaError(code)
     # Another request may have ended the transaction while we waited.
-    if not coordinator.holds(transactional_id, producer, partitions):
+    if not coordinator.holds(transactional_id, producer, partitions, before=before):
         raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
 
 

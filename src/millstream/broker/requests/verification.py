@@ -115,6 +115,7 @@ class _Later:
         self._partitions = partitions
         self._version = version
         self._waiting: asyncio.Future[Any] | None = None
+        self._markers = transactions.markers(producer, partitions)
 
     def start(self, refused: Refused) -> bool:
         """Ask the coordinator; return whether the answer is still pending."""
@@ -145,7 +146,9 @@ class _Later:
             self._refuse_all(error, refused)
 
     def check_again(self, refused: Refused) -> None:
-        if not self._coordinator.holds(self._transactional_id, self._producer, self._partitions):
+        if not self._coordinator.holds(
+            self._transactional_id, self._producer, self._partitions, before=self._markers
+        ):
             self._refuse_all(KafkaError(KafkaCode.TRANSACTION_ABORTABLE), refused)
 
     def _take(self, answer: object, refused: Refused) -> None:
