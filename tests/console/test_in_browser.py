@@ -17,6 +17,7 @@ from millstream.console.pages import PAGES
 from tests.support.console_node import Browser, ConsoleNode
 from tests.support.otlp import gauge, metrics_data
 from tests.support.raw_client import RawClient
+from tests.support.share_member import RELEASE, ShareMember, set_group_options
 from tests.support.telemetry import push_as_new_client, subscribe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -78,6 +79,28 @@ def test_every_page_opens_in_light_and_dark(
             width = "document.documentElement.scrollWidth <= innerWidth"
             assert tab.evaluate(width), path
             assert serious_problems(tab) == [], f"{path}, {scheme}"
+
+
+def test_a_queue_is_shown_in_light_and_dark(
+    tab: Page, console_node: ConsoleNode, topic: str, tmp_path: Path
+) -> None:
+    group = f"queue-{topic}"
+    with RawClient(console_node.bootstrap) as client:
+        set_group_options(client, group, share_auto_offset_reset="earliest")
+    with ShareMember(console_node.bootstrap, group, topic) as member:
+        member.join()
+        member.fetch(wait_ms=WAIT_MS)
+        member.acknowledge((0, 1, [RELEASE]))
+        for scheme in ("light", "dark"):
+            tab.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            tab.goto(url(console_node, f"/groups/{group}"))
+            tab.get_by_role("link", name="Queue").click()
+            expect(tab.locator("h1")).to_have_text("Queue")
+            expect(tab.get_by_test_id("range-row").first).to_contain_text("retried")
+            expect(tab.get_by_test_id("range-row").nth(1)).to_contain_text(member.member_id)
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert serious_problems(tab) == [], scheme
+            tab.screenshot(path=tmp_path / f"queue-{scheme}.png", full_page=True)
 
 
 # The rules of the Web Content Accessibility Guidelines, in the page itself.

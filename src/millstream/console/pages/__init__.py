@@ -10,6 +10,7 @@ from millstream.console.pages import (
     nodes,
     overview,
     pipeline,
+    queues,
     security,
     storage,
     topics,
@@ -21,6 +22,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *topics.PAGES,
     *messages.PAGES,
     *storage.PAGES,
+    # Before the page of a group, whose name may contain anything.
+    *queues.PAGES,
     *groups.PAGES,
     *nodes.PAGES,
     *clients.PAGES,
