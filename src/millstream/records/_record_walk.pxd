@@ -125,14 +125,21 @@ cdef inline int64_t next_record(Walk* walk, const uint8_t* stop, int64_t index, 
     return delta
 
 
-cdef inline int are_whole(const uint8_t* data, size_t size, int64_t count) noexcept nogil:
-    """Are these exactly `count` records that everybody can read?"""
+cdef inline int are_whole(
+    const uint8_t* data, size_t size, int64_t count, int64_t base_timestamp, int64_t max_timestamp
+) noexcept nogil:
+    """Are these exactly `count` records that everybody can read, and none of them newer than
+    their batch says or with an odd timestamp?"""
     cdef Walk walk
-    cdef int64_t index, key_length = 0
+    cdef int64_t index, timestamp, key_length = 0
     walk.at = data
     walk.problem = NONE
     for index in range(count):
-        next_record(&walk, data + size, index, &key_length)
+        timestamp = next_record(&walk, data + size, index, &key_length)
         if walk.problem != NONE:
+            return 0
+        # Wraps round like Java's, without being undefined.
+        timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
+        if timestamp > max_timestamp or timestamp < -1:
             return 0
     return walk.at == data + size

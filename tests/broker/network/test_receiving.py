@@ -15,6 +15,7 @@ from millstream.broker.network.receiving import COMPILED, Expected, Placed, Rece
 from millstream.errors import KafkaError
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.checksum import crc32c
+from millstream.records.records import read_records
 from millstream.records.validation import check_group, check_produced
 from millstream.storage.values import BatchGroup
 from millstream.wire.cursor import Cursor
@@ -340,9 +341,27 @@ def _is_plain(records: memoryview) -> bool:
         view = BatchView(records)
         check_produced(view, make_batch_rules(), NOW_MS)
         check_group(GroupOf(bytearray(records)), make_batch_rules(), NOW_MS)
-    except (KafkaError, struct.error):
+        times = [each.timestamp_ms for each in read_records(view, limit_bytes=1 << 20)]
+    except (KafkaError, ValueError, struct.error):
+        return False
+    # Only the batch's timestamp is compared with the limits of the topic.
+    if not all(-1 <= each <= view.max_timestamp_ms for each in times):
         return False
     return view.size_bytes == len(records) and view.producer_id < 0 and 0 <= view.attributes <= 4
+
+
+def test_records_that_are_newer_than_their_batch_says_are_looked_at_elsewhere(
+    turns: Turns,
+) -> None:
+    partition = Partition()
+    client = turns.client(partition.expected())
+    data = bytearray(batch())
+    struct.pack_into(">q", data, 27, NOW_MS * 1000)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    client.far.send(produce_frame(bytes(data)))
+    turns.turn()
+    assert partition.groups == []
+    assert client.notes == [("received", produce_frame(bytes(data)))]
 
 
 def test_requests_that_could_not_be_written_together_are_handled_by_themselves(

@@ -78,7 +78,14 @@ cdef inline int recognize_batch(Item* item) noexcept nogil:
     item.max_timestamp_ms = <int64_t> ms_get64(batch + 35)
     if ms_crc32c(batch + CRC_START, size - CRC_START) != ms_get32(batch + 17):
         return OTHER
-    if not are_whole(batch + BATCH_HEADER_BYTES, size - BATCH_HEADER_BYTES, item.records):
+    # The timestamps of the records count, but only the batch's is compared with the limits.
+    if not are_whole(
+        batch + BATCH_HEADER_BYTES,
+        size - BATCH_HEADER_BYTES,
+        item.records,
+        <int64_t> ms_get64(batch + 27),
+        item.max_timestamp_ms,
+    ):
         return OTHER
     return EXPECTED
 
