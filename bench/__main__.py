@@ -37,6 +37,7 @@ PARTS = [
     "partitions",
     "transactions",
     "groups",
+    "queues",
     "clients",
     "security",
     "beside",

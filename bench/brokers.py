@@ -191,6 +191,8 @@ class Kafka(Broker):
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "log.retention.hours": "168",
             "log.segment.bytes": "1073741824",
             "log.retention.check.interval.ms": "300000",

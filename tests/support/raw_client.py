@@ -42,7 +42,11 @@ class RawClient:
         return self.receive(type(request), version)
 
     def send(self, request: Request[Message], version: int) -> None:
-        self.sock.sendall(self._dialogue.frame(request, version))
+        self.sock.sendall(self.framed(request, version))
+
+    def framed(self, request: Request[Message], version: int) -> bytes:
+        """What `send` would send."""
+        return bytes(self._dialogue.frame(request, version))
 
     def receive(self, request: type[Request[M]], version: int) -> M:
         """The next answer, whichever request was sent before: a test may expect none to one."""
