@@ -362,16 +362,19 @@ def _read(
                 result.preferred_replica = preferred
                 return _without_records(partition, result)
         partition.check_leader_epoch(fetch.current_leader_epoch)
-        result.high_watermark = partition.high_watermark
+        log = partition.log
+        result.high_watermark = end = log.high_watermark
         result.last_stable_offset = partition.last_stable_offset
-        result.log_start_offset = partition.log.log_start_offset
+        result.log_start_offset = log.log_start_offset
         if body.isolation_level == READ_COMMITTED:
             result.aborted = []
+            end = result.last_stable_offset
         if _has_diverged(partition, fetch, result):
             return result
-        if budget > 0 or is_first:
+        # Most consumers are at the end, where there is nothing to look for.
+        if (budget > 0 or is_first) and not end <= fetch.offset <= log.next_offset:
             max_bytes = max(min(fetch.max_bytes, budget), 0)
-            if partition.log.config.honours_delivery_times:
+            if log.config.honours_delivery_times:
                 _read_timed(parts, body, fetch, partition, result, max_bytes, is_first=is_first)
             elif body.isolation_level == READ_COMMITTED:
                 result.records, aborted = partition.read_committed(
