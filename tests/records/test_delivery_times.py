@@ -26,10 +26,14 @@ def batch_of(*headers: Headers, codec: Codec = Codec.NONE) -> BatchView:
     return BatchView(memoryview(build_batch(records, base_offset=5, codec=codec)))
 
 
+def found_in(batch: BatchView) -> list[RecordTimes]:
+    return times_of_records([batch], bytes(batch.bytes))
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
 def test_records_with_times_are_found(codec: Codec) -> None:
     batch = batch_of([], [(NOT_BEFORE, b"100")], [("x", b"1"), (NOT_AFTER, b"200")], codec=codec)
-    assert times_of_records(batch) == [RecordTimes(6, 100, NEVER_MS), RecordTimes(7, 0, 200)]
+    assert found_in(batch) == [RecordTimes(6, 100, NEVER_MS), RecordTimes(7, 0, 200)]
     assert times_of_batch(batch) == BatchTimes(100, NEVER_MS)
 
 
@@ -47,12 +51,12 @@ def test_a_batch_is_due_with_its_last_record_and_expires_with_it() -> None:
 )
 def test_what_is_not_a_time_counts_as_absent(value: bytes | None) -> None:
     batch = batch_of([(NOT_BEFORE, value), (NOT_AFTER, value)])
-    assert times_of_records(batch) == []
+    assert found_in(batch) == []
     assert times_of_batch(batch) == BatchTimes(0, NEVER_MS)
 
 
 def test_the_last_header_of_a_name_counts() -> None:
-    assert times_of_records(batch_of([(NOT_BEFORE, b"1"), (NOT_BEFORE, b"2")])) == [
+    assert found_in(batch_of([(NOT_BEFORE, b"1"), (NOT_BEFORE, b"2")])) == [
         RecordTimes(5, 2, NEVER_MS)
     ]
 
@@ -62,10 +66,10 @@ def test_a_batch_that_unpacks_to_too_much_is_not_searched(
 ) -> None:
     batch = batch_of([(NOT_BEFORE, b"100")], codec=Codec.GZIP)
     monkeypatch.setattr(delivery_times, "UNPACKED_BYTES_MAX", 10)
-    assert times_of_records(batch) == []
+    assert found_in(batch) == []
 
 
 def test_headers_of_a_producer_are_read_back() -> None:
     headers: Headers = [*headers_for(not_before_ms=1, not_after_ms=2)]
-    assert times_of_records(batch_of(headers)) == [RecordTimes(5, 1, 2)]
+    assert found_in(batch_of(headers)) == [RecordTimes(5, 1, 2)]
     assert headers_for(not_before_ms=None, not_after_ms=None) == []

@@ -5,11 +5,11 @@ such a number counts as absent. Share groups go by each record; ordinary fetches
 whole batches, by the batch (see decision 0018).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from millstream.model import Codec
-from millstream.records.batch import BatchView
+from millstream.records.batch import CODEC_MASK, BatchView
 from millstream.records.compression import decompress
 from millstream.records.records import Record, iterate_records
 
@@ -49,10 +49,14 @@ def headers_for(*, not_before_ms: int | None, not_after_ms: int | None) -> list[
     return [(name, b"%d" % value) for name, value in wanted if value is not None]
 
 
-def times_of_records(batch: BatchView) -> list[RecordTimes]:
-    """Of the records that have times, in order; mostly none."""
+def times_of_records(batches: Sequence[BatchView], data: bytes) -> list[RecordTimes]:
+    """Of the records that have times, in order; mostly none. The batches are parts of `data`."""
+    if _MARK not in data and not any(batch.attributes & CODEC_MASK for batch in batches):
+        # Searched at once: a batch may have a single record.
+        return []
     return [
         RecordTimes(record.offset, not_before_ms, not_after_ms)
+        for batch in batches
         for record, not_before_ms, not_after_ms in _times(batch)
         if not_before_ms or not_after_ms != NEVER_MS
     ]

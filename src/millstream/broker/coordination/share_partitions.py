@@ -335,6 +335,14 @@ class SharePartitions:
 
     async def _write_letters(self, led: LedShare, share: SharePartition) -> None:
         """Until none is left, or another node leads: it finds what was not archived."""
+        try:
+            await self._write_all_letters(led, share)
+        finally:
+            led.is_writing_letters = False
+        if led.is_unused and not share.dead:
+            self._drop(led)
+
+    async def _write_all_letters(self, led: LedShare, share: SharePartition) -> None:
         failed = 0
         where = led.partition.topic_partition
         source = Source(led.key.group_id, where.topic, where.partition)
@@ -355,9 +363,6 @@ class SharePartitions:
             archived = share.dead_letters_written(dead)
             led.waits.wake()
             await self._store_ended(led, share, archived)
-        led.is_writing_letters = False
-        if led.is_unused and not share.dead:
-            self._drop(led)
 
 
 def shown(error: KafkaError) -> KafkaError:

@@ -88,7 +88,7 @@ def read(found: Found, *, last_offset: int) -> FetchedBatches:
         # Twice as much each time: the views keep what they were made of.
         data += file.read_at(begin + len(data), min(left, max(missing, len(data))))
     batches = [LogBatch(view.base_offset, view.last_offset) for view in views]
-    times = [one for view in views for one in times_of_records(view)]
+    times = times_of_records(views, data)
     return FetchedBatches(data, batches, positions, _aborted(views, found.aborted), times)
 
 
