@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from millstream.broker.broker import Broker as Node
 from millstream.coordinators.share.partition import SharePartition
 from millstream.coordinators.share.peeking import in_flight_ranges
-from millstream.coordinators.share.state_batches import ACQUIRED, AVAILABLE
+from millstream.coordinators.share.state_batches import ACQUIRED, ARCHIVING, AVAILABLE, DELAYED
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
     """Records from `first` to `last` that share one fate; `deliveries` is how often they were
-    delivered. `member_id` has them now; None: they are to be delivered again."""
+    delivered. `member_id` has them now. `state` is acquired; available: they are to be delivered
+    again; delayed: they are not due yet; dying: their dead letters have to be written."""
 
     topic: str
     partition: int
@@ -20,6 +22,15 @@ class InFlight:
     last: int
     deliveries: int
     member_id: str | None
+    state: str
+
+
+_STATES: Final = {
+    ACQUIRED: "acquired",
+    AVAILABLE: "available",
+    DELAYED: "delayed",
+    ARCHIVING: "dying",
+}
 
 
 async def in_flight(node: Node, group_id: str) -> list[InFlight]:
@@ -36,12 +47,12 @@ async def in_flight(node: Node, group_id: str) -> list[InFlight]:
 
 def _rows(topic: str, partition: int, share: SharePartition) -> Iterator[InFlight]:
     for one in in_flight_ranges(share):
-        if one.state in (ACQUIRED, AVAILABLE):
-            yield InFlight(
-                topic,
-                partition,
-                one.first,
-                one.last,
-                deliveries=one.delivery_count,
-                member_id=one.member_id or None,
-            )
+        yield InFlight(
+            topic,
+            partition,
+            one.first,
+            one.last,
+            deliveries=one.delivery_count,
+            member_id=one.member_id or None,
+            state=_STATES[one.state],
+        )
