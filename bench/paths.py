@@ -70,7 +70,9 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     partition = node.node.partitions.get(TOPIC, 0)
     connection = _connection()
     view, now_ms = BatchView(data), node.node.clock.now_ms()
-    terms = node.services.admissions.of(connection, partition).write
+    terms = node.services.admissions.of(connection, partition).write_terms(
+        is_acks_all=False, is_transactional=False
+    )
     rules = terms.rules
 
     def decode() -> None:

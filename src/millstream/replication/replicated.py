@@ -19,7 +19,6 @@ role, the epoch or the log may be another.
 """
 
 import asyncio
-import logging
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
@@ -44,8 +43,6 @@ from millstream.replication.partition import Partition
 from millstream.replication.role import Role
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import Appended, FileRange, Log
-
-log = logging.getLogger(__name__)
 
 _NOT_LEADER: Final = Refusal(KafkaCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS: Final = Refusal(KafkaCode.NOT_ENOUGH_REPLICAS)
@@ -115,25 +112,11 @@ class ReplicatedPartition(Partition):
         # Before the first fetch is answered: followers compare their logs with it.
         self.log.epochs.assign(role.leader_epoch, self.log.next_offset)
         self.leader = Leader(self, role, self._node, now_ms=now_ms)
-        log.info(
-            "leads %s epoch=%d from=%d isr=%s",
-            self.topic_partition,
-            role.leader_epoch,
-            self.log.next_offset,
-            role.isr,
-        )
         self.leader.advance()
 
     def _follow(self, role: Role) -> None:
         self._stop(role)
         begin_following(self.log.epochs, self.log.next_offset)
-        log.info(
-            "follows %s leader=%d epoch=%d from=%d",
-            self.topic_partition,
-            role.leader_id,
-            role.leader_epoch,
-            self.log.next_offset,
-        )
 
     def _stop(self, role: Role) -> None:
         self._generation.bump()

@@ -366,12 +366,14 @@ def test_an_admission_is_kept_until_something_changes() -> None:
     partition.update_config(make_log_config(max_message_bytes=7))
     second = admissions.of(Asker(), partition)
     assert second.generation > first.generation
-    assert second.write.rules.message_bytes_max == 7
+    terms = second.write_terms(is_acks_all=False, is_transactional=False)
+    assert terms.rules.message_bytes_max == 7
 
 
 def test_an_outdated_admission_is_not_appended_under() -> None:
     partition = open_partition()
-    terms = admissions_of(partition._generation).of(Asker(), partition).write
+    admission = admissions_of(partition._generation).of(Asker(), partition)
+    terms = admission.write_terms(is_acks_all=False, is_transactional=False)
     partition.go_offline("gone")
     with pytest.raises(AssertionError):
         partition.append(GroupOf(batch()), terms, now_ms=0)
@@ -402,4 +404,5 @@ def test_only_a_verified_transaction_may_write_transactional_batches() -> None:
 def test_an_answer_waits_where_unsynced_records_are_counted() -> None:
     partition = open_partition(make_log_config(flush_messages=100))
     admission = admissions_of(partition._generation).of(Asker(), partition)
-    assert not admission.write.answers_at_once
+    terms = admission.write_terms(is_acks_all=False, is_transactional=False)
+    assert not terms.answers_at_once

@@ -6,7 +6,7 @@ are opened and closed, when they may take their roles, and what is notified.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from millstream.broker.membership.in_sync import replicated
@@ -23,6 +23,8 @@ from millstream.replication.role import Role
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 0.2
+# Changes that are logged one by one.
+_LOGGED_MAX: Final = 20
 
 
 class Roles:
@@ -123,6 +125,7 @@ class Roles:
 
     def apply(self, places: Iterable[TopicPartition]) -> None:
         """Give partitions their roles in the image."""
+        changed: list[ReplicatedPartition] = []
         for where in places:
             state = self._node.image.partition(where.topic, where.partition)
             partition = self._node.partitions.find(where.topic, where.partition)
@@ -132,19 +135,22 @@ class Roles:
                 log.info("%s has no replica here any more", where)
                 self._node.partitions.remove(partition)
                 self._topics.close(partition)
-            elif self._is_active:
-                self._give_role(partition, Role.of(state))
+            elif self._is_active and self._give_role(partition, Role.of(state)):
+                changed.append(partition)
+        _log_roles(changed)
 
-    def _give_role(self, partition: ReplicatedPartition, role: Role) -> None:
+    def _give_role(self, partition: ReplicatedPartition, role: Role) -> bool:
+        """Whether the leader has changed."""
         before = (partition.leader_id, partition.leader_epoch)
         partition.apply(role, now_ms=self._node.now_ms())
         if (partition.leader_id, partition.leader_epoch) == before:
-            return
+            return False
         if partition.next_fetch() is not None:
             self._fetchers.follow(partition, partition.leader_id)
         else:
             self._fetchers.leave(partition)
         self._report(partition)
+        return True
 
     def stand_by(self, partition: ReplicatedPartition) -> None:
         """From now on the partition neither leads nor follows."""
@@ -176,3 +182,18 @@ class Roles:
         self._node.partitions.remove(partition)
         self._topics.close(partition)
         self.open_topic(where.topic)
+
+
+def _log_roles(changed: Sequence[ReplicatedPartition]) -> None:
+    """When a node fails, thousands change, and each line takes time that clients wait for."""
+    level = logging.INFO if len(changed) <= _LOGGED_MAX else logging.DEBUG
+    if level is logging.DEBUG:
+        led = sum(partition.is_leader for partition in changed)
+        log.info("new leaders of %d partitions; this node leads %d of them", len(changed), led)
+    if not log.isEnabledFor(level):
+        return
+    for partition in changed:
+        role, where, end = partition.role, partition.topic_partition, partition.log.next_offset
+        text = "leads" if partition.is_leader else "follows"
+        values = (text, where, role.leader_id, role.leader_epoch, end, role.isr)
+        log.log(level, "%s %s leader=%d epoch=%d from=%d isr=%s", *values)

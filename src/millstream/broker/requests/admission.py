@@ -34,30 +34,63 @@ from millstream.wire.apis.produce import ProduceRequest
 _KEPT_MAX: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
 class Admission:
     """What one principal may do with one partition; valid for one generation.
 
     The acks of a request, and whether it is in a transaction that the coordinator knows,
-    select one of the write terms.
+    select one of the write terms. They are made when they are first needed: a follower fetches
+    thousands of partitions, and when a node fails, the generation changes with each of them.
     """
 
-    generation: int
-    partition: Partition
-    # Permissions alone: checked before the bytes of a request, and part of the terms as well.
-    write_denial: Refusal | None
-    write: WriteTerms
-    committed_write: WriteTerms
-    transactional_write: WriteTerms
-    committed_transactional_write: WriteTerms
-    # From the leader, and from any replica.
-    read: Refusal | None
-    near_read: Refusal | None
+    __slots__ = (
+        "_config",
+        "_standing",
+        "_terms",
+        "generation",
+        "near_read",
+        "partition",
+        "read",
+        "write_denial",
+    )
+
+    def __init__(
+        self,
+        generation: int,
+        partition: Partition,
+        write_denial: Refusal | None,
+        read_denial: Refusal | None,
+    ) -> None:
+        self.generation = generation
+        self.partition = partition
+        # Permissions alone: checked before the bytes of a request, and part of the terms as well.
+        self.write_denial = write_denial
+        self._standing = standing = partition.standing()
+        self._config = partition.log.config
+        # From the leader, and from any replica.
+        self.read = read_denial or standing.read
+        self.near_read = read_denial or standing.near_read
+        self._terms: list[WriteTerms | None] = [None, None, None, None]
 
     def write_terms(self, *, is_acks_all: bool, is_transactional: bool) -> WriteTerms:
+        number = (2 if is_acks_all else 0) + (1 if is_transactional else 0)
+        terms = self._terms[number]
+        if terms is None:
+            terms = self._terms[number] = self._make_terms(is_acks_all, is_transactional)
+        return terms
+
+    def _make_terms(self, is_acks_all: bool, is_transactional: bool) -> WriteTerms:
+        denial, standing, config = self.write_denial, self._standing, self._config
+        rules = batch_rules(config)
         if is_transactional:
-            return self.committed_transactional_write if is_acks_all else self.transactional_write
-        return self.committed_write if is_acks_all else self.write
+            rules = replace(rules, is_transactional_allowed=True)
+        return WriteTerms(
+            self.generation,
+            denial or (standing.committed_write if is_acks_all else standing.write),
+            None if denial or is_acks_all else standing.has_lease,
+            rules,
+            # flush.messages counts records that may be unsynced, whatever the acks.
+            answers_at_once=not is_acks_all and config.flush_messages == INT64_MAX,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,42 +146,14 @@ class Admissions:
 
     def _decide(self, connection: ClientConnection, partition: Partition) -> Admission:
         topic = partition.topic_partition.topic
-        standing, config = partition.standing(), partition.log.config
         # A node may read everything: `replica_fetch` checks that it fetches for its own replicas.
         # It may write dead letters where the topic permits them.
         is_node = connection.proved_node_id >= 0
         write_denial = _internal(topic)
-        if write_denial is None and not (is_node and config.takes_dead_letters):
+        if write_denial is None and not (is_node and partition.log.config.takes_dead_letters):
             write_denial = self._permissions.decide(connection, _WRITE_TOPIC, topic)
         read_denial = None if is_node else self._permissions.decide(connection, _READ_TOPIC, topic)
-
-        rules = batch_rules(config)
-        transactional_rules = replace(rules, is_transactional_allowed=True)
-        write = WriteTerms(
-            self._generation.number,
-            write_denial or standing.write,
-            None if write_denial else standing.has_lease,
-            rules,
-            # flush.messages counts records that may be unsynced, whatever the acks.
-            answers_at_once=config.flush_messages == INT64_MAX,
-        )
-        committed_write = replace(
-            write,
-            refusal=write_denial or standing.committed_write,
-            has_lease=None,
-            answers_at_once=False,
-        )
-        return Admission(
-            generation=self._generation.number,
-            partition=partition,
-            write_denial=write_denial,
-            write=write,
-            committed_write=committed_write,
-            transactional_write=replace(write, rules=transactional_rules),
-            committed_transactional_write=replace(committed_write, rules=transactional_rules),
-            read=read_denial or standing.read,
-            near_read=read_denial or standing.near_read,
-        )
+        return Admission(self._generation.number, partition, write_denial, read_denial)
 
     def of_commit(
         self, connection: ClientConnection, group_id: str, topics: Iterable[str]
