@@ -133,6 +133,12 @@ def test_any_messages_have_the_same_templates_in_both(messages: list[str | None]
     compiled = Templates(templates_max=8, implementation=COMPILED)
     assert compiled.add(column).tolist() == plain.add(column).tolist()
     assert compiled.found() == plain.found()
+    hashes = COMPILED.skeleton_hashes(column).tolist()
+    assert hashes == pure().skeleton_hashes(column).tolist()
+    assert COMPILED.skeleton_hashes(column.slice(1)).tolist() == hashes[1:]
+    # The same number for the same tokens, and for no others.
+    skeletons = [None if each is None else tuple(tokens_of(each.encode())) for each in messages]
+    assert len(set(zip(skeletons, hashes, strict=True))) == len(set(skeletons)) == len(set(hashes))
 
 
 @pytest.mark.skipif(COMPILED is None, reason="needs the compiled millstream.lines._drain")

@@ -10,7 +10,7 @@ from millstream.pipeline import partials
 from millstream.pipeline.anomalies import AnomalyRules
 from millstream.pipeline.kept_state import BatchParts
 from millstream.pipeline.open_results import Changes, OpenResults
-from millstream.pipeline.partials import NEEDED, Gathering, Rules
+from millstream.pipeline.partials import Gathering, Rules
 
 SECOND_US = 1_000_000
 RULES = Rules(
@@ -19,6 +19,7 @@ RULES = Rules(
     funnel=("/a", "/b*", "/c"),
     gauges=2,
     counters=1,
+    has_templates=True,
 )
 ANOMALY_RULES = AnomalyRules(
     sensitivity=6.0,
@@ -29,7 +30,7 @@ ANOMALY_RULES = AnomalyRules(
 )
 DELAY_US = 100 * SECOND_US
 SILENT_MS = 20_000
-_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in NEEDED])
+_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in RULES.needed])
 # Later than all others: closes every window and visit before it.
 CLOSING_US = 10**6 * SECOND_US
 
@@ -47,6 +48,7 @@ class Event:
     gauges: tuple[float | None, float | None] = (None, None)
     counter: float | None = None
     source: str = "s"
+    message: str | None = None
     level: str | None = None
     problem: str | None = None
 
@@ -62,6 +64,7 @@ def batch_of(events: list[Event], *, partition: int = 0, first: int = 0) -> pa.R
             "visitor": None if each.visitor is None else f"{each.visitor:016x}",
             "gauges": [*each.gauges, each.counter],
             "source": each.source,
+            "message": each.message,
             "partition": partition,
             "offset": first + number,
         }
@@ -86,7 +89,11 @@ def parts_of(*tasks: Gathering, now_ms: int | None = None) -> BatchParts:
 
 def new_results() -> OpenResults:
     return OpenResults(
-        RULES, delay_us=DELAY_US, silent_after_ms=SILENT_MS, anomaly_rules=ANOMALY_RULES
+        RULES,
+        delay_us=DELAY_US,
+        silent_after_ms=SILENT_MS,
+        anomaly_rules=ANOMALY_RULES,
+        top_templates=3,
     )
 
 
@@ -122,4 +129,6 @@ def plain(changes: Changes) -> dict[str, Any]:
         "funnels": changes.funnels,
         "hosts": changes.hosts,
         "anomalies": changes.anomalies,
+        "templates": changes.templates,
+        "template_alerts": changes.template_alerts,
     }

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.pipeline import anomalies, kept_state
+from millstream.pipeline import anomalies, kept_state, template_log
 from millstream.pipeline.kept_state import BatchParts, KeptState, StateMissing
 from tests.pipeline.events import RULES, SECOND_US, Event, gathered, new_results, parts_of, plain
 
@@ -21,7 +21,9 @@ def batches(count: int) -> list[BatchParts]:
         at_us = number * MINUTE_US // 2
         events = [
             Event(at_us, host=f"h{number % 5}", gauges=(1.0 * number, None), duration_ms=number),
-            Event(at_us + 3, host="web", counter=number % 7),
+            Event(at_us + 3, host="web", counter=number % 7, message=f"job {number} of red done"),
+            Event(at_us + 3, message=f"user {'abc'[number % 3]} said {number} words"),
+            *[Event(at_us + 3, message="out of memory")] * (number == 16),
             # For a while there are more lines than usual.
             *[Event(at_us + 4)] * (40 if 10 <= number < 14 else 0),
             Event(at_us + 1, path="/a", visitor=number % 3, status=500),
@@ -58,6 +60,7 @@ def test_a_restart_anywhere_changes_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_state, "_BATCHES_MAX", every)
         patch.setattr(anomalies, "RECENT_MIN", 3)
+        patch.setattr(template_log, "WATCHED_WINDOWS", 3)
         parts = batches(24)
         whole = all_changes(tmp_path_factory.mktemp("whole"), parts, set())
         assert all_changes(tmp_path_factory.mktemp("again"), parts, restarts) == whole
@@ -68,6 +71,8 @@ def test_a_restart_anywhere_changes_nothing(
     alerts = [alert for each in whole for alert in each["anomalies"]]
     of_input = [alert.kind for alert in alerts if alert.key == ("input", "all", "per_second")]
     assert of_input == ["anomaly", "usual"]
+    assert any(each["templates"] for each in whole)
+    assert [alert.kind for each in whole for alert in each["template_alerts"]] == ["new"]
     assert any(None in each["open"].values() for each in whole)
 
 

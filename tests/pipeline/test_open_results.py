@@ -1,5 +1,6 @@
 """Results merged from parts: any division of the lines gives the same ones."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -35,6 +36,7 @@ EVENTS = st.builds(
     gauges=st.tuples(st.none() | NUMBERS, st.none() | NUMBERS),
     counter=st.none() | NUMBERS,
     source=st.sampled_from(["s", "t"]),
+    message=st.sampled_from([None, "job 1 done", "job 2 done", "bye"]),
     problem=st.sampled_from([None, None, None, "late"]),
 )
 
@@ -45,6 +47,7 @@ def results_of(batches: list[list[list[Event]]]) -> dict[str, Any]:
     first = 0
     live: dict[Any, Any] = {}
     funnels: dict[int, list[int]] = {}
+    templates: dict[int, Any] = {}
     for batch in batches:
         tasks = []
         for events in batch:
@@ -55,13 +58,26 @@ def results_of(batches: list[list[list[Event]]]) -> dict[str, Any]:
         assert found["closed"] == found["ended"] == []
         live |= {row[0]: row for row in found["live"]}
         funnels |= found["funnels"]
+        templates |= {each.window_us: each for each in found["templates"]}
     closed = plain(add(results, parts_of(gathered([Event(CLOSING_US)]))))
+    assert {each.window_us: replace(each, is_final=False) for each in closed["templates"]} == (
+        templates
+    )
     assert results.dropped == 0
     assert set(results.windows) == {(CLOSING_US // MINUTE_US * MINUTE_US, "input", "all")}
     assert (len(results.visits), results.funnels, results.sites) == (0, {}, {})
     # A visit whose first view comes late leaves a window that has counted it before.
     funnels = {window_us: counts for window_us, counts in funnels.items() if any(counts)}
-    return {"live": live, "funnels": funnels, "closed": closed["closed"], "ended": closed["ended"]}
+    same = {name: closed[name] for name in ("closed", "ended")}
+    return {"live": live, "funnels": funnels, "templates": _counts(templates), **same}
+
+
+def _counts(templates: dict[int, Any]) -> dict[int, Any]:
+    """Without samples, of which any will do."""
+    return {
+        window_us: (each.messages, each.templates, [(one.template, one.count) for one in each.top])
+        for window_us, each in templates.items()
+    }
 
 
 @settings(deadline=None)

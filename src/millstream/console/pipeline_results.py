@@ -47,6 +47,15 @@ class FunnelStep:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateRow:
+    template: str
+    count: int
+    # Of the messages of the window.
+    share: float
+    sample: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     reason: str
     detail: str
@@ -207,6 +216,29 @@ def funnel(records: Sequence[Record]) -> list[FunnelStep]:
         FunnelStep(visible(step[:60]), visits, visits / most if most else 0.0)
         for step, visits in totals.items()
     ]
+
+
+def top_templates(records: Iterable[Record], limit: int) -> tuple[str | None, list[TemplateRow]]:
+    """The start of the newest window that has messages, and its most frequent templates."""
+    newest = max(
+        (row for row in _rows(records) if isinstance(row.get("top"), list)),
+        key=lambda row: str(row.get("window_start")),
+        default=None,
+    )
+    if newest is None:
+        return None, []
+    messages = max(1, int(_number(newest.get("messages")) or 0))
+    rows = [
+        TemplateRow(
+            visible(str(each.get("template", ""))[:_TEXT_MAX]),
+            int(_number(each.get("count")) or 0),
+            (_number(each.get("count")) or 0) / messages,
+            visible(str(each.get("sample", ""))[:_TEXT_MAX]),
+        )
+        for each in newest["top"][:limit]
+        if isinstance(each, dict)
+    ]
+    return visible(str(newest.get("window_start"))[:40]), rows
 
 
 def dead_letters(records: Sequence[Record], limit: int) -> tuple[dict[str, int], list[DeadLetter]]:

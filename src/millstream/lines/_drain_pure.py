@@ -42,6 +42,24 @@ def tokens_of(message: bytes) -> list[bytes]:
     return found
 
 
+def skeleton_hashes(messages: pa.StringArray) -> NDArray[np.uint64]:
+    """For each message a number that is the same for the same tokens; 0 for none."""
+    found = [
+        0 if message is None else _hash(tokens_of(message.encode()))
+        for message in messages.to_pylist()
+    ]
+    return np.array(found, np.uint64)
+
+
+def _hash(tokens: list[bytes]) -> int:
+    """FNV-1a, of 64 bits."""
+    found = 0xCBF29CE484222325
+    for token in tokens:
+        for byte in token + b" ":
+            found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return found or 1
+
+
 class Miner:
     def __init__(self, templates_max: int) -> None:
         self._templates_max = templates_max

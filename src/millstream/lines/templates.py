@@ -32,6 +32,7 @@ class Implementation(Protocol):
     NAME: str
 
     def Miner(self, templates_max: int) -> Miner: ...
+    def skeleton_hashes(self, messages: pa.StringArray) -> NDArray[np.uint64]: ...
 
 
 def _compiled() -> Implementation | None:

@@ -37,6 +37,8 @@ _SETTING_OF: Final = {
     "error_count_min": "windows.error_count_min",
     "watch_anomalies": "anomalies.watch",
     "anomaly_sensitivity": "anomalies.sensitivity",
+    "watch_templates": "templates.watch",
+    "top_templates": "templates.top",
     "warehouse": "warehouse.format",
     "compact_every": "warehouse.compact_every",
     "keep_days": "warehouse.keep_days",

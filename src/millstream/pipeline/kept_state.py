@@ -16,11 +16,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from millstream.lines.known_templates import KnownTemplate
 from millstream.pipeline import partials
 from millstream.pipeline.anomalies import CELLS, DAYS, Anomalies, Series, SeriesKey
 from millstream.pipeline.open_results import Changes, Funnel, OpenResults
 from millstream.pipeline.partials import Tables
 from millstream.pipeline.silence import HeardHost
+from millstream.pipeline.template_log import Occurrence, TemplateLog
 
 _BATCH: Final = ".batch"
 _STATE: Final = ".state"
@@ -33,6 +35,19 @@ _BATCHES_MAX: Final = 200
 _HOSTS: Final = "hosts"
 _SHOWN: Final = "shown"
 _FUNNELS: Final = "funnels"
+_TEMPLATES: Final = "templates"
+_TEMPLATES_SCHEMA: Final = pa.schema(
+    [
+        *(("number", pa.int64()), ("text", pa.string())),
+        # Its first two tokens when it was found.
+        *(("first", pa.string()), ("second", pa.string()), ("sample", pa.string())),
+        *(("first_us", pa.int64()), ("last_us", pa.int64()), ("seen", pa.int64())),
+    ]
+)
+_TEMPLATE_COUNTS: Final = "template_counts"
+_TEMPLATE_COUNTS_SCHEMA: Final = pa.schema(
+    [("window_us", pa.int64()), ("number", pa.int64()), ("count", pa.int64())]
+)
 _SERIES: Final = "series"
 _SERIES_SCHEMA: Final = pa.schema(
     [
@@ -90,7 +105,12 @@ class KeptState:
         # Not one of this batch: an attempt that ended before Spark's commit may have left it.
         before = self._newest_state(self._number - 1)
         tables = [(name, partials.to_bytes(each)) for name, each in _tables(self.results).items()]
-        facts = {"newest_us": self.results.newest_us, "dropped": self.results.dropped}
+        facts = {
+            "newest_us": self.results.newest_us,
+            "dropped": self.results.dropped,
+            "next_template": self.results.templates.known.next_number,
+            "template_windows": self.results.templates.closed_windows,
+        }
         self._state_bytes = _write(self._path(self._number, _STATE), tables, facts)
         self._since = []
         # Spark may repeat this batch, which then needs the state before it.
@@ -229,7 +249,50 @@ def _tables(results: OpenResults) -> dict[str, pa.Table]:
             }
         ),
         _SERIES: _series_table(results.anomalies),
+        **_template_tables(results.templates),
     }
+
+
+def _template_tables(log: TemplateLog) -> dict[str, pa.Table]:
+    rows: list[tuple[object, ...]] = []
+    for number, known in log.occurrences.items():
+        template = log.known.templates[number]
+        _, first, second = template.leaf
+        said = (known.sample, known.first_us, known.last_us, known.seen)
+        rows.append((number, template.text, first.decode(), second.decode(), *said))
+    counts = [
+        (window_us, number, count)
+        for window_us, of_window in log.windows.items()
+        for number, count in of_window.items()
+    ]
+    return {
+        _TEMPLATES: _rows_table(_TEMPLATES_SCHEMA, rows),
+        _TEMPLATE_COUNTS: _rows_table(_TEMPLATE_COUNTS_SCHEMA, counts),
+    }
+
+
+def _rows_table(schema: pa.Schema, rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(each, of.type) for each, of in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _restore_templates(log: TemplateLog, tables: Tables, facts: dict[str, Any]) -> None:
+    # State of before there were templates has none.
+    if _TEMPLATES not in tables:
+        return
+    known = []
+    for row in tables[_TEMPLATES].to_pylist():
+        tokens = row["text"].encode().split(b" ")
+        leaf = (len(tokens), row["first"].encode(), row["second"].encode())
+        known.append(KnownTemplate(row["number"], tokens, leaf))
+        log.occurrences[row["number"]] = Occurrence(
+            row["sample"], row["first_us"], row["last_us"], row["seen"]
+        )
+    log.known.restore(known, facts["next_template"])
+    log.closed_windows = facts["template_windows"]
+    for row in tables[_TEMPLATE_COUNTS].to_pylist():
+        log.windows.setdefault(row["window_us"], {})[row["number"]] = row["count"]
 
 
 def _series_table(anomalies: Anomalies | None) -> pa.Table:
@@ -275,6 +338,7 @@ def restore(
     }
     if results.anomalies is not None and _SERIES in tables:
         results.anomalies.series = _read_series(tables[_SERIES])
+    _restore_templates(results.templates, tables, facts)
     shown = tables[_SHOWN].to_pylist()
     results.show_again({row["visitor"]: row["heard_ms"] for row in shown})
     results.newest_us, results.dropped = facts["newest_us"], facts["dropped"]

@@ -206,7 +206,7 @@ class _Work:
 def _columns(rules: PassRules) -> tuple[str, ...]:
     wanted = set(dead_letters.NEEDED)
     if rules.results is not None:
-        wanted |= set(partials.NEEDED)
+        wanted |= set(rules.results.needed)
     for table in rules.folders:
         wanted |= set(TABLE_SCHEMAS[table].names)
     return tuple(name for name in EVENT_SCHEMA.names if name in wanted)

@@ -26,6 +26,7 @@ from millstream.pipeline.anomalies import Anomalies, AnomalyAlert, AnomalyRules,
 from millstream.pipeline.counters import CounterLog, Growth
 from millstream.pipeline.partials import Rules, Tables
 from millstream.pipeline.silence import HeardHost, HostAlert, watch_hosts
+from millstream.pipeline.template_log import TemplateAlert, TemplateLog, WindowTemplates
 from millstream.pipeline.visit_log import Visit, VisitLog
 from millstream.pipeline.window_totals import HOST, INPUT, SITE, WindowKey, WindowTotals
 
@@ -76,6 +77,9 @@ class Changes:
     funnels: dict[int, list[int]] = field(default_factory=dict)
     hosts: list[HostAlert] = field(default_factory=list)
     anomalies: list[AnomalyAlert] = field(default_factory=list)
+    # Of open windows, then of closed ones.
+    templates: list[WindowTemplates] = field(default_factory=list)
+    template_alerts: list[TemplateAlert] = field(default_factory=list)
 
 
 class OpenResults:
@@ -86,6 +90,7 @@ class OpenResults:
         delay_us: int,
         silent_after_ms: int,
         anomaly_rules: AnomalyRules | None,
+        top_templates: int,
     ) -> None:
         """`anomaly_rules`: None if anomalies are not wanted."""
         self._rules = rules
@@ -99,6 +104,7 @@ class OpenResults:
         self.sites: dict[int, Site] = {}
         self.visits = VisitLog(rules.gap_us)
         self.counters = CounterLog(rules.window_us)
+        self.templates = TemplateLog(rules.window_us, top_templates)
         self.anomalies = None if anomaly_rules is None else Anomalies(anomaly_rules)
         self.funnels: dict[int, Funnel] = {}
         self.hosts: dict[str, HeardHost] = {}
@@ -110,7 +116,8 @@ class OpenResults:
     def __len__(self) -> int:
         """How many things there is state of."""
         of_hosts = len(self.hosts) + len(self.counters)
-        return len(self.windows) + len(self.visits) + len(self.funnels) + of_hosts
+        others = len(self.visits) + len(self.funnels) + len(self.templates)
+        return len(self.windows) + of_hosts + others
 
     @property
     def watermark_us(self) -> int | None:
@@ -119,7 +126,9 @@ class OpenResults:
     def add(self, tables: Tables, newest_us: int | None, now_ms: int | None) -> Changes:
         """Merge a batch; without a clock (None) only event time counts."""
         changes = Changes()
-        keys = self._add_windows(tables)
+        closed_us = self._last_closed_us
+        keys = self._add_windows(tables, closed_us)
+        changes.templates = self.templates.add(tables[partials.SKELETONS], closed_us=closed_us)
         visitors, changes.funnels = self._add_visits(tables)
         if newest_us is not None:
             self.newest_us = max(newest_us, self.newest_us or newest_us)
@@ -132,12 +141,10 @@ class OpenResults:
 
     # -- windows ---------------------------------------------------------------------------
 
-    def _add_windows(self, tables: Tables) -> list[WindowKey]:
-        watermark_us = self.watermark_us
+    def _add_windows(self, tables: Tables, closed_us: int | None) -> list[WindowKey]:
         rows = tables[partials.WINDOWS]
-        if watermark_us is not None:
-            first_open_us = watermark_us - self._rules.window_us
-            is_closed = pc.less_equal(rows["window_us"], first_open_us)
+        if closed_us is not None:
+            is_closed = pc.less_equal(rows["window_us"], closed_us)
             if pc.any(is_closed).as_py():
                 late = rows.filter(pc.and_(is_closed, pc.equal(rows["output"], INPUT)))
                 self.dropped += pc.sum(late["count"]).as_py() or 0
@@ -147,17 +154,17 @@ class OpenResults:
             self.sites.setdefault(window_us, Site(np.empty(0, np.uint64)))
         self._add_visitors(tables[partials.VISITORS])
         self._add_pages(tables[partials.PAGES])
-        grown = self.counters.add(
-            tables[partials.COUNTERS],
-            closed_us=None if watermark_us is None else self._last_closed(watermark_us),
-        )
+        grown = self.counters.add(tables[partials.COUNTERS], closed_us=closed_us)
         keys |= {(window_us, HOST, host) for window_us, host in grown}
         # When the state is read back, there are samples of windows that are closed.
         return sorted(key for key in keys if key in self.windows)
 
-    def _last_closed(self, watermark_us: int) -> int:
-        """The start of the last window that ends by then."""
-        return watermark_us // self._rules.window_us * self._rules.window_us - self._rules.window_us
+    @property
+    def _last_closed_us(self) -> int | None:
+        """The start of the last window that the watermark has closed."""
+        if self.watermark_us is None:
+            return None
+        return (self.watermark_us // self._rules.window_us - 1) * self._rules.window_us
 
     def _add_visitors(self, table: pa.Table) -> None:
         windows, visitors = (_numbers(table, name) for name in ("window_us", "visitor"))
@@ -180,10 +187,9 @@ class OpenResults:
         return Window(key, self.windows[key], site, grown)
 
     def _close(self, changes: Changes) -> None:
-        watermark_us = self.watermark_us
-        if watermark_us is None:
+        watermark_us, last_us = self.watermark_us, self._last_closed_us
+        if watermark_us is None or last_us is None:
             return
-        last_us = watermark_us - self._rules.window_us
         closed = sorted(key for key in self.windows if key[0] <= last_us)
         changes.closed = [self._window(key) for key in closed]
         changes.anomalies = self._anomalies_in(changes.closed)
@@ -192,7 +198,9 @@ class OpenResults:
         for window_us in [each for each in self.sites if each <= last_us]:
             del self.sites[window_us]
         if closed:
-            self.counters.close(self._last_closed(watermark_us))
+            self.counters.close(last_us)
+            templates, changes.template_alerts = self.templates.close(last_us)
+            changes.templates += templates
         changes.ended_visits = self.visits.take_ended(watermark_us)
         for _, visit in changes.ended_visits:
             self.funnels[self._began(visit)].going_on -= 1

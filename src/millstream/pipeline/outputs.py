@@ -31,12 +31,17 @@ SESSIONS: Final = Output(
 )
 VISITS: Final = Output("visits", _COMPACTED, "visits in progress; removed when they end")
 FUNNELS: Final = Output("funnels", _COMPACTED, "how far the visits of a window have come so far")
+TEMPLATES: Final = Output(
+    "templates", _COMPACTED, "the most frequent templates of messages in each window"
+)
 ALERTS: Final = Output(
-    "alerts", _COMPACTED, "bursts of errors, silent hosts, and values that are far from the usual"
+    "alerts",
+    _COMPACTED,
+    "bursts of errors, silent hosts, values far from the usual, new and vanished templates",
 )
 DEAD: Final = Output("dead", _LARGE, "lines that do not count, with the reason in their headers")
 
-OUTPUTS: Final = (LIVE, FINAL, SESSIONS, VISITS, FUNNELS, ALERTS, DEAD)
+OUTPUTS: Final = (LIVE, FINAL, SESSIONS, VISITS, FUNNELS, TEMPLATES, ALERTS, DEAD)
 
 
 def table_path(spec: Spec, table: str) -> Path:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.lines.arrays import is_valid, to_numpy
-from millstream.pipeline import counters
+from millstream.pipeline import counters, skeletons
 from millstream.pipeline.globs import glob_pattern
 from millstream.pipeline.quantiles import Quantiles
 from millstream.pipeline.window_totals import (
@@ -35,8 +35,9 @@ PAGES: Final = "pages"
 VISITS: Final = "visits"
 STEPS: Final = "steps"
 COUNTERS: Final = "counters"
+SKELETONS: Final = "skeletons"
 
-# Columns of an event that partial results are made from.
+# Columns of an event that all partial results are made from, whatever the rules.
 NEEDED: Final = (
     *("problem", "event_time", "status", "level", "format", "path", "visitor", "host", "service"),
     *("size_bytes", "duration_ms", "gauges", "partition", "offset", "source"),
@@ -79,6 +80,7 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
         ]
     ),
     COUNTERS: counters.SCHEMA,
+    SKELETONS: skeletons.SCHEMA,
 }
 Tables = Mapping[str, pa.Table]
 Numbers = NDArray[np.int64]
@@ -99,6 +101,13 @@ class Rules:
     # The column `gauges` of an event has so many gauges, and behind them so many counters.
     gauges: int
     counters: int
+    # Whether messages are counted by their template.
+    has_templates: bool
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns of an event that partial results are made from."""
+        return (*NEEDED, "message") if self.has_templates else NEEDED
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -148,10 +157,11 @@ class Gathering:
         # Of page views: visitor, time, partition, offset, whether it failed, step.
         self._views: list[tuple[NDArray[Any], ...]] = []
         self._samples: list[pa.Table] = []
+        self._skeletons = skeletons.Skeletons()
         self.newest_us: int | None = None
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Events with the columns `NEEDED`; those with a problem do not count."""
+        """Events with the columns that the rules need; those with a problem do not count."""
         if events.column("problem").null_count < len(events):
             events = events.filter(pc.is_null(events.column("problem")))
         if not len(events):
@@ -166,6 +176,13 @@ class Gathering:
             self._add_windows(output, columns, codes, names)
             if output == HOST and self._rules.gauges + self._rules.counters:
                 self._add_numbers(columns, codes, names, events)
+        if self._rules.has_templates:
+            oldest_us, window_us = columns.oldest_us, self._rules.window_us
+            self._skeletons.add(
+                events.column("message"),
+                columns.window,
+                lambda number: oldest_us + number * window_us,
+            )
         is_view = _is_among(events.column("format"), VIEW_FORMATS) & is_valid(events.column("path"))
         if is_view.any():
             self._add_windows(SITE, columns, np.where(is_view, 0, -1), [ALL])
@@ -183,6 +200,7 @@ class Gathering:
             COUNTERS: counters.latest_samples(
                 pa.concat_tables([SCHEMAS[COUNTERS].empty_table(), *self._samples])
             ),
+            SKELETONS: self._skeletons.table(),
         }
 
     # -- windows ---------------------------------------------------------------------------

@@ -96,6 +96,7 @@ def result_rules(spec: Spec) -> Rules:
         funnel=spec.funnel,
         gauges=len(spec.gauges),
         counters=len(spec.counters),
+        has_templates=spec.watch_templates,
     )
 
 
@@ -105,6 +106,7 @@ def open_results(spec: Spec) -> OpenResults:
         delay_us=spec.watermark_delay_ms * 1000,
         silent_after_ms=spec.silent_after_ms,
         anomaly_rules=_anomaly_rules(spec) if spec.watch_anomalies else None,
+        top_templates=spec.top_templates,
     )
 
 

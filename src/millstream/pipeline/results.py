@@ -18,6 +18,7 @@ from millstream.pipeline.anomalies import AnomalyAlert
 from millstream.pipeline.json_times import json_time
 from millstream.pipeline.open_results import Changes, Site, Window
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.template_log import WindowTemplates
 from millstream.pipeline.visit_log import Visit
 from millstream.pipeline.window_totals import SERVICE, Gauge
 
@@ -28,6 +29,7 @@ WINDOW_KEY: Final = ("window_start", "output", "name")
 VISIT_KEY: Final = ("visitor", "session_start")
 ALERT_KEY: Final = ("kind", "subject", "since")
 FUNNEL_KEY: Final = ("window_start",)
+TEMPLATES_KEY: Final = ("window_start",)
 
 # `json.dumps` would make one for every call.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -70,6 +72,16 @@ class _Records:
             yield self._record(outputs.SESSIONS, VISIT_KEY, row)
         for window_us, counts in changes.funnels.items():
             yield self._record(outputs.FUNNELS, FUNNEL_KEY, self.funnel(window_us, counts))
+        for templates in changes.templates:
+            yield self._record(outputs.TEMPLATES, TEMPLATES_KEY, self.templates(templates))
+        for found in changes.template_alerts:
+            row = {
+                "kind": found.kind,
+                "subject": found.template,
+                "since": self._time(found.since_us),
+                "text": found.text,
+            }
+            yield self._record(outputs.ALERTS, ALERT_KEY, row)
         for anomaly in changes.anomalies:
             yield self._record(outputs.ALERTS, ALERT_KEY, self.anomaly(anomaly))
         yield from self._by_clock(changes)
@@ -143,6 +155,20 @@ class _Records:
             "subject": window["name"],
             "since": window["window_start"],
             "text": f"{errors} of {count} requests failed",
+        }
+
+    def templates(self, window: WindowTemplates) -> dict[str, Any]:
+        return {
+            "window_start": self._time(window.window_us),
+            "window_end": self._time(window.window_us + self._spec.window_ms * 1000),
+            "final": window.is_final,
+            "messages": window.messages,
+            "templates": window.templates,
+            "top": [
+                {"template": each.template, "count": each.count, "sample": each.sample}
+                for each in window.top
+            ],
+            "others": window.messages - sum(each.count for each in window.top),
         }
 
     def anomaly(self, alert: AnomalyAlert) -> dict[str, Any]:

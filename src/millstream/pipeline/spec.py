@@ -93,6 +93,8 @@ class Spec:
     error_count_min: int
     watch_anomalies: bool
     anomaly_sensitivity: float
+    watch_templates: bool
+    top_templates: int
     warehouse: str
     compact_every: int
     keep_days: int
@@ -274,6 +276,12 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
         Field("sensitivity", 6.0, _positive, Change.RESULTS,
               "How many spreads a value may be away from the usual; less means more alerts."),
     ),
+    "templates": (
+        Field("watch", True, _yes_or_no, Change.RESULTS,
+              "Whether messages are counted by template, and new and vanished ones cause alerts."),
+        Field("top", 20, _whole(1), Change.RESULTS,
+              "Number of templates in the list of a window."),
+    ),
     "warehouse": (
         Field("format", "delta", _one_of(("delta", "parquet", "iceberg", "none")), Change.STATE,
               "The format of the tables: `delta`, plain `parquet`, `iceberg`, or `none`."),
@@ -355,6 +363,8 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
         error_count_min=values["windows.error_count_min"],
         watch_anomalies=values["anomalies.watch"],
         anomaly_sensitivity=values["anomalies.sensitivity"],
+        watch_templates=values["templates.watch"],
+        top_templates=values["templates.top"],
         warehouse=values["warehouse.format"],
         compact_every=values["warehouse.compact_every"],
         keep_days=values["warehouse.keep_days"],

@@ -15,6 +15,7 @@ from millstream.console.pipeline_results import (
     funnel,
     parse_status,
     pipeline_names,
+    top_templates,
 )
 from millstream.pipeline.status import PipelineStatus, QueryStatus, write_status
 from millstream.records.records import Record
@@ -81,6 +82,14 @@ def test_the_funnel_is_the_sum_of_windows() -> None:
     ]
 
 
+def test_templates_that_are_none_are_passed_over() -> None:
+    assert top_templates([], 5) == (None, [])
+    assert top_templates([record({"window_start": "1", "top": 5})], 5) == (None, [])
+    odd = {"window_start": "1", "messages": "x", "top": [7, {"count": None}]}
+    [row] = top_templates([record(odd)], 5)[1]
+    assert (row.template, row.count, row.share) == ("", 0, 0.0)
+
+
 def test_dead_letters_by_reason() -> None:
     reasons, rows = dead_letters([record(b"a", reason=b"late"), record(b"\xff", reason=b"late")], 1)
     assert reasons == {"late": 2}
@@ -116,7 +125,7 @@ def test_the_page_without_and_with_a_pipeline(console_node: ConsoleNode, web: Br
     if "shop.live" not in {row["name"] for row in web.api("/topics")["rows"]}:
         assert "No pipeline has written" in web.get("/pipeline").text
     admin = AdminClient({"bootstrap.servers": console_node.bootstrap, "log_level": 0})
-    names = ["live", "windows", "alerts", "funnels", "dead"]
+    names = ["live", "windows", "alerts", "funnels", "templates", "dead"]
     for created in admin.create_topics([NewTopic(f"shop.{each}", 1, 1) for each in names]).values():
         created.result(30)
     producer = Producer({"bootstrap.servers": console_node.bootstrap, "log_level": 0})
@@ -128,12 +137,28 @@ def test_the_page_without_and_with_a_pipeline(console_node: ConsoleNode, web: Br
         "errors": 1,
     }
     producer.produce("shop.live", json.dumps(row))
+    for start, counts in (("T00:01", (7, 3)), ("T00:00", (1, 1))):
+        top = [
+            {"template": f"<b>{name}</b> <*>", "count": count, "sample": f"<i>{name} 1</i>"}
+            for name, count in zip(("ann", "bob"), counts, strict=True)
+        ]
+        found = {"window_start": f"2026-01-01{start}:00Z", "messages": 20, "top": top}
+        producer.produce("shop.templates", json.dumps(found))
+    for kind in ("anomaly", "usual"):
+        alert = {"since": start, "kind": kind, "subject": "host/db/cpu", "text": "0.9, usually 0.5"}
+        producer.produce("shop.alerts", json.dumps(alert))
     producer.produce("shop.dead", b"bad <line>", headers=[("reason", b"unparsable")])
     assert producer.flush(30) == 0
     console_node.sample()
     view = web.api("/pipeline")
     assert view["name"] == "shop"
     assert view["dead_reasons"] == {"unparsable": 1}
+    # Of the newest window.
+    assert [(row["count"], row["share"]) for row in view["templates"]] == [(7, 0.35), (3, 0.15)]
+    assert [row["kind"] for row in view["alerts"]] == ["usual", "anomaly"]
     text = web.get("/pipeline").text
     assert "<script>alert" not in text
     assert "bad &lt;line&gt;" in text
+    assert "&lt;b&gt;ann&lt;/b&gt; &lt;*&gt;" in text
+    assert "&lt;i&gt;bob 1&lt;/i&gt;" in text
+    assert "0.9, usually 0.5" in text

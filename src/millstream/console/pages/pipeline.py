@@ -15,6 +15,7 @@ from millstream.console.pipeline_results import (
     DeadLetter,
     FunnelStep,
     RunStatus,
+    TemplateRow,
     WindowChart,
     Windows,
     alerts,
@@ -22,6 +23,7 @@ from millstream.console.pipeline_results import (
     funnel,
     parse_status,
     pipeline_names,
+    top_templates,
 )
 from millstream.console.records import newest_records
 from millstream.records.records import Record
@@ -30,6 +32,7 @@ _LIVE_RECORDS: Final = 3_000
 _RECORDS: Final = 500
 _ALERTS_SHOWN: Final = 12
 _LETTERS_SHOWN: Final = 8
+_TEMPLATES_SHOWN: Final = 10
 _REPORTS_SHOWN: Final = 12
 _FILES_MAX: Final = 5_000
 _CHARTS: Final = (
@@ -71,6 +74,8 @@ class Pipeline:
     top_pages: list[tuple[str, int]]
     funnel: list[FunnelStep]
     alerts: list[AlertRow]
+    templates_window: str | None
+    templates: list[TemplateRow]
     dead_count: int
     dead_reasons: dict[str, int]
     dead_letters: list[DeadLetter]
@@ -100,6 +105,7 @@ async def pipeline(console: Console, values: Values) -> Pipeline:
         windows.top_pages(),
         funnel(await _newest(console, name, "funnels", _RECORDS)),
         alerts(await _newest(console, name, "alerts", _RECORDS), _ALERTS_SHOWN),
+        *top_templates(await _newest(console, name, "templates", _RECORDS), _TEMPLATES_SHOWN),
         0 if dead is None else dead.records,
         reasons,
         letters,
