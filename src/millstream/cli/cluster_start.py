@@ -11,7 +11,7 @@ import click
 from millstream.cli.address import parse_address
 from millstream.cli.bootstrap import json_option
 from millstream.cli.child_processes import Watch
-from millstream.cli.node_process import NodeProcess
+from millstream.cli.node_process import FREE_PORT, NodeProcess
 from millstream.cli.output import echo, print_line_json
 from millstream.cli.zookeeper import ZooKeeperServer, class_path, digest_file
 from millstream.client.blocking import Address, Connection
@@ -33,6 +33,18 @@ _PROBE_PAUSE_SECONDS: Final = 0.05
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper instead of a new one.")
 @click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where the first node listens; the others take the ports after it. Free ports without.",
+)
+@click.option(
+    "--first-node-id",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help="The node.id of the first node; the others count on.",
+)
+@click.option(
     "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set an option on all nodes."
 )
 @click.option("--dev", is_flag=True, help="Answer acks=all without waiting for the disk.")
@@ -42,18 +54,22 @@ def start(
     nodes: int,
     data_dir: Path,
     zookeeper: str | None,
+    listen: str | None,
+    first_node_id: int,
     sets: tuple[str, ...],
     dev: bool,
     no_restart: bool,
     as_json: bool,
 ) -> None:
-    """Run ZooKeeper and several nodes on free ports of this machine, until SIGTERM or Ctrl-C.
+    """Run ZooKeeper and several nodes on this machine, until SIGTERM or Ctrl-C.
 
     Prints `bootstrap HOST:PORT,...` when topics with all their replicas can be created. If a
     process exits, the command prints its exit code and its log to stderr and restarts it after
     five seconds. New topics get three replicas, or one per node if there are fewer; so do the
     topics of groups and transactions. Only these nodes can change what is in ZooKeeper; the groups
-    are copied to /consumers there. ZooKeeper needs Java, and PySpark
+    are copied to /consumers there. A node uses one core: to use a machine with many, run as many
+    nodes, with --zookeeper and --listen, and broker.rack if there are several machines. ZooKeeper
+    needs Java, and PySpark
     (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
     """
     stopped = threading.Event()
@@ -82,7 +98,12 @@ def start(
             *(word for each in sets for word in ("--set", each)),
             *(["--dev"] if dev else []),
         ]
-        started = [NodeProcess(data_dir, number, options) for number in range(1, nodes + 1)]
+        started = [
+            NodeProcess(
+                data_dir, first_node_id + place, options, address=node_address(listen, place)
+            )
+            for place in range(nodes)
+        ]
         for node in started:
             node.start()
         addresses = [node.wait_serving() for node in started]
@@ -101,6 +122,15 @@ def start(
         _stop_all(started)
         if server is not None:
             server.stop()
+
+
+def node_address(listen: str | None, place: int) -> str:
+    """Where the node in this place listens; port 0 is any free one."""
+    if listen is None:
+        return FREE_PORT
+    host, port = parse_address(listen)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port + place}"
 
 
 def _wait_ready(addresses: list[str], replicas: int, stopped: threading.Event) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.cli.bootstrap import client_settings, connect_admin, wait_for
 from millstream.cli.failure import CommandFailed
-from millstream.cli.node_process import NodeProcess
+from millstream.cli.node_process import FREE_PORT, NodeProcess
 from millstream.cluster.sizing import Rates
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def measure(folder: Path, *, seconds: float = SECONDS) -> Measurement:
     with tempfile.TemporaryDirectory(prefix=".millstream-measure-", dir=folder) as name:
         work = Path(name)
         disk = disk_rate(work, seconds=seconds * _DISK_SHARE)
-        node = NodeProcess(work, 1, [])
+        node = NodeProcess(work, 1, [], address=FREE_PORT)
         node.start()
         try:
             bootstrap = node.wait_serving()

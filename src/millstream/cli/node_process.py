@@ -1,4 +1,4 @@
-"""A node as a child process, on a free port of this machine."""
+"""A node as a child process on this machine."""
 
 import re
 import subprocess
@@ -9,13 +9,15 @@ from typing import Final
 from millstream.cli.failure import CommandFailed
 from millstream.cli.zookeeper import die_with_parent
 
+FREE_PORT: Final = "127.0.0.1:0"
 _STOP_SECONDS_MAX: Final = 60.0
 
 
 class NodeProcess:
     """One node. It ends when this process does, however that ends."""
 
-    def __init__(self, folder: Path, number: int, options: list[str]) -> None:
+    def __init__(self, folder: Path, number: int, options: list[str], *, address: str) -> None:
+        """`address` with port 0 is any free port."""
         self.name = f"node {number}"
         self.log_path = folder / f"node-{number}.log"
         self._command = [
@@ -24,8 +26,8 @@ class NodeProcess:
             *("--set", f"node.id={number}"),
             *options,
         ]
-        # The address of the first start: clients find the node there again.
-        self._address = "127.0.0.1:0"
+        # From the first start on the address with its port: clients find the node there again.
+        self._address = address
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
