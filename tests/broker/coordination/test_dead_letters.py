@@ -303,3 +303,16 @@ def allow_reading(client: RawClient, topic: str) -> None:
     )
     [answer] = client.ask(CreateAclsRequest(creations=[allowed]), 3).results
     assert answer.error_code == KafkaCode.NONE, answer
+
+
+def test_a_topic_that_is_named_between_fetch_and_reject_gets_the_letter(broker: Broker) -> None:
+    name = f"q-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name)
+    letters = broker.create_topic(f"dlq.{name}", configs=PERMITTED)
+    configure(broker.bootstrap, name, errors_deadletterqueue_topic_name="")
+    broker.topic(name).produce(["a"])
+    with new_member(broker.bootstrap, name) as member:
+        member.fetch(wait_ms=LONG_MS)
+        configure(broker.bootstrap, name)
+        assert member.acknowledge((0, 0, [REJECT])) is KafkaCode.NONE
+        assert len(letters.wait(1, timeout=20)) == 1

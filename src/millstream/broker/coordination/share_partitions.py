@@ -35,6 +35,8 @@ from millstream.replication.waiting import FetchWaits
 
 log = logging.getLogger(__name__)
 
+# Groups whose limits are known; with more, all are read again.
+_LIMITS_KEPT_MAX: Final = 10_000
 # Written together, before their records are archived.
 _LETTERS_AT_ONCE: Final = 500
 # While dead letters cannot be written, it is tried again after these seconds.
@@ -88,6 +90,15 @@ class LedShare:
         return is_same and partition.offline_reason is None and not self.is_dropped
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownLimits:
+    """The limits of a group with these options on a node with those."""
+
+    limits: ShareLimits
+    overrides: tuple[tuple[str, str], ...]
+    of: object
+
+
 class SharePartitions:
     def __init__(self, node: NodeState, state: ShareStateStore, dead_letters: DeadLetters) -> None:
         self._node = node
@@ -97,6 +108,7 @@ class SharePartitions:
         # Changes that are being stored, whether the share partition is still known or not.
         self._writes: dict[ShareKey, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._limits: dict[str, _KnownLimits] = {}
 
     async def stop(self) -> None:
         for led in list(self._led.values()):
@@ -184,6 +196,18 @@ class SharePartitions:
         return GroupConfig(self._node.config, overrides)
 
     def limits_of(self, group_id: str) -> ShareLimits:
+        """Those in force now; every request asks."""
+        overrides = tuple(self._node.image.group_overrides.get(group_id, {}).items())
+        known = self._limits.get(group_id)
+        if known is not None and known.overrides == overrides and known.of is self._node.config:
+            return known.limits
+        if len(self._limits) >= _LIMITS_KEPT_MAX:
+            self._limits.clear()
+        limits = self._read_limits(group_id)
+        self._limits[group_id] = _KnownLimits(limits, overrides, self._node.config)
+        return limits
+
+    def _read_limits(self, group_id: str) -> ShareLimits:
         config = self.config_of(group_id)
         return ShareLimits(
             deliveries_max=config.int("share.delivery.count.limit"),
@@ -221,6 +245,7 @@ class SharePartitions:
     ) -> None:
         """Answered when it is committed. Raises KafkaError."""
         assert led.share is not None
+        led.share.limits = self.limits_of(led.key.group_id)
         change = led.share.acknowledge(member_id, asked, now_ms=self._node.now_ms())
         self.arm(led)
         await self._store(led, led.share, change)
@@ -228,6 +253,7 @@ class SharePartitions:
     async def release(self, led: LedShare, member_id: str) -> None:
         """Give back what a member has acquired. Raises KafkaError."""
         assert led.share is not None
+        led.share.limits = self.limits_of(led.key.group_id)
         await self._store(led, led.share, led.share.release(member_id))
 
     async def _store(self, led: LedShare, share: SharePartition, change: Change) -> None:
@@ -308,6 +334,7 @@ class SharePartitions:
             return
         # A loop timer may fire slightly early.
         now_ms = self._node.now_ms() + 1
+        share.limits = self.limits_of(led.key.group_id)
         if share.end_delays(now_ms):
             led.waits.wake()
         ended = share.expire(now_ms)
