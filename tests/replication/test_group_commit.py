@@ -73,24 +73,6 @@ def test_everything_of_one_turn_shares_one_sync() -> None:
     run(scenario)
 
 
-def test_what_is_appended_during_a_round_waits_for_the_next_one() -> None:
-    async def scenario() -> None:
-        world = World()
-        first = world.wait(world.append())
-        assert first is not None
-        # Let the round begin, then append behind its back.
-        await asyncio.sleep(0)
-        second = world.wait(world.append())
-        assert second is not None
-        await first
-        await second
-        assert world.partition.log.synced_offset == 2
-        assert world.commit.rounds == 2
-        await world.commit.stop()
-
-    run(scenario)
-
-
 class SlowDisk(MemoryFileSystem):
     """Its syncs wait until the test lets them go on."""
 
@@ -116,6 +98,20 @@ async def waits_of_turns(world: World, disk: SlowDisk, turns: int) -> list[Any]:
         await asyncio.get_running_loop().run_in_executor(None, disk.has_begun.wait, 20)
     disk.may_sync.set()
     return waits
+
+
+def test_what_is_appended_during_a_round_waits_for_the_next_one() -> None:
+    async def scenario() -> None:
+        disk = SlowDisk()
+        world = World(disk=disk)
+        first, second = await waits_of_turns(world, disk, 2)
+        await first
+        await second
+        assert world.partition.log.synced_offset == 2
+        assert world.commit.rounds == 2
+        await world.commit.stop()
+
+    run(scenario)
 
 
 def test_all_turns_of_a_round_share_the_next_one() -> None:

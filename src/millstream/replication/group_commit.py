@@ -12,7 +12,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError, LogDirFailed
@@ -23,6 +24,54 @@ log = logging.getLogger(__name__)
 
 # One in the thread, and one behind it that takes what is there when its turn comes.
 _ROUNDS_AHEAD: Final = 2
+
+
+_Taken = tuple[Partition, SyncTicket]
+
+
+class _SyncThread:
+    """Makes one sync after the other. An executor's future would take two turns of the loop to
+    come back, and longer than a small sync on a fast disk takes to begin."""
+
+    def __init__(
+        self,
+        sync_waiting: Callable[[], list[_Taken]],
+        on_end: Callable[[list[_Taken], BaseException | None], None],
+    ) -> None:
+        self._sync_waiting = sync_waiting
+        self._on_end = on_end
+        # How often to sync; None ends the thread. The loop puts at most `_ROUNDS_AHEAD` here.
+        self._due: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def begin(self) -> None:
+        """Sync once more; `on_end` is called on the loop."""
+        if self._thread is None:
+            # A sync that hangs must not keep the process from ending.
+            self._thread = Thread(target=self._run, name="sync", daemon=True)
+            self._thread.start()
+        self._due.put(asyncio.get_running_loop())
+
+    def _run(self) -> None:
+        while (loop := self._due.get()) is not None:
+            taken: list[_Taken] = []
+            failure: BaseException | None = None
+            try:
+                taken = self._sync_waiting()
+            except BaseException as error:
+                failure = error
+            try:
+                loop.call_soon_threadsafe(self._on_end, taken, failure)
+            except RuntimeError:
+                # The loop is closed: nobody waits any more.
+                return
+
+    def stop(self) -> None:
+        """When the syncs that were begun have ended."""
+        if self._thread is not None:
+            self._due.put(None)
+            self._thread.join()
+            self._thread = None
 
 
 class GroupCommit:
@@ -38,7 +87,7 @@ class GroupCommit:
         self._idle.set()
         self._failure: str | None = None
         self._has_sync_failed = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._thread = _SyncThread(self._sync_waiting, self._end_round)
         self.rounds = 0
 
     def wait_if_needed(
@@ -108,13 +157,11 @@ class GroupCommit:
     def _go_on(self) -> None:
         if self._tickets and self._rounds_ahead < _ROUNDS_AHEAD and self._failure is None:
             self._rounds_ahead += 1
-            loop = asyncio.get_running_loop()
-            done = loop.run_in_executor(self._thread, self._sync_waiting)
-            done.add_done_callback(self._end_round)
+            self._thread.begin()
         elif self._rounds_ahead == 0 and not self._is_turn_ending:
             self._idle.set()
 
-    def _sync_waiting(self) -> list[tuple[Partition, SyncTicket]]:
+    def _sync_waiting(self) -> list[_Taken]:
         """One round, in the thread; returns what it brought to the disk."""
         if self._has_sync_failed:
             # It has already failed, and must not be tried again.
@@ -129,13 +176,12 @@ class GroupCommit:
             raise
         return taken
 
-    def _end_round(self, done: "asyncio.Future[list[tuple[Partition, SyncTicket]]]") -> None:
+    def _end_round(self, taken: list[_Taken], error: BaseException | None) -> None:
         self._rounds_ahead -= 1
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled() or error is not None:
+        if error is not None:
             self.rounds += 1
             self.fail(f"sync failed: {error}")
-        elif self._failure is None and (taken := done.result()):
+        elif self._failure is None and taken:
             self.rounds += 1
             for partition, ticket in taken:
                 partition.log.unsynced.end_sync(ticket)
@@ -181,7 +227,7 @@ class GroupCommit:
     async def stop(self) -> None:
         """Let the current round finish."""
         await self._idle.wait()
-        self._thread.shutdown(wait=True)
+        self._thread.stop()
 
 
 def _storage_error(reason: str) -> KafkaError:
