@@ -12,7 +12,7 @@ from millstream.cluster.membership import Membership
 from millstream.cluster.observer import ImageChange
 from millstream.cluster.state import BrokerState, LogEnd, PartitionState, TopicState
 from millstream.cluster.stores.memory import MemoryStore, MemoryTree
-from millstream.cluster.stores.store import Create
+from millstream.cluster.stores.store import Create, Put
 from millstream.model import TopicPartition
 
 
@@ -144,6 +144,9 @@ class World:
 
     async def create(self, path: str, data: bytes = b"") -> None:
         await self.outside.commit([Create(path, data)])
+
+    async def set(self, path: str, data: bytes) -> None:
+        await self.outside.commit([Put(path, data)])
 
 
 async def until(condition: Callable[[], bool]) -> None:

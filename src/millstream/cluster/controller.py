@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.clock import Clock
-from millstream.cluster import election, znodes
+from millstream.cluster import election, level, znodes
 from millstream.cluster.election import Nodes
 from millstream.cluster.incomplete_topics import remove_half_made
+from millstream.cluster.joining import cluster_level
 from millstream.cluster.leader_balance import LeaderBalance, returns
 from millstream.cluster.observer import POSTPONED_SECONDS, ImageChange, Observer, log_failure
 from millstream.cluster.state import (
@@ -311,6 +312,7 @@ class Controller:
                 raise
             if due is None and is_whole:
                 await self._note_handled_if_sure(started)
+                await self._raise_level()
             if self._due is not None and not self._due:
                 return
 
@@ -478,6 +480,24 @@ class Controller:
             data = znodes.encode_topic(TopicState(name, topic.topic_id, partitions))
             writes.append(Put(znodes.topic_path(name), data, self._observer.topic_version(name)))
         return writes
+
+    async def _raise_level(self) -> None:
+        """Move to newer formats between nodes, once every node knows them."""
+        topics = self._image.topics.values()
+        hosts = {
+            replica for topic in topics for one in topic.partitions for replica in one.replicas
+        }
+        known = {broker.id: broker.level for broker in self._image.brokers.values()}
+        before = await cluster_level(self._store)
+        after = level.raised(before, known=known, needed=hosts)
+        if after is None:
+            return
+        data = znodes.encode_level(after)
+        write: Operation = Create(znodes.LEVEL, data)
+        if await self._store.exists(znodes.LEVEL):
+            write = Put(znodes.LEVEL, data)
+        await self._commit([write])
+        log.info("every node knows level %d: the cluster is at it from now on", after)
 
     async def _note_handled_if_sure(self, started: Mapping[int, Incarnation]) -> None:
         """Not while states are not read whose watches have fired: an ISR may have changed."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from millstream.cluster import znodes
+from millstream.cluster import level, znodes
 from millstream.cluster.stores.store import (
     CoordinationStore,
     Create,
@@ -71,6 +71,20 @@ async def enter_cluster(
             f"the data directory belongs to cluster {cluster_id}, ZooKeeper has cluster {found}"
         )
     return found
+
+
+async def check_level(store: CoordinationStore) -> None:
+    """Raises StartError in a cluster whose formats this version does not know."""
+    problem = level.start_problem(await cluster_level(store))
+    if problem is not None:
+        raise StartError(problem)
+
+
+async def cluster_level(store: CoordinationStore) -> int:
+    try:
+        return znodes.decode_level(await store.get(znodes.LEVEL))
+    except NoNode:
+        return level.LOWEST
 
 
 async def cluster_secret(store: CoordinationStore, new_secret: Callable[[], bytes]) -> bytes:

@@ -183,6 +183,7 @@ class Membership:
                 self._store, self._cluster_id, self._new_cluster_id, self._new_cluster_options
             )
             self.image.cluster_id = self._cluster_id
+            await joining.check_level(self._store)
             self.secret = await joining.cluster_secret(self._store, self._new_secret)
             await joining.wait_for_predecessor(self._store, self._broker_id)
             self._epoch = await joining.raise_epoch(

@@ -10,6 +10,7 @@ from typing import Final
 from millstream.cluster.acls import StoredAcls
 from millstream.cluster.client_entities import ClientEntities
 from millstream.cluster.delegation_tokens import DelegationTokens
+from millstream.cluster.level import HIGHEST
 from millstream.lazy_dataclass import dataclass
 from millstream.model import INTERNAL_TOPICS, TopicId, TopicPartition
 
@@ -57,6 +58,8 @@ class BrokerState:
     is_stopping: bool = False
     # The ends of its logs, for partitions that get a leader only by comparing logs.
     log_ends: tuple[LogEnd, ...] = ()
+    # The highest level that it knows.
+    level: int = HIGHEST
 
     def log_end(self, where: TopicPartition, leader_epoch: int) -> LogEnd | None:
         """None if it has not reported the end, or only for an earlier epoch."""

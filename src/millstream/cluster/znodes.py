@@ -8,6 +8,8 @@ is.
                                             <- joining: the first node
 /cluster/secret                           what nodes prove themselves with
                                             <- joining: the first node
+/feature                                  the cluster's level
+                                            <- controller
 /controller                               ephemeral: the controller's node
                                             <- controller: the node that wins
 /controller_epoch                         counts the controllers
@@ -73,6 +75,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from millstream.cluster.client_entities import DEFAULT_NAME, ClientEntity
+from millstream.cluster.level import FEATURE, LOWEST
 from millstream.cluster.state import (
     NO_BROKER_EPOCH,
     BrokerState,
@@ -98,6 +101,7 @@ from millstream.security.delegation import DelegationToken
 
 CLUSTER_ID: Final = "/cluster/id"
 CLUSTER_SECRET: Final = "/cluster/secret"
+LEVEL: Final = "/feature"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
@@ -562,7 +566,7 @@ def encode_broker(broker: BrokerState, now_ms: int) -> bytes:
             "rack": broker.rack,
             "jmx_port": -1,
             "timestamp": str(now_ms),
-            "features": {},
+            "features": {FEATURE: {"min_version": LOWEST, "max_version": broker.level}},
             # Not Kafka's: it distinguishes a live node from one whose session has yet to end.
             "epoch": broker.epoch,
             "is_stopping": broker.is_stopping,
@@ -601,7 +605,23 @@ def decode_broker(broker_id: int, node: Node) -> BrokerState:
             LogEnd(TopicPartition(topic, number), *end)
             for topic, number, *end in _list(content.get("log_ends", []))
         ),
+        level=_known_level(content.get("features")),
     )
+
+
+def _known_level(features: object) -> int:
+    """Versions before levels announce no features."""
+    found = features.get(FEATURE) if isinstance(features, dict) else None
+    return int(found["max_version"]) if isinstance(found, dict) else LOWEST
+
+
+def encode_level(level: int) -> bytes:
+    return _dump({"version": 1, "status": 1, "features": {FEATURE: level}})
+
+
+def decode_level(node: Node) -> int:
+    features = _load(node).get("features")
+    return int(features.get(FEATURE, LOWEST)) if isinstance(features, dict) else LOWEST
 
 
 def encode_incarnation(token: str, *, is_suspect: bool) -> bytes:
