@@ -13,6 +13,7 @@ from millstream.broker.requests.fetch_sessions import (
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.replication.partition import Partition
+from millstream.replication.waiting import FetchWaits
 from millstream.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -172,3 +173,21 @@ def test_a_consumer_that_does_not_know_the_end_yet_gets_it() -> None:
     partition.is_news(FetchResult(1, code=KafkaCode.NOT_LEADER_OR_FOLLOWER))
     assert log.high_watermark == 5
     assert session.awake(generation=7) == [partition]
+
+
+def test_where_a_session_waits_is_known_until_its_partitions_change() -> None:
+    sessions = FetchSessions(10)
+    session = sessions.open(request(0, 0, 1, 2), uses_topic_ids=False, now_ms=0)
+    assert session.known_waits(generation=7) is None
+    waits = [FetchWaits(), FetchWaits()]
+    for each, place in zip(session.partitions.values(), waits, strict=True):
+        each.was_read(cast(Partition, SimpleNamespace(fetch_waits=place)), 7)
+    assert session.known_waits(generation=7) == waits
+    # Another position is no other partition.
+    session.update(request(session.id, 1, 1))
+    assert session.known_waits(generation=7) == waits
+    assert session.known_waits(generation=8) is None
+    session.update(request(session.id, 2, forget=(1,)))
+    assert session.known_waits(generation=7) == waits[1:]
+    session.update(request(session.id, 3, 3))
+    assert session.known_waits(generation=7) is None

@@ -30,7 +30,7 @@ from millstream.broker.security.quotas import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition
-from millstream.replication.waiting import FetchWait
+from millstream.replication.waiting import FetchWait, FetchWaits, add_to_all, remove_from_all
 from millstream.security.quotas import FETCH
 from millstream.storage.log import FileRange
 from millstream.wire.cursor import Cursor
@@ -174,7 +174,7 @@ class _Fetch:
     _reads: list[Read]
     _timer: asyncio.TimerHandle
     _wait: FetchWait
-    _watched: list[Partition]
+    _watched: list[FetchWaits]
 
     def __init__(
         self,
@@ -259,24 +259,29 @@ class _Fetch:
             reads_committed=body.isolation_level == READ_COMMITTED,
             is_replica=body.replica_id >= 0,
         )
-        generation = self._generation
-        self._watched = [
-            each.partition
-            if each.generation == generation and each.partition is not None
-            else _locate(self._parts, self._request, each)
-            for each in self._partitions
-        ]
-        for partition in self._watched:
-            partition.fetch_waits.add(wait)
+        self._watched = self._all_waits()
+        add_to_all(self._watched, wait)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(body.max_wait_ms / 1000, wait.wake)
         return wait.future
 
+    def _all_waits(self) -> list[FetchWaits]:
+        """Of every partition that this request reads."""
+        generation = self._generation
+        if self._session is not None and self._is_incremental:
+            known = self._session.known_waits(generation)
+            if known is not None:
+                return known
+        return [
+            each.partition.fetch_waits
+            if each.generation == generation and each.partition is not None
+            else _locate(self._parts, self._request, each).fetch_waits
+            for each in self._partitions
+        ]
+
     def end_wait(self) -> None:
         self._timer.cancel()
-        wait = self._wait
-        for partition in self._watched:
-            partition.fetch_waits.remove(wait)
+        remove_from_all(self._watched, self._wait)
 
     def finish(self, _: "asyncio.Future[None]") -> Pieces:
         """The wait is over."""

@@ -13,6 +13,7 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicId
 from millstream.replication.partition import Partition
+from millstream.replication.waiting import FetchWaits
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
 
 NO_SESSION: Final = 0
@@ -86,7 +87,16 @@ class SessionPartition:
 
 
 class FetchSession:
-    __slots__ = ("address", "epoch", "id", "partitions", "used_at_ms", "uses_topic_ids")
+    __slots__ = (
+        "_known_waits",
+        "_known_waits_of",
+        "address",
+        "epoch",
+        "id",
+        "partitions",
+        "used_at_ms",
+        "uses_topic_ids",
+    )
 
     def __init__(self, session_id: int, *, uses_topic_ids: bool, address: str, now_ms: int) -> None:
         self.id = session_id
@@ -95,6 +105,9 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.used_at_ms = now_ms
         self.partitions: dict[tuple[TopicKey, int], SessionPartition] = {}
+        # Where fetches of these partitions wait, in one generation; -1 if that is not known.
+        self._known_waits: list[FetchWaits] = []
+        self._known_waits_of = -1
 
     def update(self, request: FetchRequest) -> None:
         for topic_key, partition in wanted(request, uses_topic_ids=self.uses_topic_ids):
@@ -102,12 +115,14 @@ class FetchSession:
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = SessionPartition(topic_key, partition)
+                self._known_waits_of = -1
             else:
                 known.ask(partition)
         for topic in request.forgotten:
             topic_key = topic.topic_id if self.uses_topic_ids else topic.name
             for index in topic.partitions:
                 self.partitions.pop((topic_key, index), None)
+                self._known_waits_of = -1
 
     def awake(self, generation: int) -> list[SessionPartition]:
         """The partitions that may have something to tell.
@@ -131,6 +146,17 @@ class FetchSession:
                     continue
             found.append(each)
         return found
+
+    def known_waits(self, generation: int) -> list[FetchWaits] | None:
+        """Where fetches of its partitions wait; None unless all were read in this generation."""
+        if self._known_waits_of != generation:
+            found = []
+            for each in self.partitions.values():
+                if each.generation != generation or each.partition is None:
+                    return None
+                found.append(each.partition.fetch_waits)
+            self._known_waits, self._known_waits_of = found, generation
+        return self._known_waits
 
     def move_to_end(self, partition: SessionPartition) -> None:
         """Move partitions that returned records to the end, so that none starves the others."""
