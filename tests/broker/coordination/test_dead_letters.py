@@ -316,3 +316,24 @@ def test_a_topic_that_is_named_between_fetch_and_reject_gets_the_letter(broker: 
         configure(broker.bootstrap, name)
         assert member.acknowledge((0, 0, [REJECT])) is KafkaCode.NONE
         assert len(letters.wait(1, timeout=20)) == 1
+
+
+def test_letters_are_written_after_their_leader_has_died() -> None:
+    settings = {"share.coordinator.state.topic.num.partitions": "1"}
+    with Cluster(brokers=3, settings=settings) as cluster:
+        first = cluster.bootstrap.split(",")[0]
+        with RawClient(first) as client:
+            create(client, "orders", [1])
+            create(client, "dlq.orders", [2, 3], PERMITTED)
+        configure(first, "orders")
+        cluster.topic("orders").produce(["a", "b"])
+        with new_member(first, "orders") as member:
+            member.fetch(wait_ms=LONG_MS)
+            cluster.wait_in_sync()
+            cluster.kill(2)
+            # The group's coordinator, or the keeper of its state, may have died as well.
+            wait_until(
+                lambda: member.acknowledge((0, 1, [REJECT])) is KafkaCode.NONE, "it is confirmed"
+            )
+            found = cluster.topic("dlq.orders").wait(2, timeout=60)
+        assert {headers_of(one)["offset"] for one in found} == {b"0", b"1"}
