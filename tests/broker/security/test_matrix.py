@@ -68,6 +68,7 @@ from millstream.wire.apis import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    peek_share_group,
     produce,
     prove_node,
     push_telemetry,
@@ -191,6 +192,9 @@ def _group_cases() -> Iterator[Case]:
     topic = offset_delete.OffsetDeleteTopic(name=T, partitions=[one])
     request = offset_delete.OffsetDeleteRequest(group_id=G, topics=[topic])
     yield Case(request, ("GROUP:DELETE", "TOPIC:READ"), GROUP_DENIED)
+    peeked = peek_share_group.PeekedTopic(topic=T, partitions=[])
+    request = peek_share_group.PeekShareGroupRequest(group_id=G, topics=[peeked])
+    yield Case(request, ("GROUP:DESCRIBE", "TOPIC:DESCRIBE"), GROUP_DENIED)
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         group_id=G, member_id="", member_epoch=5, subscribed_topic_names=[T]
     )
