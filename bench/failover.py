@@ -1,6 +1,6 @@
 """How long partitions are without acknowledgements when a node of a large cluster fails.
 
-    python -m bench.failover [--partitions 3000] [--fault kill|second|freeze|zookeeper] [--rounds 3]
+    python -m bench.failover [--partitions 3000] [--fault kill] [--rounds 3]
 
 Three nodes, replication factor 3, acks=all, min.insync.replicas=2. A client writes one small record
 every 100 ms to a fifth of all partitions, over one connection per topic and leader, and asks for
@@ -9,7 +9,8 @@ acknowledgements around the fault, so it includes up to 100 ms of the client's o
 
 `kill` ends the controller with kill -9, which leads a third of the partitions; `second` another
 node while the first is away (with min.insync.replicas=1); `freeze` stops the controller with
-SIGSTOP; `zookeeper` stops the only ZooKeeper server with SIGSTOP for five seconds.
+SIGSTOP; `zookeeper` stops the only ZooKeeper server with SIGSTOP for five seconds;
+`zookeeper-leader` kills the leader of an ensemble of three.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.support.cluster import MillstreamCluster, millstream_cluster
 from tests.support.waiting import wait_until
+from tests.support.zookeeper import ZooKeeperEnsemble, zookeeper_ensemble
 
 PER_TOPIC: Final = 100
 # Every so-many-th partition is written to.
@@ -144,7 +146,10 @@ class TopicWriter:
 
 
 async def measure(
-    cluster: MillstreamCluster, topics: list[str], fault: str
+    cluster: MillstreamCluster,
+    topics: list[str],
+    fault: str,
+    ensemble: ZooKeeperEnsemble | None,
 ) -> tuple[list[float], list[float]]:
     """The gaps in seconds of the partitions whose leader was hit, and of the others."""
     addresses = [
@@ -166,12 +171,12 @@ async def measure(
             (writer, n)
             for writer in writers
             for n in writer.partitions
-            if writer.leaders.get(n) == victim or fault == "zookeeper"
+            if writer.leaders.get(n) == victim or fault.startswith("zookeeper")
         ]
         for writer in writers:
             writer.gaps.clear()
         failed_at = time.monotonic()
-        await asyncio.to_thread(do_harm, cluster, victim, fault)
+        await asyncio.to_thread(do_harm, cluster, victim, fault, ensemble)
         await until(lambda: all(w.last[n] > failed_at + _AFTER_SECONDS for w, n in led), tasks)
         others = [(w, n) for w in writers for n in w.partitions if (w, n) not in led]
         return [w.gaps[n] for w, n in led], [w.gaps[n] for w, n in others]
@@ -197,8 +202,12 @@ async def until(is_so: Callable[[], bool], tasks: list[asyncio.Task[None]]) -> N
             await asyncio.sleep(0.02)
 
 
-def do_harm(cluster: MillstreamCluster, victim: int, fault: str) -> None:
-    if fault == "freeze":
+def do_harm(
+    cluster: MillstreamCluster, victim: int, fault: str, ensemble: ZooKeeperEnsemble | None
+) -> None:
+    if ensemble is not None:
+        ensemble.kill_leader()
+    elif fault == "freeze":
         cluster.nodes[victim].freeze()
     elif fault == "zookeeper":
         cluster.freeze_zookeeper()
@@ -239,7 +248,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--fault", default="kill", choices=["kill", "second", "freeze", "zookeeper"]
+        "--fault",
+        default="kill",
+        choices=["kill", "second", "freeze", "zookeeper", "zookeeper-leader"],
     )
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--keep-logs", type=Path)
@@ -247,9 +258,13 @@ def main() -> None:
     options = [word for each in arguments.set for word in ("--set", each)]
     if arguments.fault == "second":
         options += ["--set", "min.insync.replicas=1"]
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         place = arguments.keep_logs or Path(folder)
-        with millstream_cluster(place, "--dev", *options) as cluster:
+        ensemble = None
+        if arguments.fault == "zookeeper-leader":
+            ensemble = stack.enter_context(zookeeper_ensemble(Path(folder) / "ensemble"))
+        with millstream_cluster(place, "--dev", *options, ensemble=ensemble) as cluster:
             topics = [f"t{n}" for n in range(arguments.partitions // PER_TOPIC)]
             for topic in topics:
                 cluster.create_topic(topic, PER_TOPIC)
@@ -258,10 +273,12 @@ def main() -> None:
                     first = next(n for n in cluster.nodes if n != cluster.controller_id(topics[0]))
                     cluster.nodes[first].kill()
                     wait_until_led_by_others(cluster, topics, first)
-                hit, others = asyncio.run(measure(cluster, topics, arguments.fault))
+                hit, others = asyncio.run(measure(cluster, topics, arguments.fault, ensemble))
                 print(f"{arguments.fault} {number}: led by it: {text(hit)}", flush=True)
                 if others:
                     print(f"    led by others: {text(others)}", flush=True)
+                if ensemble is not None:
+                    ensemble.start()
                 mend(cluster, topics)
             cluster.kill_all()
 

@@ -17,7 +17,7 @@ from millstream.config.files import read_option_file
 from millstream.wire.apis.metadata import MetadataRequest
 from tests.faults.network import Network
 from tests.support.node import MillstreamNode
-from tests.support.zookeeper import zookeeper_server
+from tests.support.zookeeper import ZooKeeperEnsemble, zookeeper_server
 
 _SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.02
@@ -156,18 +156,25 @@ def millstream_cluster(
     count: int = 3,
     data_dir: Callable[[int], Path] | None = None,
     network: Network | None = None,
+    ensemble: ZooKeeperEnsemble | None = None,
 ) -> Iterator[MillstreamCluster]:
     """`data_dir` says where a node keeps its data; in `folder` where it does not. With a
-    `network` each node is in a namespace of its own."""
+    `network` each node is in a namespace of its own. Without an `ensemble` the cluster has one
+    ZooKeeper server."""
     folder.mkdir(parents=True, exist_ok=True)
     host = "127.0.0.1" if network is None else network.zookeeper
-    with zookeeper_server(folder / "zookeeper", host=host) as zookeeper:
+    with contextlib.ExitStack() as stack:
+        zookeeper_pid = -1
+        if ensemble is None:
+            server = stack.enter_context(zookeeper_server(folder / "zookeeper", host=host))
+            zookeeper_pid = server.process.pid
+        address = server.address if ensemble is None else ensemble.address
 
         def new_node(node_id: int) -> MillstreamNode:
             place = data_dir(node_id) if data_dir is not None else folder / f"node-{node_id}"
             settings = {
                 "node.id": str(node_id),
-                "zookeeper.connect": zookeeper.address,
+                "zookeeper.connect": address,
                 "min.insync.replicas": "2",
                 "default.replication.factor": str(count),
                 "log.segment.bytes": "1048576",
@@ -184,7 +191,7 @@ def millstream_cluster(
             return node
 
         nodes = {node_id: new_node(node_id) for node_id in range(1, count + 1)}
-        cluster = MillstreamCluster(nodes, zookeeper.process.pid)
+        cluster = MillstreamCluster(nodes, zookeeper_pid)
         cluster.new_node = new_node
         try:
             cluster.start()
