@@ -75,18 +75,15 @@ class Deny:
 Route = Callable[[], KafkaCode]
 
 
-def send_produce(client: RawClient, acks: int, value: bytes = b"v") -> None:
+def send_produce(client: RawClient, acks: int, value: bytes = b"v", batches: int = 1) -> None:
     data = batch(1, value=value, timestamp_ms=int(time.time() * 1000) - SENT_LATE_MS)
+    partitions = [ProducePartitionData(index=0, records=bytes(data)) for _ in range(batches)]
     client.send(
         ProduceRequest(
             transactional_id=None,
             acks=acks,
             timeout_ms=5000,
-            topic_data=[
-                ProduceTopicData(
-                    name="t", partition_data=[ProducePartitionData(index=0, records=bytes(data))]
-                )
-            ],
+            topic_data=[ProduceTopicData(name="t", partition_data=partitions)],
         ),
         11,
     )
@@ -94,7 +91,8 @@ def send_produce(client: RawClient, acks: int, value: bytes = b"v") -> None:
 
 def produced(client: RawClient) -> KafkaCode:
     answer = client.receive(ProduceRequest, 11)
-    return KafkaCode(answer.responses[0].partition_responses[0].error_code)
+    [code] = {each.error_code for each in answer.responses[0].partition_responses}
+    return KafkaCode(code)
 
 
 def produce_once(bootstrap: str, value: bytes = b"v") -> KafkaCode:
@@ -106,6 +104,11 @@ def produce_once(bootstrap: str, value: bytes = b"v") -> KafkaCode:
 
 def produce_again(client: RawClient, acks: int, value: bytes = b"v") -> KafkaCode:
     send_produce(client, acks, value)
+    return produced(client)
+
+
+def produce_several(client: RawClient) -> KafkaCode:
+    send_produce(client, -1, batches=2)
     return produced(client)
 
 
@@ -143,6 +146,57 @@ def fetch(client: RawClient, *, wait_ms: int = 0, offset: int = 0) -> KafkaCode:
     return KafkaCode(answer.responses[0].partitions[0].error_code)
 
 
+class SessionFetch:
+    """A consumer with a session, which is at the end of the log and knows it."""
+
+    def __init__(self, client: RawClient) -> None:
+        self.client = client
+        self._id = self._epoch = 0
+        self._offset = 0
+
+    def fetch(self) -> KafkaCode:
+        """What it gets without naming the partition again; then it goes to the end."""
+        code, _ = self._ask(names_partition=self._id == 0)
+        if code == KafkaCode.NONE:
+            end = -1
+            while self._offset != end:
+                end = self._offset
+                _, self._offset = self._ask(names_partition=True)
+        return code
+
+    def _ask(self, *, names_partition: bool) -> tuple[KafkaCode, int]:
+        """The error of the partition, and its end if that is told."""
+        asked = FetchPartition(
+            partition=0,
+            current_leader_epoch=-1,
+            fetch_offset=self._offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 20,
+        )
+        answer = self.client.ask(
+            FetchRequest(
+                replica_id=-1,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=0,
+                session_id=self._id,
+                session_epoch=self._epoch,
+                topics=[FetchTopic(topic="t", partitions=[asked])] if names_partition else [],
+                forgotten_topics_data=[],
+                rack_id="",
+            ),
+            12,
+        )
+        assert answer.error_code == KafkaCode.NONE
+        self._id, self._epoch = answer.session_id, self._epoch + 1
+        if not answer.responses:
+            return KafkaCode.NONE, self._offset
+        found = answer.responses[0].partitions[0]
+        return KafkaCode(found.error_code), max(found.high_watermark, self._offset)
+
+
 def commit(client: RawClient, group: str) -> KafkaCode:
     one = OffsetCommitPartition(
         partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
@@ -173,14 +227,20 @@ class Routes:
         self.node = node
         self.bootstrap = f"127.0.0.1:{node.port}"
         self.again, self.committed, self.fetching, self.committing = self._connect(4)
+        self.several, session_client = self._connect(2)
+        self.session = SessionFetch(session_client)
         self.together = self._connect(TOGETHER)
         self.produces: dict[str, Route] = {
             "general": lambda: produce_once(self.bootstrap),
             "repeated": lambda: produce_again(self.again, 1),
             "repeated, acks all": lambda: produce_again(self.committed, -1),
+            "repeated, several batches": lambda: produce_several(self.several),
             "compiled group": lambda: produce_together(self.together),
         }
-        self.fetches: dict[str, Route] = {"fetch": lambda: fetch(self.fetching)}
+        self.fetches: dict[str, Route] = {
+            "fetch": lambda: fetch(self.fetching),
+            "fetch of a session": self.session.fetch,
+        }
         self.commits: dict[str, Route] = {
             "commit": lambda: commit_once(self.bootstrap),
             "repeated commit": lambda: commit(self.committing, "again"),
@@ -192,6 +252,7 @@ class Routes:
     def close(self) -> None:
         for client in [
             *(self.again, self.committed, self.fetching, self.committing),
+            *(self.several, self.session.client),
             *self.together,
         ]:
             client.sock.close()
@@ -208,7 +269,7 @@ class Routes:
         """Until every connection that can have a shortcut has one."""
         for _ in range(BEFORE_SHORTCUT + 1):
             await self.expect(KafkaCode.NONE, self.all)
-        assert len(self.shortcuts) == 3 + TOGETHER
+        assert len(self.shortcuts) == 4 + TOGETHER
 
     @property
     def shortcuts(self) -> list[Shortcut]:
@@ -349,7 +410,8 @@ def test_groups_are_appended_as_groups(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(Partition, "append", counted)
         await routes.expect(KafkaCode.NONE, routes.produces)
         assert sum(size for size in sizes if size < 0) == -TOGETHER - 1
-        assert [size for size in sizes if size > 0] == [1, 1]
+        # The first request of a connection, one with acks all, and two batches of one request.
+        assert [size for size in sizes if size > 0] == [1] * 4
 
     scenario(tmp_path, play)
 
