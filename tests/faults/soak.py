@@ -30,6 +30,7 @@ from tests.faults.hostile import hostile_rounds
 from tests.faults.kills import ACKNOWLEDGED_PER_ROUND_MIN, Round, kill_rounds
 from tests.faults.power_cuts import power_cut_rounds
 from tests.faults.share_kills import share_kill_rounds
+from tests.pipeline.cluster import pipeline_cluster_rounds
 from tests.pipeline.kills import pipeline_kill_rounds
 from tests.simulation.blocks import FIRST_BLOCK, simulation_blocks
 from tests.spark.kills import spark_kill_rounds, spark_zombie_rounds
@@ -63,7 +64,8 @@ SOAKS = {
     "secure_cluster_kills": Soak(100, secure_cluster_kill_rounds, 17_000),
     "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
     "zookeeper_outages": Soak(20, zookeeper_outage_rounds, 15_000),
-    "pipeline_kills": Soak(20, pipeline_kill_rounds, 16_000),
+    "pipeline_kills": Soak(32, pipeline_kill_rounds, 16_000),
+    "pipeline_cluster": Soak(4, pipeline_cluster_rounds, 19_000),
     "spark_kills": Soak(30, spark_kill_rounds, 8_000),
     "spark_zombies": Soak(6, spark_zombie_rounds, 10_000),
     "spark_standalone": Soak(2, standalone_rounds, 9_000),

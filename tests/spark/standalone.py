@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -82,23 +83,29 @@ def wait_for(path: Path, pattern: str) -> str:
     return found[1]
 
 
+@dataclass(frozen=True)
+class StandaloneCluster:
+    # Of the master.
+    url: str
+    workers: list[subprocess.Popen[bytes]]
+
+
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[str]:
-    """The address of the master."""
+def running_cluster(folder: Path, *, workers: int = 2) -> Iterator[StandaloneCluster]:
     started = []
     try:
         arguments = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         class_name = "org.apache.spark.deploy.master.Master"
         started.append(start(folder, "master", class_name, *arguments))
         url = wait_for(folder / "master.log", r"(spark://127\.0\.0\.1:\d+)")
-        for number in range(2):
+        for number in range(workers):
             worker = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             worker += ["--work-dir", str(folder / f"work-{number}"), url]
             class_name = "org.apache.spark.deploy.worker.Worker"
             started.append(start(folder, f"worker-{number}", class_name, *worker))
-        for number in range(2):
+        for number in range(workers):
             wait_for(folder / f"worker-{number}.log", r"(Successfully registered)")
-        yield url
+        yield StandaloneCluster(url, started[1:])
     finally:
         for process in started:
             process.terminate()
@@ -116,11 +123,11 @@ def _round(folder: Path, seed: int) -> Round:
     job = folder / "job.py"
     job.write_text(JOB)
     python = install_wheel(folder)
-    with running_cluster(folder) as master, Broker(topics={"numbers": 4, "copy": 2}) as broker:
+    with running_cluster(folder) as cluster, Broker(topics={"numbers": 4, "copy": 2}) as broker:
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         # The workers are told by the driver which Python to start.
         command = ["env", "-u", "PYTHONPATH", f"PYSPARK_PYTHON={python}", str(submit)]
-        command += ["--master", master]
+        command += ["--master", cluster.url]
         for setting in SETTINGS:
             command += ["--conf", setting]
         arguments = [broker.bootstrap, str(folder / "checkpoint"), str(python.parent.parent)]
