@@ -92,6 +92,12 @@ def test_settings_are_read(make_spec: MakeSpec) -> None:
         ("[windows]\ngauges = ['a b']", "cannot be the name of a gauge"),
         ("[windows]\ncounters = ['cpu']", "'cpu' is one of windows.gauges, too"),
         ("[reports]\ndaily = 'yes'", "not true or false"),
+        ("[warehouse]\nlocation = 's3:/x'", "is not 's3://BUCKET/FOLDER'"),
+        ("[warehouse]\nlocation = 's3://lake/x/'", "is not 's3://BUCKET/FOLDER'"),
+        (
+            "[warehouse]\nlocation = 's3://lake/x'\nformat = 'parquet'",
+            "only tables of format 'delta'",
+        ),
         ("[anomalies]\nsensitivity = 0", "not a number above 0"),
         ("[anomalies]\nsensitivity = true", "not a number above 0"),
         ("[anomalies]\nsensitivity = nan", "not a number above 0"),

@@ -149,9 +149,8 @@ def _add_tables(engine: "duckdb.DuckDBPyConnection", file: Path) -> None:
     spec = load_file(file)
     found = {name: find_table(table_path(spec, name)) for name in _TABLES}
     if not any(found.values()):
-        raise CommandFailed(
-            f"there are no tables in {spec.home / 'tables'}; `millstream pipeline run` makes them"
-        )
+        place = spec.tables_location or spec.home / "tables"
+        raise CommandFailed(f"there are no tables in {place}; `millstream pipeline run` makes them")
     for name, table in found.items():
         if table is not None:
             engine.register(name, table.dataset())

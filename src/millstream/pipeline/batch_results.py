@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -31,6 +30,7 @@ from millstream.spark.exactly_once import (
     commit_exactly_once,
 )
 from millstream.warehouse.files import Batch, TableChanged, WrittenFile
+from millstream.warehouse.locations import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,7 +88,7 @@ class BatchResults:
         watched: Watched,
         *,
         state: KeptState | None,
-        folders: Mapping[str, Path],
+        folders: Mapping[str, Location],
     ) -> None:
         """`state`: None if no results are wanted, only tables and dead letters."""
         self._spec = spec

@@ -40,6 +40,7 @@ _SETTING_OF: Final = {
     "watch_templates": "templates.watch",
     "top_templates": "templates.top",
     "warehouse": "warehouse.format",
+    "tables_location": "warehouse.location",
     "compact_every": "warehouse.compact_every",
     "keep_days": "warehouse.keep_days",
     "daily_report": "reports.daily",

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from millstream.spark.option_table import Use
 from millstream.spark.write_options import WriteOptions, parse_write_options
 from millstream.warehouse import EVENTS
 from millstream.warehouse.files import PARTITION, DayFiles
+from millstream.warehouse.locations import location_of
 from millstream.warehouse.tables import DELTA, TABLE_SCHEMAS
 
 GOOD: Final = "good"
@@ -177,7 +177,7 @@ class _Work:
 
     def _open(self, folder: str) -> DayFiles:
         has_day_inside = self._rules.table_format != DELTA
-        return DayFiles(Path(folder), name=self._name, has_day_inside=has_day_inside)
+        return DayFiles(location_of(folder), name=self._name, has_day_inside=has_day_inside)
 
     def _count(self, events: pa.RecordBatch) -> None:
         problems = events.column("problem")

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from millstream.pipeline.spec import Spec
+from millstream.warehouse.locations import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +44,7 @@ DEAD: Final = Output("dead", _LARGE, "lines that do not count, with the reason i
 OUTPUTS: Final = (LIVE, FINAL, SESSIONS, VISITS, FUNNELS, TEMPLATES, ALERTS, DEAD)
 
 
-def table_path(spec: Spec, table: str) -> Path:
+def table_path(spec: Spec, table: str) -> Location:
+    if spec.tables_location:
+        return f"{spec.tables_location}/{table}"
     return spec.home / "tables" / table

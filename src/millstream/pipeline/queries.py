@@ -27,6 +27,7 @@ from millstream.pipeline.partials import Rules
 from millstream.pipeline.progress import Watched
 from millstream.pipeline.spec import Spec
 from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.locations import Location, as_text
 
 # Names of queries, and of their checkpoints.
 LINES: Final = "lines"
@@ -81,7 +82,7 @@ def pass_rules(spec: Spec, name: str) -> PassRules:
     return PassRules(
         lines=line_rules(spec).to_json(),
         results=result_rules(spec) if name == LINES else None,
-        folders={table: str(folder.absolute()) for table, folder in _folders(spec).items()},
+        folders={table: as_text(folder) for table, folder in _folders(spec).items()},
         table_format=spec.warehouse,
         timezone=spec.timezone,
         bootstrap=spec.bootstrap,
@@ -120,7 +121,7 @@ def _anomaly_rules(spec: Spec) -> AnomalyRules:
     )
 
 
-def _folders(spec: Spec) -> Mapping[str, Path]:
+def _folders(spec: Spec) -> Mapping[str, Location]:
     if spec.warehouse == "none":
         return {}
     return {table: table_path(spec, table) for table in (RAW, EVENTS)}

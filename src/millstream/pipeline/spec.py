@@ -96,6 +96,8 @@ class Spec:
     watch_templates: bool
     top_templates: int
     warehouse: str
+    # Empty: in the home.
+    tables_location: str
     compact_every: int
     keep_days: int
     daily_report: bool
@@ -201,6 +203,13 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     return read
 
 
+def _location(value: object) -> str:
+    text = _text(value)
+    if text and not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\s]+)*", text):
+        raise ValueError(f"{text!r} is not 's3://BUCKET/FOLDER'")
+    return text
+
+
 def _zone(value: object) -> str:
     try:
         ZoneInfo(_text(value))
@@ -285,6 +294,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
     "warehouse": (
         Field("format", "delta", _one_of(("delta", "parquet", "iceberg", "none")), Change.STATE,
               "The format of the tables: `delta`, plain `parquet`, `iceberg`, or `none`."),
+        Field("location", "", _location, Change.STATE,
+              "Where the tables are: `s3://BUCKET/FOLDER`, only `delta`; empty for `home`."),
         Field("compact_every", 50, _whole(1), Change.FREE,
               "Small files are merged after this many batches."),
         Field("keep_days", 0, _whole(0), Change.FREE,
@@ -337,6 +348,8 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
     for name in values["windows.counters"]:
         if name in values["windows.gauges"]:
             raise SpecError(f"windows.counters: {name!r} is one of windows.gauges, too")
+    if values["warehouse.location"] and values["warehouse.format"] not in ("delta", "none"):
+        raise SpecError("warehouse.location: only tables of format 'delta' can be in a bucket")
     return Spec(
         name=values["name"],
         bootstrap=values["bootstrap"],
@@ -366,6 +379,7 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
         watch_templates=values["templates.watch"],
         top_templates=values["templates.top"],
         warehouse=values["warehouse.format"],
+        tables_location=values["warehouse.location"],
         compact_every=values["warehouse.compact_every"],
         keep_days=values["warehouse.keep_days"],
         daily_report=values["reports.daily"],

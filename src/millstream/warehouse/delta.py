@@ -13,25 +13,27 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from millstream.warehouse.files import PARTITION, Batch, TableChanged, WrittenFile
+from millstream.warehouse.locations import Location
 
 log = logging.getLogger(__name__)
 
 _KEEP_OLD_VERSIONS_HOURS: Final = 168
 
 
-def is_delta(path: Path) -> bool:
+def is_delta(path: Location) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def load_delta(path: Path) -> "Delta":
+def load_delta(path: Location) -> "Delta":
     return Delta(DeltaTable(str(path)))
 
 
-def open_delta(path: Path, schema: pa.Schema) -> "Delta":
+def open_delta(path: Location, schema: pa.Schema) -> "Delta":
     """The table, made where there is none, with columns added that it does not have yet."""
     wanted = Schema.from_arrow(schema)
     if not is_delta(path):
-        path.mkdir(parents=True, exist_ok=True)
+        if isinstance(path, Path):
+            path.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(str(path), wanted, mode="ignore", partition_by=[PARTITION])
     table = DeltaTable(str(path))
     known = {field.name for field in table.schema().fields}

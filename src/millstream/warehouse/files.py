@@ -4,13 +4,15 @@ import uuid
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+
+from millstream.warehouse.locations import Location, file_system
 
 # Tables are divided by it: the day of an event, in the declared time zone.
 PARTITION: Final = "date"
@@ -70,8 +72,8 @@ class DayFiles:
     `has_day_inside`: the day is a column of the file, too; otherwise only its path has it.
     """
 
-    def __init__(self, folder: Path, *, name: str, has_day_inside: bool) -> None:
-        self._folder = folder
+    def __init__(self, location: Location, *, name: str, has_day_inside: bool) -> None:
+        self._file_system, self._folder = file_system(location)
         self._name = name
         self._has_day_inside = has_day_inside
         self._files: dict[str, _DayFile] = {}
@@ -85,7 +87,8 @@ class DayFiles:
             rows = _in_utc(rows if self._has_day_inside else rows.drop_columns([PARTITION]))
             if day not in self._files:
                 path = f"{PARTITION}={day}/{self._name}-{uuid.uuid4()}.parquet"
-                self._files[day] = _DayFile(self._folder, path, rows.schema)
+                where = f"{self._folder}/{path}"
+                self._files[day] = _DayFile(self._file_system, where, path, rows.schema)
             self._files[day].write(rows)
 
     def close(self) -> None:
@@ -95,23 +98,29 @@ class DayFiles:
     def written(self) -> list[WrittenFile]:
         """What there is, after it was closed."""
         return [
-            WrittenFile(file.path, (self._folder / file.path).stat().st_size, day, file.rows)
+            WrittenFile(file.path, self._size_bytes(file.path), day, file.rows)
             for day, file in self._files.items()
         ]
+
+    def _size_bytes(self, path: str) -> int:
+        size_bytes: int | None = self._file_system.get_file_info(f"{self._folder}/{path}").size
+        assert size_bytes is not None, f"{path} was written and is not there"
+        return size_bytes
 
 
 class _DayFile:
     """Rows are held until they make a row group: small ones take longer, and more space."""
 
-    def __init__(self, folder: Path, path: str, schema: pa.Schema) -> None:
+    def __init__(self, files: FileSystem, where: str, path: str, schema: pa.Schema) -> None:
         self.path = path
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        files.create_dir(where.rpartition("/")[0], recursive=True)
         self._writer = pq.ParquetWriter(
-            folder / path,
+            where,
             schema,
+            filesystem=files,
             compression="zstd",
             # Numbers, times and whole lines hardly repeat: looking for that takes a third of the
             # time.
@@ -151,9 +160,9 @@ def _text_columns(schema: pa.Schema) -> list[str]:
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], folder: Path, *, name: str, has_day_inside: bool
+    batches: Iterable[pa.RecordBatch], location: Location, *, name: str, has_day_inside: bool
 ) -> list[WrittenFile]:
-    files = DayFiles(folder, name=name, has_day_inside=has_day_inside)
+    files = DayFiles(location, name=name, has_day_inside=has_day_inside)
     with closing(files):
         for batch in batches:
             files.write(batch)

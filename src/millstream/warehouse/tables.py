@@ -31,6 +31,7 @@ from millstream.warehouse.files import (
     write_files,
 )
 from millstream.warehouse.iceberg_catalog import is_iceberg_table
+from millstream.warehouse.locations import Location, as_text, location_of
 from millstream.warehouse.parquet import load_parquet, open_parquet
 from millstream.warehouse.snapshots import is_snapshot_table
 
@@ -82,8 +83,10 @@ def event_rows(events: DataFrame) -> DataFrame:
     )
 
 
-def find_table(path: Path) -> Table | None:
+def find_table(path: Location) -> Table | None:
     """The table in a directory, of whichever format; None where there is none."""
+    if not isinstance(path, Path):
+        return load_delta(path) if is_delta(path) else None
     if is_snapshot_table(path):
         return load_parquet(path)
     if is_iceberg_table(path):
@@ -94,8 +97,11 @@ def find_table(path: Path) -> Table | None:
     return load_delta(path) if is_delta(path) else None
 
 
-def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
+def open_table(path: Location, schema: pa.Schema, table_format: str) -> Table:
     """The table, made where there is none, with columns added that it does not have yet."""
+    if not isinstance(path, Path):
+        assert table_format == DELTA, f"a bucket has no tables of {table_format}"
+        return open_delta(path, schema)
     if table_format == PARQUET:
         return open_parquet(path, schema)
     if table_format == ICEBERG:
@@ -106,7 +112,7 @@ def open_table(path: Path, schema: pa.Schema, table_format: str) -> Table:
 
 
 def commit_batch(
-    path: Path, schema: pa.Schema, table_format: str, batch: Batch, files: list[WrittenFile]
+    path: Location, schema: pa.Schema, table_format: str, batch: Batch, files: list[WrittenFile]
 ) -> bool:
     """Add a batch to the table, even if others commit in the meantime; False if it is there."""
     for _ in range(_COMMITS_TRIED):
@@ -130,7 +136,7 @@ def commit_files(table: Table, batch: Batch, files: list[WrittenFile]) -> bool:
     return True
 
 
-def tidy(path: Path, *, keep_days: int, today: date) -> None:
+def tidy(path: Location, *, keep_days: int, today: date) -> None:
     """Join small files, forget old days, and remove what no version needs any more."""
     oldest = (today - timedelta(days=keep_days)).isoformat() if keep_days else None
     table = find_table(path)
@@ -139,7 +145,7 @@ def tidy(path: Path, *, keep_days: int, today: date) -> None:
 
 
 def write_rows(
-    rows: DataFrame, path: Path, name: str, table_format: str
+    rows: DataFrame, path: Location, name: str, table_format: str
 ) -> tuple[str, list[WrittenFile]]:
     """Write files of rows in Spark's tasks; the id of the streaming query, and the files."""
     written = rows.mapInArrow(_file_writer(path, name, table_format), _FILES).collect()
@@ -151,13 +157,13 @@ def write_rows(
     return written[0].query_id if written else BY_HAND, files
 
 
-def _file_writer(path: Path, name: str, table_format: str):  # type: ignore[no-untyped-def]
-    folder = str(path.absolute())
+def _file_writer(path: Location, name: str, table_format: str):  # type: ignore[no-untyped-def]
+    place = location_of(as_text(path))
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         query_id = (context.getLocalProperty(QUERY_ID) if context else None) or BY_HAND
-        files = write_files(batches, Path(folder), name=name, has_day_inside=table_format != DELTA)
+        files = write_files(batches, place, name=name, has_day_inside=table_format != DELTA)
         # The first row has no file: a task without rows names its query, too.
         rows = [{"query_id": query_id}, *({"query_id": query_id, **asdict(f)} for f in files)]
         yield pa.RecordBatch.from_pylist(rows, schema=_FILES_SCHEMA)

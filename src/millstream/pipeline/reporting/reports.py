@@ -22,6 +22,7 @@ from millstream.pipeline.reporting.text import as_html, as_markdown
 from millstream.pipeline.spec import Spec
 from millstream.spark import lag
 from millstream.warehouse import EVENTS
+from millstream.warehouse.locations import Location
 from millstream.warehouse.tables import find_table
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def period_named(name: str, zone: str) -> Period | None:
     return found if found.name == name else None
 
 
-def first_day(events_path: Path) -> date | None:
+def first_day(events_path: Location) -> date | None:
     table = find_table(events_path)
     days = [] if table is None else table.days()
     return date.fromisoformat(days[0]) if days else None
