@@ -95,7 +95,7 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
     _INT64.pack_into(data, 0, 0)
     return [
         ("the whole request, without the socket", whole),
-        ("the same, to another partition than before", decoded),
+        ("the same, decoded", decoded),
         ("  header", lambda: read_request_header(Cursor(frame))),
         ("  body", decode),
         ("  append", append),
