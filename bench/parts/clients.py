@@ -86,6 +86,7 @@ def _rows(bench: Bench, load: Load, *, is_pinned: bool) -> list[Row]:
 def _pinned(broker: Broker) -> Iterator[None]:
     """A core for the broker, another for this process and all that it starts."""
     every = os.sched_getaffinity(0)
+    assert every >= _BROKER_CORES | _CLIENT_CORES, f"cores 0 and 1 are needed, there are {every}"
     _pin(broker.pid, _BROKER_CORES)
     os.sched_setaffinity(0, _CLIENT_CORES)
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.network import receiving
+from millstream.broker.requests import repeated_produces
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
@@ -194,6 +195,17 @@ def test_partitions_in_turn_each_go_on(client: RawClient, topic: str) -> None:
         for partition in (0, 1):
             result = produce(client, topic, batch(b"v"), partition=partition)
             assert (result.error_code, result.base_offset) == (0, offset)
+
+
+def test_a_client_of_many_partitions_is_known_by_some_at_a_time(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_produces, "TARGETS_MAX", 1)
+    for offset in range(REPEATED + 1):
+        assert produce_to_both(client, topic, batch(b"v"), batch(b"v")) == [(0, offset)] * 2
+    for offset in range(REPEATED + 1, REPEATED + 4):
+        for partition in (0, 1):
+            assert produce(client, topic, batch(b"v"), partition=partition).base_offset == offset
 
 
 def test_one_bad_batch_does_not_keep_the_others_out(client: RawClient, topic: str) -> None:

@@ -36,6 +36,8 @@ from millstream.wire.repeated import Placed as PlacedIn
 from millstream.wire.repeated import RepeatedProduce
 
 PRODUCE: Final = ProduceRequest.api.key
+# Partitions that a connection knows; each takes up to a kilobyte. Beyond, it learns them anew.
+TARGETS_MAX: Final = 500
 
 
 class Parts(Protocol):
@@ -119,6 +121,8 @@ class _RepeatedProduces:
                 terms=terms,
                 append=partial(_append_group, parts, partition, terms),
             )
+        if len(self._targets) >= TARGETS_MAX:
+            self._targets.clear()
         target = self._targets[index] = _Target(partition, terms, expected)
         return target
 
