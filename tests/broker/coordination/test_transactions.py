@@ -1,13 +1,17 @@
 """Transactions over a real socket, by raw frames: what is late, what is old, what is lost."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from millstream.broker.coordination import transactions
 from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.coordinators.journal import ShardStatus
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -620,3 +624,17 @@ def test_an_epoch_per_transaction_is_advertised(client: RawClient) -> None:
     )
     levels = {one.name: one.max_version_level for one in answer.finalized_features}
     assert levels["transaction.version"] == 2
+
+
+@pytest.mark.parametrize(("status", "times"), [(ShardStatus.ACTIVE, 1), (ShardStatus.CLOSED, 0)])
+def test_markers_are_retried_only_for_a_shard_that_is_still_in_use(
+    status: ShardStatus, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the shard that has replaced it writes them."""
+    tried: list[str] = []
+    coordinator = TransactionCoordinator.__new__(TransactionCoordinator)
+    monkeypatch.setattr(transactions, "MARKER_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(coordinator, "_write_markers", lambda shard, name: tried.append(name))
+    shard: Any = SimpleNamespace(status=status)
+    asyncio.run(coordinator._write_markers_later(shard, "t"))
+    assert tried == ["t"] * times
