@@ -52,7 +52,7 @@ def all_changes(folder: Path, parts: list[BatchParts], restarts: set[int]) -> li
     return found
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.sets(st.integers(0, 23)), st.sampled_from([1, 3, 200]))
 def test_a_restart_anywhere_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, restarts: set[int], every: int
@@ -94,3 +94,23 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "000000000001.batch").unlink()
     with pytest.raises(StateMissing, match=r"000000000001.batch is missing.*another home"):
         kept(tmp_path).add(3, batches(4)[3])
+
+
+def test_state_of_before_there_were_series_and_templates_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_state, "_BATCHES_MAX", 4)
+    parts = batches(8)
+    all_changes(tmp_path, parts[:4], set())
+    [state] = tmp_path.glob("*.state")
+    tables, facts = kept_state._read(state)
+    newer = {"series", "templates", "template_counts", "counters", "skeletons"}
+    old = [(name, value) for name, value in tables if name not in newer]
+    assert len(old) < len(tables)
+    kept_facts = {name: facts[name] for name in ("newest_us", "dropped")}
+    kept_state._write(state, old, kept_facts)
+    again = kept(tmp_path)
+    found = plain(again.add(4, parts[4]))
+    # What was counted before is still there.
+    assert any(row[0][0] < 4 * MINUTE_US // 2 for row in found["live"] + found["closed"])
+    assert found["templates"]
