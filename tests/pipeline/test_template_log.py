@@ -90,6 +90,7 @@ def test_many_new_ones_are_a_few_alerts() -> None:
     alerts = passed(log, WATCHED, **{f"{name}_{name}": 1 for name in "abcdefghijklmnop"}, z_z=2)
     assert len(alerts) == 10
     assert alerts[0].template == "z z"
+    assert alerts[1].text == "1 message, such as: sample of a_a"
 
 
 def test_there_are_not_more_than_fit_and_old_ones_are_forgotten(

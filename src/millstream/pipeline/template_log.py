@@ -146,8 +146,10 @@ class TemplateLog:
             )
             text = self.known.templates[number].text
             if known.first_us == window_us and self.closed_windows >= WATCHED_WINDOWS:
-                said = f"{counts.get(number, 0)} messages, such as: {known.sample}"
-                new.append((-counts.get(number, 0), TemplateAlert(NEW, text, window_us, said)))
+                count = counts.get(number, 0)
+                noun = "message" if count == 1 else "messages"
+                said = f"{count} {noun}, such as: {known.sample}"
+                new.append((-count, TemplateAlert(NEW, text, window_us, said)))
             elif known.last_us < window_us and self._is_gone(known):
                 since_us = known.last_us + self._window_us
                 seen = (known.seen >> GONE_WINDOWS).bit_count()
