@@ -159,7 +159,7 @@ def millstream_cluster(
     ensemble: ZooKeeperEnsemble | None = None,
 ) -> Iterator[MillstreamCluster]:
     """`data_dir` says where a node keeps its data; in `folder` where it does not. With a
-    `network` each node is in a namespace of its own. Without an `ensemble` the cluster has one
+    `network` each node has its own namespace. Without an `ensemble` the cluster has one
     ZooKeeper server."""
     folder.mkdir(parents=True, exist_ok=True)
     host = "127.0.0.1" if network is None else network.zookeeper

@@ -1,33 +1,16 @@
-"""An S3 server for tests: moto's, in an environment of its own, because it needs many packages."""
+"""An S3 server for tests: moto's."""
 
 import subprocess
+import sys
 import time
 import urllib.request
-import venv
 from pathlib import Path
 from types import TracebackType
 
 from tests.support.ports import reserve_port
-from tests.support.tools import cache_directory, run_checked
 
-_PACKAGES = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
-_INSTALL_SECONDS_MAX = 600
 _START_SECONDS_MAX = 120
 BUCKET = "lake"
-
-
-def _program() -> Path:
-    """Installed once, and kept outside the repository."""
-    folder = cache_directory() / "moto-5.2.5"
-    done = folder / "is-complete"
-    if not done.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        run_checked(
-            [str(folder / "bin" / "pip"), "--quiet", "install", *_PACKAGES],
-            timeout_seconds=_INSTALL_SECONDS_MAX,
-        )
-        done.touch()
-    return folder / "bin" / "moto_server"
 
 
 class S3Server:
@@ -49,7 +32,7 @@ class S3Server:
         }
 
     def __enter__(self) -> "S3Server":
-        command = [str(_program()), "-H", "127.0.0.1", "-p", str(self._port)]
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self._make_bucket()

@@ -165,7 +165,7 @@ class SessionFetch:
         return code
 
     def _ask(self, *, names_partition: bool) -> tuple[KafkaCode, int]:
-        """The error of the partition, and its end if that is told."""
+        """The error of the partition, and its end if the answer has one."""
         asked = FetchPartition(
             partition=0,
             current_leader_epoch=-1,
