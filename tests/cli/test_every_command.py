@@ -5,6 +5,7 @@ Covers cli.
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -162,8 +163,12 @@ def problems_of(
     return {name: text for name, text in found.items() if text}
 
 
+# What a command that has worked for ten seconds has printed before it failed.
+_PROGRESS = re.compile(r"[\d,]+ lines acknowledged, [\d,]+ lines/s|sent [\d,]+ records")
+
+
 def unclear(ran: Ran, code: int) -> str | None:
-    lines = ran.errors.strip().splitlines()
+    lines = [line for line in ran.errors.strip().splitlines() if not _PROGRESS.fullmatch(line)]
     if ran.exit_code != code or len(lines) != 1 or "Traceback" in ran.errors:
         return f"{ran.exit_code} {ran.errors[-2000:]}"
     return None

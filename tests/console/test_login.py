@@ -230,6 +230,7 @@ def test_a_person_logs_in_and_out_by_keyboard(
     secured: ConsoleNode, page: "playwright.sync_api.Page"
 ) -> None:
     page.goto(f"{secured.browser.url}/topics")
+    page.locator("#user:focus").wait_for()
     page.keyboard.type("alice")
     page.keyboard.press("Tab")
     page.keyboard.type("wonder")
