@@ -35,7 +35,7 @@ def test_a_share_group_is_shown_as_a_queue(
         def has_complained() -> bool:
             return bool(web.api(f"/groups/{group}/queue")["dead_letter_problem"])
 
-        wait_until(has_complained, "the node says that there is no topic for the letter")
+        wait_until(has_complained, "the node reports the missing topic")
         view = web.api(f"/groups/{group}/queue")
         assert (view["is_queue"], view["group"]["state"]) == (True, "Stable")
         assert (view["retried"], view["in_flight"]) == (1, last - first - 1)
