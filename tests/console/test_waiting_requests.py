@@ -53,8 +53,8 @@ def test_each_kind_is_counted_and_says_what_it_waits_for() -> None:
         for wait in (FetchWait(500), FetchWait(70_000), FetchWait(1, is_replica=True)):
             partition.fetch_waits.add(wait)
         assert waiting_requests(partition, commit) == [
-            WaitingRequests("Fetches of consumers", 2, "500 more bytes arrive"),
-            WaitingRequests("Fetches of followers", 1, "1 more bytes arrive"),
+            WaitingRequests("Fetches of consumers", 2, "500 B more arrive"),
+            WaitingRequests("Fetches of followers", 1, "1 B more arrive"),
             WaitingRequests("Produces, for replicas in sync", 2, "the high watermark reaches 1"),
             WaitingRequests("Produces, for the disk", 1, "everything below 2 is synced"),
             WaitingRequests("Deletions of records", 1, "no replica has anything below 1"),

@@ -60,6 +60,14 @@ def test_incidents_show_in_the_lines() -> None:
     assert sorted(longest.values())[-1] >= 30
 
 
+def test_programs_talk_about_their_work_and_say_something_new_in_trouble() -> None:
+    said = [line.data.decode() for line in lines(60_000) if line.source.endswith("/jobs")]
+    kinds = Counter(re.sub(r"\d+", "#", each.partition(" ")[2]) for each in said)
+    assert kinds["INFO job # finished in # ms"] > kinds["INFO reindexed # products in # ms"] > 0
+    first = next(number for number, each in enumerate(said) if "gateway timed out" in each)
+    assert first > len(said) // 20, "before the first incident"
+
+
 def test_bad_lines_come_between_in_the_share_that_is_asked_for() -> None:
     good = lines(5000)
     mixed = list(with_bad_lines(good, seed=3, share=0.1))

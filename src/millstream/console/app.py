@@ -181,7 +181,7 @@ def _form(console: Console, action: Action) -> Handler:
         token = texts.pop(CSRF_FIELD, None) or request.headers.get(CSRF_HEADER)
         if not is_token(token, console.token):
             problem = BadInput(
-                "The form is outdated: the console was restarted. Load the page again."
+                "The form has no valid token. Load the page again: perhaps the console restarted."
             )
             return _error_page(console, request.scope, problem, status=403)
         try:

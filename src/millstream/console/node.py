@@ -189,6 +189,7 @@ class LocalNode:
             fetches_waiting=tally.fetches_waiting,
             produces_waiting=tally.produces_waiting,
             unsynced_records=tally.unsynced,
+            dead_letters=_dead_letters(self.broker),
             loop_lag_seconds=self._loop_lag_seconds,
             resident_bytes=_resident_bytes(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -237,6 +238,11 @@ def _reporting(client: ClientInstance, now_ms: int) -> ReportingClient:
         pushed_seconds_ago=None if metrics is None else (now_ms - client.read_at_ms) / 1000,
         metric_count=0 if metrics is None else len(metrics.points),
     )
+
+
+def _dead_letters(broker: Broker) -> dict[str, int]:
+    coordination = broker.coordination
+    return dict(coordination.sharing.dead_letters.written) if coordination.has_sharing else {}
 
 
 def _name(api: str) -> str:

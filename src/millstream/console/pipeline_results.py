@@ -145,7 +145,12 @@ class Windows:
         return self._starts[-1] if self._starts else None
 
     def chart(self, title: str, output: str, value: str, unit: str) -> WindowChart:
-        """The names with the largest values, at most four."""
+        """The names with the largest values, at most four.
+
+        Without the newest window, unless it is the only one: it is still being filled, and every
+        line would end with a fall.
+        """
+        starts = self._starts[:-1] or self._starts
         totals: Counter[str] = Counter()
         for rows in self._rows.values():
             for (found, name), row in rows.items():
@@ -155,10 +160,9 @@ class Windows:
         series: dict[str, list[float | None]] = {}
         for name in names:
             series[visible(name[:40])] = [
-                _number(self._rows[start].get((output, name), {}).get(value))
-                for start in self._starts
+                _number(self._rows[start].get((output, name), {}).get(value)) for start in starts
             ]
-        times = [_seconds(start) or 0.0 for start in self._starts]
+        times = [_seconds(start) or 0.0 for start in starts]
         return WindowChart(title, unit, times, series)
 
     def top_pages(self) -> list[tuple[str, int]]:
@@ -219,12 +223,17 @@ def funnel(records: Sequence[Record]) -> list[FunnelStep]:
 
 
 def top_templates(records: Iterable[Record], limit: int) -> tuple[str | None, list[TemplateRow]]:
-    """The start of the newest window that has messages, and its most frequent templates."""
-    newest = max(
-        (row for row in _rows(records) if isinstance(row.get("top"), list)),
-        key=lambda row: str(row.get("window_start")),
-        default=None,
-    )
+    """The start of the newest full window that has messages, and its most frequent templates.
+
+    A window is full when there is a newer one. Where there is only one, it is taken as it is.
+    """
+    windows = {
+        str(row.get("window_start")): row
+        for row in _rows(records)
+        if isinstance(row.get("top"), list)
+    }
+    newest_first = sorted(windows, reverse=True)
+    newest = windows[newest_first[min(1, len(newest_first) - 1)]] if newest_first else None
     if newest is None:
         return None, []
     messages = max(1, int(_number(newest.get("messages")) or 0))

@@ -2,8 +2,8 @@
 
 The console has the rights of its user, so no other web site may use it through that user's
 browser. A name that resolves to 127.0.0.1 gets past the browser's rules: the Host header tells.
-Changes need the same origin, and a token that only our pages contain. Programs send JSON, which
-a foreign page cannot do without being asked first.
+Changes need the same origin, and a token that only our pages contain (`app` compares it). Programs
+send JSON: before a foreign page may do so, its browser asks the console, which does not answer.
 """
 
 import ipaddress

@@ -63,7 +63,7 @@ def _fetches(partition: Partition) -> list[WaitingRequests]:
         ("Fetches of followers", [one for one in waiting if one.is_replica]),
     ):
         missing = max(min((one.missing_bytes for one in chosen), default=0), 1)
-        rows.append(WaitingRequests(what, len(chosen), f"{missing:,} more bytes arrive"))
+        rows.append(WaitingRequests(what, len(chosen), f"{missing:,} B more arrive"))
     return rows
 
 

@@ -61,6 +61,18 @@ _SYSTEM: Final = (
     ("kernel", 4, "TCP: request_sock_TCP: Possible SYN flooding on port 443. Sending cookies."),
     ("systemd", 5, "Started Daily apt upgrade and clean activities."),
 )
+_TALK_EVERY_MS: Final = 700
+# What programs say about their work, with weights. Each {} is a number.
+_TALK: Final[dict[str, float]] = {
+    "job {} finished in {} ms": 9,
+    "cache miss for product {}": 7,
+    "session {} began, {} are open": 6,
+    "pool lent connection {} after {} ms": 4,
+    "sent mail {} to customer {}": 3,
+    "reindexed {} products in {} ms": 1,
+    "job {} was retried: lock held by job {}": 0.6,
+}
+_TALK_IN_TROUBLE: Final = "gateway timed out after {} ms, attempt {}"
 
 
 @dataclass(slots=True)
@@ -109,6 +121,8 @@ class Site:
         for index, host in enumerate(HOSTS):
             first_ms = self._start_ms + index * _HEALTH_EVERY_MS // len(HOSTS)
             self._at(first_ms, partial(self._tell_health, host))
+        for host in APP_HOSTS:
+            self._at(self._start_ms, partial(self._talk, host))
         while True:
             now_ms, _, act = heapq.heappop(self._queue)
             yield from act(now_ms)
@@ -236,10 +250,22 @@ class Site:
                 now_ms, severity=severity, host=host, program=program, text=text
             )
             lines.append(TrafficLine(now_ms, f"{host}/messages", data))
-        elif draw < 0.5:
-            data = log_lines.free_text(now_ms, level="INFO", text=f"{program} took a job")
-            lines.append(TrafficLine(now_ms, f"{host}/jobs", data))
         return lines
+
+    def _talk(self, host: str, now_ms: int) -> list[TrafficLine]:
+        """A message about the host's work; during errors, one that is not heard otherwise."""
+        random = self._random
+        self._at(now_ms + _TALK_EVERY_MS, partial(self._talk, host))
+        if self._is_on("silent", host):
+            return []
+        is_troubled = self._incident is not None and self._incident.kind == "errors"
+        if is_troubled and random.random() < 0.5:
+            level, text = "WARN", _TALK_IN_TROUBLE
+        else:
+            level, text = "INFO", random.choices(list(_TALK), list(_TALK.values()))[0]
+        numbers = [random.randrange(1, 10_000) for _ in range(text.count("{}"))]
+        data = log_lines.free_text(now_ms, level=level, text=text.format(*numbers))
+        return [TrafficLine(now_ms, f"{host}/jobs", data)]
 
     # -- incidents -------------------------------------------------------------------------
 

@@ -37,13 +37,14 @@ def test_a_pipeline_is_known_by_its_topics() -> None:
     assert pipeline_names(["a.windows", "a.live", "b.windows", "c.live", "d"]) == ["a"]
 
 
-def test_the_newest_row_of_each_window_is_charted() -> None:
-    first, second = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:10+00:00"
+def test_the_newest_row_of_each_window_is_charted_except_those_that_are_filled_now() -> None:
+    first, second, third = (f"2026-01-01T00:00:{at}+00:00" for at in ("00", "10", "20"))
     windows = Windows(
         [
             window(first, "service", "shop", count=1),
             window(first, "service", "shop", count=5),
             window(second, "service", "cart", count=2),
+            window(third, "service", "cart", count=1),
             window("not a time", "service", "shop", count=9),
             record(b"\xff not json"),
             record([1]),
@@ -54,7 +55,12 @@ def test_the_newest_row_of_each_window_is_charted() -> None:
     assert len(chart.times) == 2
     assert chart.times[1] - chart.times[0] == 10
     assert chart.series == {"shop": [5.0, None], "cart": [None, 2.0]}
-    assert windows.newest == second
+    assert windows.newest == third
+
+
+def test_the_only_window_is_charted() -> None:
+    windows = Windows([window("2026-01-01T00:00:00+00:00", "service", "shop", count=1)])
+    assert windows.chart("title", "service", "count", "count").series == {"shop": [1.0]}
 
 
 def test_top_pages_are_those_of_the_newest_window_that_has_some() -> None:
@@ -80,6 +86,16 @@ def test_the_funnel_is_the_sum_of_windows() -> None:
         ("visits", 10, 1.0),
         ("buy", 2, 0.2),
     ]
+
+
+def test_templates_are_those_of_the_newest_full_window() -> None:
+    rows = [
+        record({"window_start": start, "messages": 4, "top": [{"template": start, "count": 1}]})
+        for start in ("10", "30", "20")
+    ]
+    start, [found] = top_templates(rows, 5)
+    assert (start, found.template, found.share) == ("20", "20", 0.25)
+    assert top_templates(rows[:1], 5)[0] == "10"
 
 
 def test_templates_that_are_none_are_passed_over() -> None:
@@ -137,7 +153,7 @@ def test_the_page_without_and_with_a_pipeline(console_node: ConsoleNode, web: Br
         "errors": 1,
     }
     producer.produce("shop.live", json.dumps(row))
-    for start, counts in (("T00:01", (7, 3)), ("T00:00", (1, 1))):
+    for start, counts in (("T00:01", (7, 3)), ("T00:02", (2, 2)), ("T00:00", (1, 1))):
         top = [
             {"template": f"<b>{name}</b> <*>", "count": count, "sample": f"<i>{name} 1</i>"}
             for name, count in zip(("ann", "bob"), counts, strict=True)

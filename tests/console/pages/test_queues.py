@@ -7,6 +7,7 @@ from tests.support.share_member import (
     REJECT,
     RELEASE,
     ShareMember,
+    create_topic,
     set_group_options,
 )
 from tests.support.waiting import wait_until
@@ -47,6 +48,30 @@ def test_a_share_group_is_shown_as_a_queue(
         assert member.member_id in page
         assert "dlq.missing does not exist" in page
         assert f"/groups/{group}/queue" in web.get(f"/groups/{group}").text
+
+
+def test_dead_letters_are_counted(console_node: ConsoleNode, web: Browser, topic: str) -> None:
+    group, letters = f"counted-{topic}", f"dlq.{topic}"
+    with RawClient(console_node.bootstrap) as client:
+        create_topic(client, letters, errors_deadletterqueue_group_enable="true")
+        set_group_options(
+            client,
+            group,
+            share_auto_offset_reset="earliest",
+            errors_deadletterqueue_topic_name=letters,
+        )
+    with ShareMember(console_node.bootstrap, group, topic) as member:
+        member.join()
+        first, last, _ = member.fetch(wait_ms=LONG_MS).ranges[0]
+        assert member.acknowledge((first, last, [REJECT])) is KafkaCode.NONE
+        count = last - first + 1
+
+        def has_counted() -> bool:
+            return web.api(f"/groups/{group}/queue")["dead_letters"] == count
+
+        wait_until(has_counted, "the letters are written")
+    sample = f'millstream_share_dead_letters_total{{consumergroup="{group}"}} {count}\n'
+    assert sample in web.get("/metrics").text
 
 
 def test_other_groups_are_no_queues(console_node: ConsoleNode, web: Browser, topic: str) -> None:

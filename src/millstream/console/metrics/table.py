@@ -39,6 +39,8 @@ class NodeNumbers:
     fetches_waiting: int
     produces_waiting: int
     unsynced_records: int
+    # By share group: letters since the start.
+    dead_letters: dict[str, int]
     loop_lag_seconds: float
     resident_bytes: int
     cpu_seconds: float
@@ -411,6 +413,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Records that a power cut would take from this node.",
         (),
         _of_node(lambda n: n.unsynced_records),
+        True,
+    ),
+    Metric(
+        "millstream_share_dead_letters_total",
+        "counter",
+        "Dead letters of a share group that this node has written, since the start.",
+        ("consumergroup",),
+        _of_counts("consumergroup", lambda n: n.dead_letters),
         True,
     ),
     Metric(
