@@ -55,6 +55,7 @@ def _connection() -> Any:
         principal=ANONYMOUS,
         address="127.0.0.1",
         proved_node_id=-1,
+        is_abandoned=lambda: False,
     )
 
 

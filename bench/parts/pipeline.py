@@ -8,7 +8,8 @@ visits to Spark's own operators, in three queries beside the one for the tables.
 sends lines to queries that are at work, until all of them are in live and closed windows, visits,
 dead letters and tables; one round does not count, for Java compiles most of the code in it, and
 the sides take turns in being first. A stage is everything up to it, over lines that lie in a
-topic, run twice after that. Delays are those of a trigger of one second.
+topic, run twice after that. Delays are those of a trigger of one second. *After millions of lines*
+sends them at an even 25,000 a second, and compares the last tenth of them with the third.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 from bench import clients, pipeline
 from bench.bench import Bench
 from bench.pipeline import READ, RESULTS, STAGES, TABLES, Feed, Whole
+from bench.pipeline_growth import SETTLED_STEP, Step, run_long
 from bench.rows import Row, at_least, at_most
 from millstream.cli.output import counted
 from millstream.ingest.traffic import TrafficLine
@@ -44,6 +46,8 @@ _DELAY_AIMS: Final = {50: 1.0, 99: 2.5}
 _NUMBERS: Final = itertools.count()
 # Queries have taken these, and are at work, when the others are sent.
 _FIRST_LINES: Final = 2000
+# What a longer run may have more than a shorter one, for the chance of a moment.
+_GROWTH_MAX: Final = 1.2
 
 
 @dataclass(slots=True)
@@ -94,6 +98,7 @@ def run(bench: Bench) -> list[Row]:
         _measure_stages(sides, spark, topics)
         delays = {feed.name: _delays(sides, spark, feed) for feed in sides.feeds}
         growth = [_partitions_row(sides, spark, count) for count in (1, 4)]
+        growth += _long_rows(sides, spark)
         spark.stop()
         spark = pipeline.start_session(folder, "local[1]")
         growth.append(_one_core_row(sides, spark))
@@ -188,12 +193,58 @@ def _our_rate(sides: Sides, spark: SparkSession, what: str, partitions: int) -> 
     return [_run_whole(sides, spark, sides.feeds[0], partitions).rate]
 
 
+def _long_rows(sides: Sides, spark: SparkSession) -> list[Row]:
+    count = 1_000_000 if sides.bench.is_quick else 10_000_000
+    bench = sides.bench
+    steps = run_long(spark, sides.feeds[0], sides.folder, bench.ours, count, bench.say)
+    return long_rows(steps)
+
+
 # -- rows ------------------------------------------------------------------------------------
 
 
 def _beside_two(sides: Sides, name: str, rates: list[float]) -> Row:
     usual = [whole.rate for whole in sides.wholes[_OURS]]
     return Row(PART, name, "lines/s", rates, usual, None, "with 2 partitions, 2 cores")
+
+
+def long_rows(steps: Sequence[Step]) -> list[Row]:
+    """The last step beside the one at which there was as much state as ever."""
+    settled, last = steps[SETTLED_STEP - 1], steps[-1]
+    before = f"after {settled.lines:,}"
+    after = f"after {last.lines:,} lines"
+    return [
+        *(
+            Row(
+                PART,
+                f"memory of the {name} {after}",
+                "MB",
+                [last.memory_mb[name]],
+                [settled.memory_mb[name]],
+                at_most(_GROWTH_MAX),
+                before,
+            )
+            for name in last.memory_mb
+        ),
+        Row(
+            PART,
+            f"a line's delay {after}, p50",
+            "s",
+            [last.delay_p50_s],
+            [settled.delay_p50_s],
+            at_most(_GROWTH_MAX),
+            before,
+        ),
+        Row(
+            PART,
+            f"a line's delay {after}, p99",
+            "s",
+            [last.delay_p99_s],
+            [settled.delay_p99_s],
+            None,
+            before,
+        ),
+    ]
 
 
 def _whole_rows(sides: Sides) -> list[Row]:

@@ -2,6 +2,7 @@
 
 All columns of 100-byte records to the noop sink, and from Parquet to a topic; two partitions
 unless said otherwise. The noop sink is what Spark itself takes for the rows of a write.
+Profiles that show what bounds both are in [spark.md](spark.md#speed).
 """
 
 from bench import spark_source

@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed: no pyspark")
 pytest.importorskip("deltalake", reason="the extra `pipeline` is not installed: no deltalake")
 
-from bench.parts.pipeline import stage_shares
+from bench.parts.pipeline import long_rows, stage_shares
 from bench.pipeline import delays_ms
+from bench.pipeline_growth import STEPS, Step, delays_of
 
 
 def test_a_line_is_seen_by_the_first_count_that_includes_it() -> None:
@@ -28,3 +29,15 @@ def test_a_stage_costs_what_the_one_before_it_does_not() -> None:
         "parsing and tables": pytest.approx(40),
         "results": pytest.approx(20),
     }
+
+
+def test_a_mark_is_seen_by_the_first_count_that_includes_it() -> None:
+    marks = [(1000, 1.0), (2000, 2.0)]
+    assert delays_of(marks, [(1500.0, 900), (3000.0, 1000), (3500.0, 2500)]) == [2.0, 1.5]
+
+
+def test_a_long_run_is_compared_with_its_own_beginning() -> None:
+    steps = [Step(number, {"node": 10.0 * number}, 0.5, 1.0) for number in range(1, STEPS + 1)]
+    memory, *delays = long_rows(steps)
+    assert (list(memory.ours), list(memory.theirs), memory.verdict) == ([100.0], [30.0], "MISS")
+    assert [row.verdict for row in delays] == ["pass", ""]

@@ -132,6 +132,13 @@ GOOD: dict[str, dict[str, Any]] = {
         "program": "crond(pam)",
         "message": "opened",
     },
+    # Of Python's own server, and of Werkzeug's.
+    '127.0.0.1 - - [21/Sep/2026 13:59:58] "GET /a.html?q=1 HTTP/1.1" 200 -': {
+        "format": "common",
+        "path": "/a.html",
+        "query": "q=1",
+        "status": 200,
+    },
 }
 
 BAD: dict[bytes, str] = {

@@ -5,6 +5,7 @@ Covers lines/_drain_pure.py, lines/templates.py.
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -136,6 +137,12 @@ def test_any_messages_have_the_same_templates_in_both(messages: list[str | None]
     hashes = COMPILED.skeleton_hashes(column).tolist()
     assert hashes == pure().skeleton_hashes(column).tolist()
     assert COMPILED.skeleton_hashes(column.slice(1)).tolist() == hashes[1:]
+    for mine, plains in zip(
+        COMPILED.group_hashes(np.array(hashes, np.uint64)),
+        pure().group_hashes(np.array(hashes, np.uint64)),
+        strict=True,
+    ):
+        assert mine.tolist() == plains.tolist()
     # The same number for the same tokens, and for no others.
     skeletons = [None if each is None else tuple(tokens_of(each.encode())) for each in messages]
     assert len(set(zip(skeletons, hashes, strict=True))) == len(set(skeletons)) == len(set(hashes))

@@ -1,13 +1,14 @@
 """A Spark session for the tests of the pipeline, set up as the pipeline sets up its own."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream.pipeline.spec import Spec, parse_spec
+from tests.support.s3 import BUCKET, S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,3 +42,17 @@ def spark(pipeline_spark: "SparkSession", make_spec: MakeSpec) -> "SparkSession"
 
     prepare(pipeline_spark, make_spec())
     return pipeline_spark
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The address of a folder of a bucket that is this test's alone."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{tmp_path.name}"

@@ -30,6 +30,8 @@ def test_a_pipeline_that_runs_in_real_time_is_not_backfilled(make_spec: MakeSpec
         check_backfill(spec)
     with pytest.raises(SpecError, match="goes through the tables"):
         check_backfill(make_spec("warehouse.format = 'none'"))
+    with pytest.raises(SpecError, match="progress is in its home"):
+        check_backfill(make_spec("state = 's3://lake/shop'"))
 
 
 @pytest.mark.slow

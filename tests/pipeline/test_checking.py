@@ -90,3 +90,15 @@ def test_the_share_that_is_not_read_is_printed(capsys: pytest.CaptureFixture[str
     assert "75.00%  text 2, json 1" in shown.out
     assert "a.log:3: empty: ''" in shown.err
     assert "4 lines, 1 not parsed (25.00 %)" in shown.err
+
+
+def test_no_pattern_is_suggested_for_the_few_lines_that_are_left(make_spec: MakeSpec) -> None:
+    address = b"127.0.0.1 - - [21/Sep/2026 13:59:%02d] "
+    views = [address % at + b'"GET /a HTTP/1.1" 404 -' for at in range(20)]
+    errors = [address % at + b"code 404, message File not found" for at in range(15)]
+    [found] = check_samples(
+        make_spec(), [Sample("h/access.log", IN_2026_MS, views + errors)], failed_shown=1
+    )
+    assert (found.read, found.pattern) == (20, None)
+    [alone] = check_samples(make_spec(), [Sample("h/x", IN_2026_MS, errors)], failed_shown=1)
+    assert alone.pattern is not None

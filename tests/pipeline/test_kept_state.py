@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from millstream.pipeline import anomalies, kept_state, template_log
 from millstream.pipeline.kept_state import BatchParts, KeptState, StateMissing
+from millstream.pipeline.state_files import files_of
+from millstream.spark.failure import SourceError
 from tests.pipeline.events import RULES, SECOND_US, Event, gathered, new_results, parts_of, plain
 
 MINUTE_US = RULES.window_us
@@ -34,7 +36,7 @@ def batches(count: int) -> list[BatchParts]:
 
 
 def kept(folder: Path) -> KeptState:
-    return KeptState(folder, new_results)
+    return KeptState(files_of(folder), new_results)
 
 
 def all_changes(folder: Path, parts: list[BatchParts], restarts: set[int]) -> list[dict[str, Any]]:
@@ -103,14 +105,73 @@ def test_state_of_before_there_were_series_and_templates_is_read(
     parts = batches(8)
     all_changes(tmp_path, parts[:4], set())
     [state] = tmp_path.glob("*.state")
-    tables, facts = kept_state._read(state)
+    whole = kept_state._decode(state.read_bytes())
     newer = {"series", "templates", "template_counts", "counters", "skeletons"}
-    old = [(name, value) for name, value in tables if name not in newer]
-    assert len(old) < len(tables)
-    kept_facts = {name: facts[name] for name in ("newest_us", "dropped")}
-    kept_state._write(state, old, kept_facts)
+    old = [(name, value) for name, value in whole.tables if name not in newer]
+    assert len(old) < len(whole.tables)
+    kept_facts = {name: whole.facts[name] for name in ("newest_us", "dropped")}
+    state.write_bytes(kept_state._encode(old, kept_facts))
     again = kept(tmp_path)
     found = plain(again.add(4, parts[4]))
     # What was counted before is still there.
     assert any(row[0][0] < 4 * MINUTE_US // 2 for row in found["live"] + found["closed"])
     assert found["templates"]
+
+
+def spark_wrote(checkpoint: Path, number: int, offsets: str) -> None:
+    """What Spark has written when a batch is at work."""
+    files = {"metadata": "query", f"offsets/{number}": offsets}
+    if number:
+        files[f"commits/{number - 1}"] = "done"
+    for name, text in files.items():
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).write_text(text)
+
+
+def test_another_machine_begins_with_the_last_batch_that_was_kept(
+    tmp_path: Path, bucket: str
+) -> None:
+    parts = batches(3)
+    state = KeptState(files_of(bucket), new_results, tmp_path / "one")
+    for number, each in enumerate(parts):
+        spark_wrote(tmp_path / "one", number, f"up to {number}")
+        last = plain(state.add(number, each))
+    # Planned, and not kept: it has had no effect.
+    spark_wrote(tmp_path / "one", 3, "up to 3")
+    for machine in ("one", "two"):
+        again = KeptState(files_of(bucket), new_results, tmp_path / machine)
+        again.begin()
+        found = sorted(path for path in (tmp_path / machine).rglob("*") if path.is_file())
+        names = [str(path.relative_to(tmp_path / machine)) for path in found]
+        assert names == ["commits/1", "metadata", "offsets/1", "offsets/2"]
+        assert (tmp_path / machine / "offsets/2").read_text() == "up to 2"
+        assert plain(again.add(2, parts[2])) == last
+
+
+def test_of_two_drivers_one_is_refused(tmp_path: Path, bucket: str) -> None:
+    parts = batches(2)
+    for machine in ("one", "two"):
+        spark_wrote(tmp_path / machine, 0, "up to 0")
+        spark_wrote(tmp_path / machine, 1, f"up to 1, planned by {machine}")
+    one, two = (
+        KeptState(files_of(bucket), new_results, tmp_path / machine) for machine in ("one", "two")
+    )
+    assert plain(one.add(0, parts[0])) == plain(two.add(0, parts[0]))
+    one.add(1, parts[1])
+    with pytest.raises(SourceError, match=r"STATE_TAKEN.*another driver.*000000000001.batch"):
+        two.add(1, parts[1])
+
+
+def test_a_state_in_a_bucket_is_tidied(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_state, "_BATCHES_MAX", 4)
+    state = KeptState(files_of(bucket), new_results, tmp_path / "one")
+    for number, each in enumerate(batches(18)):
+        spark_wrote(tmp_path / "one", number, f"up to {number}")
+        state.add(number, each)
+        state.tidy()
+    assert len(files_of(bucket).names()) == 2 + 7
+    again = KeptState(files_of(bucket), new_results, tmp_path / "two")
+    again.begin()
+    assert plain(again.add(17, batches(18)[17]))["live"]

@@ -20,6 +20,7 @@ from millstream.pipeline.line_pass import LinePass, PassRules, sink_options
 from millstream.pipeline.progress import Watched
 from millstream.pipeline.queries import BACKFILL, LINES, open_results, pass_rules
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.state_files import files_of
 from millstream.spark.exactly_once import BatchContext, CarriedRows
 from millstream.warehouse import EVENTS, RAW
 from millstream.warehouse.files import Batch
@@ -142,7 +143,7 @@ def test_a_batch_without_tasks_is_counted_and_writes_nothing(
 ) -> None:
     assert read_reports(NoTasks().toArrow(), 0).context is None
     spec = make_spec()
-    state = KeptState(tmp_path / "state", lambda: open_results(spec))
+    state = KeptState(files_of(tmp_path / "state"), lambda: open_results(spec))
     watched = Watched()
     results = BatchResults(spec, watched, state=state, folders={})
     for number in range(3):

@@ -203,3 +203,16 @@ def test_a_pattern_is_one_text_or_several() -> None:
     [two] = parse_spec(text.format("['<time> <a>', '<time>']"), folder=Path()).sources
     assert (one.patterns, two.patterns) == (("<time> <a>",), ("<time> <a>", "<time>"))
     assert one.decides
+
+
+def test_the_state_of_another_machine_says_what_ran_before(
+    make_spec: MakeSpec, tmp_path: Path, bucket: str
+) -> None:
+    there = make_spec(f'state = "{bucket}"')
+    keep(there)
+    here = replace(there, home=tmp_path / "other", window_ms=5000)
+    assert [each.setting for each in differences(here)] == ["windows.length"]
+    # A pipeline that ran is not begun anew by a change of where its state is.
+    assert [each.setting for each in differences(replace(there, state_location=""))] == ["state"]
+    elsewhere = replace(there, state_location=f"{bucket}/other")
+    assert [each.setting for each in differences(elsewhere)] == ["state"]

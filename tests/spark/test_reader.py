@@ -99,7 +99,7 @@ def test_a_schema_of_ones_own_is_refused(kafka: Broker) -> None:
 
 
 def test_offsets_that_are_not_in_the_log_are_refused_before_any_task_runs(
-    kafka: Broker, make_topic: MakeTopic, produce: Produce
+    kafka: Broker, make_topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic()
     produce(topic, [b"%d" % number for number in range(10)])
@@ -110,18 +110,22 @@ def test_offsets_that_are_not_in_the_log_are_refused_before_any_task_runs(
     def offsets(number: int) -> str:
         return json.dumps({topic: {"0": number}})
 
-    with pytest.raises(SourceError, match=r"startingOffsets.*ends at 10, before 11"):
+    with pytest.raises(SourceError, match=r"startingOffsets.*ends at offset 10, before 11"):
         reader(kafka, subscribe=topic, startingOffsets=offsets(11)).partitions()
-    with pytest.raises(SourceError, match=r"endingOffsets.*ends at 10, before 11"):
+    with pytest.raises(SourceError, match=r"endingOffsets.*ends at offset 10, before 11"):
         reader(kafka, subscribe=topic, endingOffsets=offsets(11)).partitions()
-    with pytest.raises(SourceError, match="failOnDataLoss"):
+    lost = f"{topic}-0 begins at offset 4, requested was 3"
+    with pytest.raises(SourceError, match=f"{lost}.*failOnDataLoss"):
         reader(kafka, subscribe=topic, startingOffsets=offsets(3)).partitions()
     bounds = {"startingOffsets": offsets(3), "endingOffsets": offsets(6)}
     allowed = reader(kafka, subscribe=topic, failOnDataLoss="false", **bounds)
     assert values(allowed) == [b"4", b"5"]
+    assert f"{lost}; continuing, because failOnDataLoss is false" in caplog.messages
     for bounds, expected in (
         ({"startingOffsets": offsets(8), "endingOffsets": offsets(99)}, [b"8", b"9"]),
         ({"startingOffsets": offsets(11)}, []),
     ):
+        caplog.clear()
         allowed = reader(kafka, subscribe=topic, failOnDataLoss="false", **bounds)
         assert values(allowed) == expected
+        assert f"{topic}-0 ends at offset 10, before" in caplog.text

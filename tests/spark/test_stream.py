@@ -222,6 +222,17 @@ def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(
     assert rows(lenient, {}, end) == []
 
 
+def test_a_partition_that_is_gone_is_named_in_the_warning(
+    kafka: Broker, reader: MakeReader, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, gone = make_topic(), make_topic()
+    start = stored(reader(f"{kept},{gone}").initialOffset())
+    latest(reader(kept, failOnDataLoss="false"), start)
+    assert f"{gone}-0 is gone; continuing, because failOnDataLoss is false" in caplog.messages
+    with pytest.raises(SourceError, match=f"{gone}-0 is gone"):
+        latest(reader(kept), start)
+
+
 def test_a_checkpoint_of_another_topic_is_refused(
     reader: MakeReader, make_topic: MakeTopic
 ) -> None:
@@ -237,7 +248,7 @@ def test_a_start_behind_the_end_is_refused_with_its_option(
     topic = make_topic()
     produce(topic, numbers(0, 3))
     at_the_end, behind = (json.dumps({topic: {"0": offset}}) for offset in (3, 4))
-    with pytest.raises(SourceError, match=r"'startingOffsets'.*ends at 3, before 4"):
+    with pytest.raises(SourceError, match=r"'startingOffsets'.*ends at offset 3, before 4"):
         reader(topic, startingOffsets=behind).initialOffset()
     lenient = reader(topic, startingOffsets=behind, failOnDataLoss="false")
     assert lenient.initialOffset()[topic] == {"0": 4}

@@ -280,3 +280,21 @@ def test_old_versions_of_iceberg_and_their_files_are_removed(
     assert len(list(path.glob("date=*/*.parquet"))) == 1
     assert lines_of(path) == ["0", "1", "2", "3"]
     assert not append(path, Batch("q", 3), ["3"], "iceberg")
+
+
+def test_batches_are_committed_while_the_table_is_tidied(path: Path) -> None:
+    names = [f"line {number}" for number in range(60)]
+    append(path, Batch("query", 0), names[:1], "delta")
+    with ThreadPoolExecutor(1) as beside:
+        tidied = beside.submit(lambda: None)
+        rounds = 0
+        for number, name in enumerate(names[1:], start=1):
+            if tidied.done():
+                tidied.result()
+                tidied = beside.submit(tidy, path, keep_days=0, today=date(2026, 9, 21))
+                rounds += 1
+            assert append(path, Batch("query", number), [name], "delta")
+            assert not append(path, Batch("query", number), [name], "delta")
+        tidied.result()
+    assert rounds > 1
+    assert lines_of(path) == sorted(names)

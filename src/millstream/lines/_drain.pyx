@@ -92,13 +92,18 @@ cdef inline const uint8_t* number_end(
 
 cdef inline const uint8_t* numbers_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Behind a number and those that follow it, as in addresses, versions and UUIDs."""
-    cdef const uint8_t* next
     cdef const uint8_t* behind
     if p < end and (p[0] == b'-' or p[0] == b'+'):
         p += 1
     behind = number_end(p, end, 0)
-    if behind == NULL:
-        return NULL
+    return NULL if behind == NULL else more_numbers_end(behind, end)
+
+
+cdef inline const uint8_t* more_numbers_end(
+    const uint8_t* behind, const uint8_t* end
+) noexcept nogil:
+    """Behind those that follow the number which ends here."""
+    cdef const uint8_t* next
     while behind < end and (behind[0] == b'.' or behind[0] == b':' or behind[0] == b'-'):
         next = number_end(behind + 1, end, 4 if behind[0] == b'-' else 0)
         if next == NULL:
@@ -107,15 +112,27 @@ cdef inline const uint8_t* numbers_end(const uint8_t* p, const uint8_t* end) noe
     return behind
 
 
-cdef uint64_t FNV_START = 0xcbf29ce484222325
-cdef uint64_t FNV_PRIME = 0x100000001b3
+# Of a hash: a token is mixed in by parts, each of up to eight bytes at once. A part that is not eight
+# letters has its kind in the last byte, below any letter's, so other parts give other numbers.
+cdef uint64_t HASH_START = 0xcbf29ce484222325
+cdef uint64_t HASH_PRIME = 0x9e3779b97f4a7c15
+# The number of letters left, from 0 to 7, is a kind, too.
+cdef uint64_t OF_SIGN = <uint64_t> 8 << 56
+cdef uint64_t OF_ANYTHING = <uint64_t> 9 << 56
+cdef uint64_t OF_END = <uint64_t> 10 << 56
+
+
+cdef inline uint64_t mixed(uint64_t found, uint64_t part) noexcept nogil:
+    found = (found ^ part) * HASH_PRIME
+    return found ^ found >> 32
 
 
 # Looking a letter up is faster than comparing it.
 cdef enum:
     SPACE = 1
     IN_WORD = 2
-    BEGINS_NUMBER = 4
+    DIGIT = 4
+    HEX = 8
 
 cdef uint8_t[256] LETTERS
 cdef int _letter
@@ -123,41 +140,73 @@ for _letter in range(256):
     LETTERS[_letter] = (
         (SPACE if is_space(_letter) else 0)
         | (IN_WORD if is_in_word(_letter) else 0)
-        | (BEGINS_NUMBER if is_hex(_letter) or _letter == 43 or _letter == 45 else 0)
+        | (DIGIT if is_digit(_letter) else 0)
+        | (HEX if is_hex(_letter) else 0)
     )
 
 
+cdef inline const uint8_t* mix_word(
+    const uint8_t* p, const uint8_t* end, uint64_t* found
+) noexcept nogil:
+    """The word that begins here, or the numbers if it is one; where that ends.
+
+    Each letter is looked at once, for its hash and for its kind: what takes time is not the
+    letters, it is every decision whose outcome the processor cannot guess.
+    """
+    cdef const uint8_t* start = p
+    cdef uint64_t hash = found[0], part = 0
+    cdef uint8_t all_are = 255, some_are = 0
+    cdef int shift = 0
+    while p < end and LETTERS[p[0]] & IN_WORD:
+        all_are &= LETTERS[p[0]]
+        some_are |= LETTERS[p[0]]
+        part |= <uint64_t> p[0] << shift
+        shift += 8
+        p += 1
+        if shift == 64:
+            hash = mixed(hash, part)
+            part = 0
+            shift = 0
+    if all_are & DIGIT or (all_are & HEX and some_are & DIGIT and p - start >= 8) or (
+            start[0] == b'0' and number_end(start, p, 0) != NULL):
+        found[0] = mixed(found[0], OF_ANYTHING)
+        return more_numbers_end(p, end)
+    found[0] = mixed(hash, part | <uint64_t> (shift // 8) << 56)
+    return p
+
+
 cdef uint64_t skeleton_hash(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Of the tokens that `Miner._read` finds, with a blank behind each."""
-    cdef uint64_t found = FNV_START
+    """Of the tokens that `Miner._read` finds."""
+    cdef uint64_t found = HASH_START
     cdef const uint8_t* behind
     cdef int count = 0
-    cdef bint is_behind_word
     while count < TOKENS_MAX:
         while p < end and LETTERS[p[0]] & SPACE:
             p += 1
         if p == end:
             break
         while p < end and not LETTERS[p[0]] & SPACE:
-            # Most words begin with a letter that no number has.
-            behind = numbers_end(p, end) if LETTERS[p[0]] & BEGINS_NUMBER else NULL
-            is_behind_word = behind != NULL or LETTERS[p[0]] & IN_WORD
+            behind = NULL
+            if LETTERS[p[0]] & IN_WORD:
+                behind = mix_word(p, end, &found)
+            elif p[0] == b'-' or p[0] == b'+':
+                behind = numbers_end(p, end)
+                if behind != NULL:
+                    found = mixed(found, OF_ANYTHING)
             if behind != NULL:
-                found = (found ^ 60) * FNV_PRIME  # <*>
-                found = (found ^ 42) * FNV_PRIME
-                found = (found ^ 62) * FNV_PRIME
                 p = behind
-            elif is_behind_word:
-                while p < end and LETTERS[p[0]] & IN_WORD:
-                    found = (found ^ p[0]) * FNV_PRIME
+                # Behind a word a sign is not that of a number.
+                if p < end and (p[0] == b'-' or p[0] == b'+'):
+                    found = mixed(found, OF_SIGN | p[0])
                     p += 1
+            elif end - p >= 3 and memcmp(p, b"<*>", 3) == 0:
+                # The message says so itself.
+                found = mixed(found, OF_ANYTHING)
+                p += 3
             else:
-                found = (found ^ p[0]) * FNV_PRIME
+                found = mixed(found, OF_SIGN | p[0])
                 p += 1
-            if is_behind_word and p < end and (p[0] == b'-' or p[0] == b'+'):
-                found = (found ^ p[0]) * FNV_PRIME
-                p += 1
-        found = (found ^ 32) * FNV_PRIME
+        found = mixed(found, OF_END)
         count += 1
     return found if found else 1
 
@@ -185,6 +234,41 @@ def skeleton_hashes(messages):
         if validity == NULL or validity[place // 8] >> (place % 8) & 1:
             out[row] = skeleton_hash(data + ends[place], data + ends[place + 1])
     return hashes
+
+
+def group_hashes(const uint64_t[::1] hashes):
+    """Different numbers in the order in which they come, where each comes first, and for each
+    number its place among the different ones."""
+    cdef Py_ssize_t count = hashes.shape[0], row, slots = 16
+    cdef uint64_t mask, slot
+    cdef int32_t known = 0, place
+    while slots < 2 * count:
+        slots *= 2
+    mask = slots - 1
+    first = np.empty(count, np.int32)
+    group = np.empty(count, np.int32)
+    cdef int32_t[::1] firsts = first, groups = group
+    # One more than the place; 0 is free.
+    cdef int32_t* table = <int32_t*> calloc(slots, sizeof(int32_t))
+    if table == NULL:
+        raise MemoryError("no memory for hashes")
+    for row in range(count):
+        slot = hashes[row] & mask
+        while True:
+            place = table[slot] - 1
+            if place < 0:
+                place = known
+                firsts[known] = <int32_t> row
+                known += 1
+                table[slot] = known
+                break
+            if hashes[firsts[place]] == hashes[row]:
+                break
+            slot = (slot + 1) & mask
+        groups[row] = place
+    free(table)
+    first = first[:known]
+    return np.asarray(hashes)[first], first, group
 
 
 cdef class Miner:

@@ -1,4 +1,8 @@
-"""Templates of messages in plain Python: what `_drain.pyx` is held against."""
+"""Templates of messages in plain Python: what `_drain.pyx` is held against.
+
+A message belongs to a template if at least `SIMILARITY_TENTHS` of its words are the same or `<*>`
+there, and otherwise begins another.
+"""
 
 import re
 from typing import Final
@@ -27,6 +31,14 @@ _NUMBERS: Final = re.compile(
 )  # fmt: skip
 _TOKEN: Final = re.compile(rb"[^ \t\n\v\f\r]+")
 _VARIES: Final = re.compile(rb"[0-9]|<\*>")
+_WORD: Final = re.compile(_IN_WORD)
+# What is mixed into a hash: a word, a replaced number, or a single sign.
+_PARTS: Final = re.compile(_IN_WORD + rb"+|<\*>|.", re.DOTALL)
+_HASH_START: Final = 0xCBF29CE484222325
+_HASH_PRIME: Final = 0x9E3779B97F4A7C15
+_OF_SIGN: Final = 8 << 56
+_OF_ANYTHING: Final = 9 << 56
+_OF_END: Final = 10 << 56
 
 Leaf = list[int]
 Children = dict[bytes, "dict[bytes, Leaf]"]
@@ -52,12 +64,49 @@ def skeleton_hashes(messages: pa.StringArray) -> NDArray[np.uint64]:
 
 
 def _hash(tokens: list[bytes]) -> int:
-    """FNV-1a, of 64 bits."""
-    found = 0xCBF29CE484222325
+    found = _HASH_START
     for token in tokens:
-        for byte in token + b" ":
-            found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+        for part in _PARTS.findall(token):
+            for each in _mixed_in(part):
+                found = _mixed(found, each)
+        found = _mixed(found, _OF_END)
     return found or 1
+
+
+def _mixed_in(part: bytes) -> list[int]:
+    """A word is mixed in by eight letters at once, and the rest with their number."""
+    if part == b"<*>":
+        return [_OF_ANYTHING]
+    if not _WORD.match(part):
+        return [_OF_SIGN | part[0]]
+    numbers = [int.from_bytes(part[at : at + 8], "little") for at in range(0, len(part), 8)]
+    rest = len(part) % 8
+    if rest == 0:
+        numbers.append(0)
+    numbers[-1] |= rest << 56
+    return numbers
+
+
+def _mixed(found: int, part: int) -> int:
+    found = (found ^ part) * _HASH_PRIME & 0xFFFFFFFFFFFFFFFF
+    return found ^ found >> 32
+
+
+def group_hashes(
+    hashes: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32]]:
+    """Different numbers in the order in which they come, where each comes first, and for each
+    number its place among the different ones."""
+    places: dict[int, int] = {}
+    first: list[int] = []
+    groups: list[int] = []
+    for row, each in enumerate(hashes.tolist()):
+        if each not in places:
+            places[each] = len(first)
+            first.append(row)
+        groups.append(places[each])
+    rows = np.array(first, np.int32)
+    return hashes[rows], rows, np.array(groups, np.int32)
 
 
 class Miner:

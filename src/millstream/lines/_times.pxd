@@ -228,24 +228,30 @@ cdef inline Time numeric_time(const uint8_t* p, const uint8_t* end) noexcept nog
 
 
 cdef inline Time access_time(Span text) noexcept nogil:
-    """Of `21/Sep/2026:15:59:58 +0200`."""
+    """Of `21/Sep/2026:15:59:58 +0200`, or `21/Sep/2026 15:59:58` as Python's servers write it."""
     cdef const uint8_t* p = text.at
+    cdef bint has_zone = text.size == 26
     cdef Time time
     time.micros = 0
     time.is_there = time.is_local = False
-    if text.size != 26:
+    if text.size != 26 and text.size != 20:
         return time
     if not (
         are_in(p, p + 2, 2, DIGIT) and p[2] == b'/' and p[6] == b'/'
-        and are_in(p + 7, p + 11, 4, DIGIT) and p[11] == b':' and is_clock(p + 12, p + 20)
-        and p[20] == b' ' and (p[21] == b'+' or p[21] == b'-') and are_in(p + 22, p + 26, 4, DIGIT)
+        and are_in(p + 7, p + 11, 4, DIGIT) and is_clock(p + 12, p + 20)
+        and ((has_zone and p[11] == b':') or (not has_zone and p[11] == b' '))
+    ):
+        return time
+    if has_zone and not (
+        p[20] == b' ' and (p[21] == b'+' or p[21] == b'-') and are_in(p + 22, p + 26, 4, DIGIT)
     ):
         return time
     time = time_at(
         two_digits(p + 7) * 100 + two_digits(p + 9), month_number(p + 3), two_digits(p),
-        two_digits(p + 12), two_digits(p + 15), two_digits(p + 18), False,
+        two_digits(p + 12), two_digits(p + 15), two_digits(p + 18), not has_zone,
     )
-    shift_to_utc(&time, p[21], two_digits(p + 22), two_digits(p + 24))
+    if has_zone:
+        shift_to_utc(&time, p[21], two_digits(p + 22), two_digits(p + 24))
     return time
 
 

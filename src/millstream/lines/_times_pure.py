@@ -22,8 +22,8 @@ _ISO = re.compile(
 )
 _BEGINS_ISO = re.compile(r"[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ][0-9]{2}:[0-9]{2}")
 _ACCESS = re.compile(
-    r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9]{2}):([0-9]{2}):([0-9]{2}) "
-    r"([+-])([0-9]{2})([0-9]{2})"
+    r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4})(?::(?=.{8} )| (?=.{8}$))"
+    r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?: ([+-])([0-9]{2})([0-9]{2}))?"
 )
 _SHORT = re.compile("[0-9]{12}")
 
@@ -136,16 +136,18 @@ def _numeric_time(text: str) -> Time | None:
 
 
 def access_time(text: str | None) -> Time | None:
-    """Of `21/Sep/2026:15:59:58 +0200`."""
+    """Of `21/Sep/2026:15:59:58 +0200`, or `21/Sep/2026 15:59:58` as Python's servers write it."""
     found = _ACCESS.fullmatch(text or "")
     if not found or found[2] not in MONTHS:
         return None
     day = day_of(int(found[3]), MONTHS.index(found[2]) + 1, int(found[1]))
     micros = micros_of(day, int(found[4]), int(found[5]), int(found[6]))
-    zone_us = _zone_us(found[7], found[8], found[9])
-    if micros is None or zone_us is None:
+    if micros is None:
         return None
-    return Time(micros - zone_us, is_local=False)
+    if found[7] is None:
+        return Time(micros, is_local=True)
+    zone_us = _zone_us(found[7], found[8], found[9])
+    return None if zone_us is None else Time(micros - zone_us, is_local=False)
 
 
 def words_time(

@@ -1,4 +1,8 @@
-"""What may be stored of people: hashes of names, addresses without their ends."""
+"""What may be stored of people: hashes of names, addresses without their ends.
+
+An IPv4 address loses its last byte, an IPv6 address all but 48 bits, a user becomes a salted hash,
+and queries of URLs are dropped.
+"""
 
 import hashlib
 from functools import lru_cache

@@ -34,6 +34,10 @@ class Implementation(Protocol):
     def Miner(self, templates_max: int) -> Miner: ...
     def skeleton_hashes(self, messages: pa.StringArray) -> NDArray[np.uint64]: ...
 
+    def group_hashes(
+        self, hashes: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32]]: ...
+
 
 def _compiled() -> Implementation | None:
     if not TYPE_CHECKING:

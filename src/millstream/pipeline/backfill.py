@@ -54,6 +54,11 @@ class Backfilled:
 def check_backfill(spec: Spec) -> None:
     if spec.warehouse == "none":
         raise SpecError("warehouse.format is 'none', but a backfill goes through the tables")
+    if spec.state_location:
+        raise SpecError(
+            "state: a backfill has no open results, and its progress is in its home. Give it a "
+            "separate file, with another name and home"
+        )
     if checkpoint(spec, LINES).exists():
         raise SpecError(
             f"the pipeline in {spec.home} runs in real time, which has judged lines by their "

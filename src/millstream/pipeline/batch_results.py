@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -98,6 +99,7 @@ class BatchResults:
         self._sink = sink_options(spec.bootstrap)
         # Commits since small files were merged.
         self._commits = 0
+        self._tidying: Thread | None = None
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """For `foreachBatch`."""
@@ -122,8 +124,6 @@ class BatchResults:
             self._store(Batch(context.query_id, context.batch_id), reported.files)
 
     def _store(self, batch: Batch, files: Mapping[str, list[WrittenFile]]) -> None:
-        from deltalake.exceptions import DeltaError
-
         from millstream.warehouse import tables as warehouse
 
         spec = self._spec
@@ -134,6 +134,20 @@ class BatchResults:
         if self._commits < spec.compact_every:
             return
         self._commits = 0
+        if spec.warehouse != warehouse.DELTA:
+            # Its commit would be refused if a batch came meanwhile.
+            self._tidy()
+        elif self._tidying is None or not self._tidying.is_alive():
+            # Batches go on; what a driver that ends leaves undone is done the next time.
+            self._tidying = Thread(target=self._tidy, name="tidy", daemon=True)
+            self._tidying.start()
+
+    def _tidy(self) -> None:
+        from deltalake.exceptions import DeltaError
+
+        from millstream.warehouse import tables as warehouse
+
+        spec = self._spec
         today = datetime.now(ZoneInfo(spec.timezone)).date()
         for folder in self._folders.values():
             try:

@@ -46,7 +46,7 @@ class Checked:
     formats: dict[str, int]
     # The first that could not be parsed.
     failed: list[Failed]
-    # A pattern that reads most of those, or none.
+    # A pattern that reads most of those; None if there is none, or most lines need none.
     pattern: str | None = None
 
 
@@ -70,7 +70,9 @@ def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
             if len(failed) < failed_shown:
                 shown = sample.lines[begin + at][:_SHOWN_BYTES].decode(errors="replace")
                 failed.append(Failed(begin + at + 1, detail, shown))
-    suggestion = suggest_pattern(unread, record_us=sample.time_ms * 1000)
+    # A pattern is for all lines of a source, and would take more from those that are parsed.
+    is_needed = len(unread) > formats.total()
+    suggestion = suggest_pattern(unread, record_us=sample.time_ms * 1000) if is_needed else None
     return Checked(
         source=sample.source,
         lines=len(sample.lines),

@@ -1,7 +1,8 @@
 """What an edited pipeline file means for a pipeline that has already run: `pipeline diff`.
 
-The values in force are stored beside the checkpoints. `run` names and refuses a change that
-the stored state cannot follow, before Spark fails with its own message.
+The values in force are stored beside the checkpoints, and with the state if that is elsewhere.
+`run` names and refuses a change that the stored state cannot follow, before Spark fails with its
+own message.
 """
 
 import json
@@ -9,6 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from millstream.pipeline.spec import FIELDS, Change, Spec, parse_spec
+from millstream.pipeline.state_files import files_of
+from millstream.warehouse.locations import Location
 
 KEPT_NAME: Final = "kept-settings.json"
 # Of the state of open results. Increased when it has another form.
@@ -17,6 +20,7 @@ _VERSION: Final = "version of the state"
 
 # Attributes of `Spec` by their setting, if the names differ.
 _SETTING_OF: Final = {
+    "state_location": "state",
     "trigger_ms": "trigger",
     "topics": "input.topics",
     "records_per_batch_max": "input.records_per_batch_max",
@@ -63,20 +67,33 @@ class Difference:
 
 def keep(spec: Spec) -> None:
     """Store the values that this pipeline runs with."""
-    spec.home.mkdir(parents=True, exist_ok=True)
-    new = spec.home / (KEPT_NAME + ".new")
-    new.write_text(json.dumps(_plain(spec), indent=1, sort_keys=True) + "\n")
-    new.replace(spec.home / KEPT_NAME)
+    text = json.dumps(_plain(spec), indent=1, sort_keys=True) + "\n"
+    for location in _kept_in(spec):
+        files_of(location).write(KEPT_NAME, text.encode())
+
+
+def _kept_in(spec: Spec) -> list[Location]:
+    """A machine that never ran the pipeline finds them with its state."""
+    return [spec.state_location, spec.home] if spec.state_location else [spec.home]
+
+
+def _kept(spec: Spec) -> dict[str, object] | None:
+    for location in _kept_in(spec):
+        text = files_of(location).read(KEPT_NAME)
+        if text is not None:
+            found: dict[str, object] = json.loads(text)
+            return found
+    return None
 
 
 def differences(spec: Spec) -> list[Difference]:
     """Between the file and the last run's values; empty if the pipeline never ran."""
-    path = spec.home / KEPT_NAME
-    if not path.exists():
+    kept = _kept(spec)
+    if kept is None:
         return []
     # A setting that did not exist then has its default now; the first version had no number.
     defaults = {**_plain(parse_spec("", folder=spec.home)), _VERSION: 1}
-    before = {**defaults, **json.loads(path.read_text())}
+    before = {**defaults, **kept}
     now = _plain(spec)
     return [
         Difference(

@@ -1,4 +1,8 @@
-"""How far visits go through the steps of a funnel: a plain function over plain values."""
+"""How far visits go through the steps of a funnel: a plain function over plain values.
+
+Steps count in order; pages in between do not matter. A page is the first step whose pattern it
+matches, and only that one.
+"""
 
 import re
 from collections.abc import Iterable, Sequence

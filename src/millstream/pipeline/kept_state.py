@@ -3,11 +3,11 @@
 A file for each batch is written before its results are. After a crash the results are computed
 again, from the last whole state and the batches since; a batch that Spark repeats finds the state
 that it found the first time. The files lie with Spark's checkpoint, because each is of no use
-without the other.
+without the other. Spark has no checkpoint in a bucket, so files there carry what it needs of one:
+a driver begins with the last batch that was kept, on whatever machine it is.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,19 @@ import pyarrow as pa
 from millstream.lines.known_templates import KnownTemplate
 from millstream.pipeline import partials
 from millstream.pipeline.anomalies import CELLS, DAYS, Anomalies, Series, SeriesKey
+from millstream.pipeline.carried_checkpoint import read_checkpoint, write_checkpoint
 from millstream.pipeline.open_results import Changes, Funnel, OpenResults
 from millstream.pipeline.partials import Tables
 from millstream.pipeline.silence import HeardHost
+from millstream.pipeline.state_files import StateFiles
 from millstream.pipeline.template_log import Occurrence, TemplateLog
+from millstream.spark.failure import SourceError
 
 _BATCH: Final = ".batch"
 _STATE: Final = ".state"
 _SCHEMA: Final = pa.schema([("table", pa.string()), ("value", pa.binary())])
 _FACTS: Final = b"millstream"
+_CHECKPOINT: Final = "checkpoint"
 # All of it is written when the batches since then have this much, or as much as it had.
 _BATCHES_BYTES: Final = 4 << 20
 _BATCHES_MAX: Final = 200
@@ -77,24 +81,50 @@ class BatchParts:
 class KeptState:
     """The open results of one query, in memory and on disk."""
 
-    def __init__(self, folder: Path, make: Callable[[], OpenResults]) -> None:
-        self._folder = folder
+    def __init__(
+        self, files: StateFiles, make: Callable[[], OpenResults], checkpoint: Path | None = None
+    ) -> None:
+        """`checkpoint`: of Spark, if it does not lie with the files."""
+        self._files = files
         self._make = make
+        self._checkpoint = checkpoint
         self.results = make()
         # The batch that `results` has seen last; None before anything was loaded.
         self._number: int | None = None
         self._since: list[int] = []
         self._state_bytes = 0
 
+    def begin(self) -> None:
+        """Before Spark looks at its checkpoint: it is to repeat the last batch that was kept."""
+        if self._checkpoint is None:
+            return
+        last = max(self._numbers(_BATCH), default=None)
+        carried = {} if last is None else self._read(last, _BATCH).facts[_CHECKPOINT]
+        write_checkpoint(self._checkpoint, carried)
+
     def add(self, number: int, parts: BatchParts) -> Changes:
         """Keep a batch, and merge it. One that Spark repeats is merged as the first time."""
         if self._number != number - 1:
             self._load(number - 1)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        facts = {"newest_us": parts.newest_us, "now_ms": parts.now_ms}
-        self._since.append(_write(self._path(number, _BATCH), parts.tables, facts))
+        facts: dict[str, Any] = {"newest_us": parts.newest_us, "now_ms": parts.now_ms}
+        if self._checkpoint is not None:
+            facts[_CHECKPOINT] = read_checkpoint(self._checkpoint, number)
+        mine = _encode(parts.tables, facts)
+        data = self._files.keep(_name(number, _BATCH), mine)
+        kept = _Kept(parts.tables, facts, len(mine)) if data == mine else _decode(data)
+        if kept.facts != facts:
+            raise SourceError(
+                "STATE_TAKEN",
+                f"another driver runs this pipeline: {self._files.path(_name(number, _BATCH))} is "
+                "of a batch with other offsets. Leave one of them running",
+            )
+        self._since.append(kept.size_bytes)
         self._number = number
-        return self.results.add(partials.from_bytes(parts.tables), parts.newest_us, parts.now_ms)
+        return self._merge(kept)
+
+    def _merge(self, kept: "_Kept") -> Changes:
+        tables = partials.from_bytes(kept.tables)
+        return self.results.add(tables, kept.facts["newest_us"], kept.facts["now_ms"])
 
     def tidy(self) -> None:
         """Write the whole state if that is due, and remove what is not needed any more."""
@@ -111,12 +141,14 @@ class KeptState:
             "next_template": self.results.templates.known.next_number,
             "template_windows": self.results.templates.closed_windows,
         }
-        self._state_bytes = _write(self._path(self._number, _STATE), tables, facts)
+        data = _encode(tables, facts)
+        self._files.write(_name(self._number, _STATE), data)
+        self._state_bytes = len(data)
         self._since = []
         # Spark may repeat this batch, which then needs the state before it.
-        for path in self._folder.iterdir():
-            if _number(path) < (before or 0):
-                path.unlink(missing_ok=True)
+        for name in self._files.names():
+            if _is_older(name, before or 0):
+                self._files.remove(name)
 
     def _load(self, number: int) -> None:
         """The state after that batch."""
@@ -125,67 +157,69 @@ class KeptState:
         first = 0
         state = self._newest_state(number)
         if state is not None:
-            path = self._path(state, _STATE)
-            self._state_bytes = path.stat().st_size
-            restore(self.results, *_read(path))
+            kept = self._read(state, _STATE)
+            self._state_bytes = kept.size_bytes
+            restore(self.results, kept.tables, kept.facts)
             first = state + 1
         for each in range(first, number + 1):
-            path = self._path(each, _BATCH)
-            if not path.exists():
-                raise StateMissing(
-                    f"{path} is missing, and without it no result after it is right. Restore the "
-                    "folder, or start over with another home"
-                )
-            parts, facts = _read(path)
-            self.results.add(partials.from_bytes(parts), facts["newest_us"], facts["now_ms"])
-            self._since.append(path.stat().st_size)
+            kept = self._read(each, _BATCH)
+            self._merge(kept)
+            self._since.append(kept.size_bytes)
         self._number = number
 
+    def _read(self, number: int, suffix: str) -> "_Kept":
+        data = self._files.read(_name(number, suffix))
+        if data is None:
+            raise StateMissing(
+                f"{self._files.path(_name(number, suffix))} is missing, and without it no result "
+                "after it is right. Restore the folder, or start over with another home"
+            )
+        return _decode(data)
+
     def _newest_state(self, number: int) -> int | None:
-        found = (_number(path) for path in self._folder.glob(f"*{_STATE}"))
-        return max((each for each in found if each <= number), default=None)
+        return max((each for each in self._numbers(_STATE) if each <= number), default=None)
 
-    def _path(self, number: int, suffix: str) -> Path:
-        return self._folder / f"{number:012}{suffix}"
-
-
-def _number(path: Path) -> int:
-    return int(path.name.split(".")[0])
+    def _numbers(self, suffix: str) -> list[int]:
+        names = self._files.names()
+        return [int(name.removesuffix(suffix)) for name in names if name.endswith(suffix)]
 
 
-def _write(path: Path, tables: Iterable[tuple[str, bytes]], facts: dict[str, Any]) -> int:
+def _name(number: int, suffix: str) -> str:
+    return f"{number:012}{suffix}"
+
+
+def _is_older(name: str, number: int) -> bool:
+    """Of a file of batches or states, also one that was not finished."""
+    digits = name.split(".")[0]
+    return digits.isdigit() and int(digits) < number
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file: tables by name, as Arrow streams, and what else it says."""
+
+    tables: Sequence[tuple[str, bytes]]
+    facts: dict[str, Any]
+    size_bytes: int
+
+
+def _encode(tables: Iterable[tuple[str, bytes]], facts: dict[str, Any]) -> bytes:
     rows = pa.Table.from_pylist(
         [{"table": name, "value": value} for name, value in tables],
         schema=_SCHEMA.with_metadata({_FACTS: json.dumps(facts).encode()}),
     )
-    new = path.with_name(path.name + ".new")
+    sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with (
-        pa.OSFile(str(new), "wb") as file,
-        pa.ipc.new_file(file, rows.schema, options=options) as out,
-    ):
+    with pa.ipc.new_file(sink, rows.schema, options=options) as out:
         out.write_table(rows)
-    size_bytes = new.stat().st_size
-    _sync(new)
-    new.replace(path)
-    _sync(path.parent)
-    return size_bytes
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
-def _sync(path: Path) -> None:
-    """A file, or the names in a folder: all of it survives a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(path: Path) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
-    with pa.OSFile(str(path)) as file:
-        rows = pa.ipc.open_file(file).read_all()
+def _decode(data: bytes) -> _Kept:
+    rows = pa.ipc.open_file(pa.py_buffer(data)).read_all()
     facts: dict[str, Any] = json.loads(rows.schema.metadata[_FACTS])
-    return [(row["table"], row["value"]) for row in rows.to_pylist()], facts
+    return _Kept([(row["table"], row["value"]) for row in rows.to_pylist()], facts, len(data))
 
 
 # -- results and tables ----------------------------------------------------------------------

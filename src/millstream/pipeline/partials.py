@@ -374,6 +374,7 @@ class Gathering:
 
 
 def _columns(events: pa.RecordBatch, at_us: Numbers, window_us: int) -> _Columns:
+    """A window has its start and not its end: an event on the boundary is in the later one."""
     oldest_us = int(at_us.min()) // window_us * window_us
     status = pc.fill_null(events.column("status"), 0)
     sizes = to_numpy(pc.fill_null(events.column("size_bytes"), 0))

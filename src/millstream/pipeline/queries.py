@@ -26,6 +26,7 @@ from millstream.pipeline.parsing import RECORD_COLUMNS, line_rules
 from millstream.pipeline.partials import Rules
 from millstream.pipeline.progress import Watched
 from millstream.pipeline.spec import Spec
+from millstream.pipeline.state_files import files_of
 from millstream.warehouse import EVENTS, RAW
 from millstream.warehouse.locations import Location, as_text
 
@@ -54,7 +55,7 @@ def start_on(
 ) -> StreamingQuery:
     """On what tasks report, whatever they read."""
     folder = checkpoint(spec, name).absolute()
-    state = KeptState(folder / _STATE, partial(open_results, spec)) if name == LINES else None
+    state = _kept_state(spec, folder) if name == LINES else None
     results = BatchResults(spec, watched, state=state, folders=_folders(spec))
     writer = reports.writeStream.foreachBatch(results.write).queryName(f"{spec.name}-{name}")
     writer = writer.option("checkpointLocation", str(folder))
@@ -63,6 +64,15 @@ def start_on(
     else:
         writer = writer.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
     return writer.start()
+
+
+def _kept_state(spec: Spec, folder: Path) -> KeptState:
+    make = partial(open_results, spec)
+    if not spec.state_location:
+        return KeptState(files_of(folder / _STATE), make)
+    state = KeptState(files_of(spec.state_location), make, folder)
+    state.begin()
+    return state
 
 
 def read_options(spec: Spec, name: str) -> dict[str, str]:

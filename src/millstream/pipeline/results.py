@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from millstream.pipeline import outputs
 from millstream.pipeline.anomalies import AnomalyAlert
+from millstream.pipeline.error_bursts import find_burst
 from millstream.pipeline.json_times import json_time
 from millstream.pipeline.open_results import Changes, Site, Window
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.template_log import WindowTemplates
 from millstream.pipeline.visit_log import Visit
-from millstream.pipeline.window_totals import SERVICE, Gauge
+from millstream.pipeline.window_totals import Gauge
 
 # Of the rank: the value given for p95 lies between the true p94.9 and p95.1.
 PERCENTILE_RANK_ERROR: Final = 0.001
@@ -58,12 +59,10 @@ class _Records:
         self._zone = ZoneInfo(spec.timezone)
 
     def all(self, changes: Changes) -> Iterator[Record]:
-        live = [self.window(each, is_final=False) for each in changes.live]
-        for row in live:
-            yield self._record(outputs.LIVE, WINDOW_KEY, row)
-        for burst in (self.burst(row) for row in live):
-            if burst is not None:
-                yield self._record(outputs.ALERTS, ALERT_KEY, burst)
+        for window in changes.live:
+            yield self._record(outputs.LIVE, WINDOW_KEY, self.window(window, is_final=False))
+        for window in changes.live:
+            yield from self._bursts(window)
         for window in changes.closed:
             row = self.window(window, is_final=True)
             yield self._record(outputs.FINAL, WINDOW_KEY, row)
@@ -98,6 +97,22 @@ class _Records:
                 "subject": alert.host,
                 "since": self._time(alert.since_ms * 1000),
                 "text": alert.text,
+            }
+            yield self._record(outputs.ALERTS, ALERT_KEY, row)
+
+    def _bursts(self, window: Window) -> Iterator[Record]:
+        burst = find_burst(
+            window.key,
+            window.totals,
+            error_share=self._spec.error_share,
+            error_count_min=self._spec.error_count_min,
+        )
+        if burst is not None:
+            row = {
+                "kind": "errors",
+                "subject": burst.service,
+                "since": self._time(burst.since_us),
+                "text": burst.text,
             }
             yield self._record(outputs.ALERTS, ALERT_KEY, row)
 
@@ -143,19 +158,6 @@ class _Records:
                 "per_second": grown.per_second,
             }
         return row
-
-    def burst(self, window: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The alert of a service that fails more often than it may."""
-        count, errors = window["count"], window["errors"]
-        is_burst = errors >= self._spec.error_count_min and errors > count * self._spec.error_share
-        if window["output"] != SERVICE or not is_burst:
-            return None
-        return {
-            "kind": "errors",
-            "subject": window["name"],
-            "since": window["window_start"],
-            "text": f"{errors} of {count} requests failed",
-        }
 
     def templates(self, window: WindowTemplates) -> dict[str, Any]:
         return {

@@ -44,15 +44,16 @@ class Skeletons:
         """`window`: the number of each message's window; `start_us` gives the start of one."""
         if messages.null_count == len(messages):
             return
-        hashes = IMPLEMENTATION.skeleton_hashes(messages)
+        hashes, places, groups = IMPLEMENTATION.group_hashes(
+            IMPLEMENTATION.skeleton_hashes(messages)
+        )
         first, last = int(window.min()), int(window.max())
         for number in [first] if first == last else np.unique(window).tolist():
-            rows = None if first == last else np.flatnonzero(window == number)
-            of_window = hashes if rows is None else hashes[rows]
-            found, places, counts = np.unique(of_window, return_index=True, return_counts=True)
-            rows_of = places if rows is None else rows[places]
-            told = zip(found.tolist(), rows_of.tolist(), counts.tolist(), strict=True)
-            self._count(start_us(number), messages, told)
+            of_window = groups if first == last else groups[window == number]
+            counts = np.bincount(of_window, minlength=len(hashes))
+            found = np.flatnonzero(counts)
+            columns = (each[found].tolist() for each in (hashes, places, counts))
+            self._count(start_us(number), messages, zip(*columns, strict=True))
 
     def _count(
         self, window_us: int, messages: pa.StringArray, told: Iterable[tuple[int, int, int]]

@@ -71,6 +71,8 @@ class Spec:
     name: str
     bootstrap: str
     home: Path
+    # Empty: in the home.
+    state_location: str
     timezone: str
     trigger_ms: int
     state_partitions: int
@@ -238,6 +240,8 @@ FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
         Field("bootstrap", "127.0.0.1:9092", _text, Change.FREE, "The broker to connect to first."),
         Field("home", "pipeline-data", _text, Change.STATE,
               "Checkpoints, tables and reports; beside this file unless absolute."),
+        Field("state", "", _location, Change.STATE,
+              "Where open results are kept: `s3://BUCKET/FOLDER`; empty for `home`."),
         Field("timezone", "UTC", _zone, Change.RESULTS,
               "For the days of tables and reports, and for times without a zone."),
         Field("trigger", "5 seconds", _duration, Change.FREE, "How often a micro-batch starts."),
@@ -354,6 +358,7 @@ def _read_spec(raw: dict[str, Any], *, folder: Path) -> Spec:
         name=values["name"],
         bootstrap=values["bootstrap"],
         home=folder / values["home"],
+        state_location=values["state"],
         timezone=values["timezone"],
         trigger_ms=values["trigger"],
         state_partitions=values["state_partitions"],

@@ -34,7 +34,7 @@ from millstream.spark.cluster import (
     PAUSE_SECONDS_MIN,
     Cluster,
 )
-from millstream.spark.failure import SourceError, Unreachable, data_loss
+from millstream.spark.failure import SourceError, Unreachable, begins_at, lose
 from millstream.spark.pool import connect, release
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.cursor import Cursor
@@ -225,13 +225,11 @@ class _RangeReader:
             self._lose(f"{partition} ends before offset {self._offset}, which existed before")
             self._offset = self._wanted.upto_offset
             return
-        self._lose(f"{partition} begins at offset {log_start}, requested was {self._offset}")
+        self._lose(begins_at(partition, log_start, requested=self._offset))
         self._offset = min(log_start, self._wanted.upto_offset)
 
     def _lose(self, text: str) -> None:
-        if self._settings.fails_on_data_loss:
-            raise data_loss(text)
-        log.warning("%s; continuing, because failOnDataLoss is false", text)
+        lose(text, fails=self._settings.fails_on_data_loss)
 
     def _check_stall(self, fetched: Fetched) -> None:
         """After a response without batches: more may come, unless the log got shorter."""

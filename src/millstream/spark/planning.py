@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millstream.model import INTERNAL_TOPICS, TopicPartition
 from millstream.spark.cluster import EARLIEST, LATEST, Cluster, TopicInfo
-from millstream.spark.failure import SourceError, data_loss, option_error
+from millstream.spark.failure import SourceError, begins_at, lose, option_error
 from millstream.spark.fetching import OffsetRange
 from millstream.spark.options import Place, Position, ReadOptions
 from millstream.spark.ranges import Offsets, split_ranges
@@ -95,7 +95,7 @@ class Planner:
         be earlier."""
         fetch = self._options.fetch
         if fetch.fails_on_data_loss and not fetch.is_committed_only:
-            _check_not_behind(self._options.starting, starts, self.latest(partitions))
+            _check_not_behind(self._options.starting, starts, self.latest(partitions), fails=True)
 
     def resolve_end(self, partitions: PartitionIds) -> Offsets:
         """The end in the options."""
@@ -104,20 +104,18 @@ class Planner:
     def checked_bounds(
         self, starts: Offsets, ends: Offsets, partitions: PartitionIds
     ) -> tuple[Offsets, Offsets]:
-        """Check that the bounds are in the log, before a task finds out. Bounds that were not
-        given as numbers always are."""
+        """Bounds that are in the log, before a task finds out. Those that were not given as
+        numbers always are; others fail, or are moved with a warning (`failOnDataLoss`)."""
         given = [self._options.starting, self._options.ending]
         if all(position.place is not Place.OFFSETS for position in given):
             return starts, ends
         earliest, latest = self.earliest(partitions), self.latest(partitions)
-        if self._options.fetch.fails_on_data_loss:
-            for position, offsets in zip(given, (starts, ends), strict=True):
-                _check_not_behind(position, offsets, latest)
-            for partition, start in starts.items():
-                if start < earliest[partition]:
-                    raise data_loss(
-                        f"{partition} begins at {earliest[partition]}, requested was {start}"
-                    )
+        fails = self._options.fetch.fails_on_data_loss
+        for position, offsets in zip(given, (starts, ends), strict=True):
+            _check_not_behind(position, offsets, latest, fails=fails)
+        for partition, start in starts.items():
+            if start < earliest[partition]:
+                lose(begins_at(partition, earliest[partition], requested=start), fails=fails)
         starts = {p: max(start, earliest[p]) for p, start in starts.items()}
         return starts, {p: min(end, latest[p]) for p, end in ends.items()}
 
@@ -169,14 +167,17 @@ class Planner:
         return {**named, **self._list(relative)}
 
 
-def _check_not_behind(position: Position, offsets: Offsets, latest: Offsets) -> None:
+def _check_not_behind(
+    position: Position, offsets: Offsets, latest: Offsets, *, fails: bool
+) -> None:
     for partition, offset in offsets.items():
-        if position.place is Place.OFFSETS and offset > latest[partition]:
-            raise option_error(
-                position.option,
-                f"{partition} ends at {latest[partition]}, before {offset}. To read the rest, set "
-                "'failOnDataLoss' to 'false'",
-            )
+        if position.place is not Place.OFFSETS or offset <= latest[partition]:
+            continue
+        text = f"{partition} ends at offset {latest[partition]}, before {offset}"
+        if fails:
+            remedy = "To read the rest, set 'failOnDataLoss' to 'false'"
+            raise option_error(position.option, f"{text}. {remedy}")
+        lose(text, fails=False)
 
 
 def _all_named(position: Position, partitions: PartitionIds) -> Mapping[TopicPartition, int]:

@@ -97,7 +97,11 @@ def limit_offsets(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[Topi
 def limit_bytes(
     starts: Offsets, ends: Offsets, bytes_max: int, bytes_per_offset: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, int]:
-    """The same for bytes, where an offset has a partition's average size."""
+    """Ends with about `bytes_max` bytes in total, where an offset has its partition's average size.
+
+    Every partition gives the same part of what it has, rounded up to whole offsets. So none is
+    starved, and the total may exceed the limit by up to one record of each.
+    """
     sizes = {p: max(0, ends[p] - starts[p]) * bytes_per_offset.get(p, 0.0) for p in ends}
     total = sum(sizes.values())
     if total <= bytes_max:

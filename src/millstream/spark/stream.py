@@ -4,6 +4,9 @@ Spark calls, in one long-lived process per query: `initialOffset` (more than onc
 again after a crash in the first batch), `latestOffset` with the end of the last batch,
 `partitions` for the batch in between. `partitions` takes the start of a batch from its
 end offset and never trusts `start`, see `ranges`.
+
+A partition that is new since the last batch is read from its beginning. A topic that was deleted
+and created again is a loss of data, and is then read from its beginning too.
 """
 
 import logging
@@ -23,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from millstream.model import NO_TOPIC_ID, TopicPartition
-from millstream.spark.failure import SourceError, data_loss
+from millstream.spark.failure import SourceError, begins_at, lose
 from millstream.spark.options import ReadOptions
 from millstream.spark.planning import PartitionIds, Planner
 from millstream.spark.ranges import (
@@ -173,7 +176,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"The checkpoint is of {', '.join(sorted(known))}, but the query reads "
                 f"{', '.join(sorted(read))}. Start it with a separate checkpoint location",
             )
-        self._lose(f"{', '.join(map(str, removed))} are gone")
+        verb = "is" if len(removed) == 1 else "are"
+        self._lose(f"{', '.join(map(str, removed))} {verb} gone")
 
     def _checked_starts(
         self, starts: Offsets, latest: Offsets, partitions: PartitionIds
@@ -183,17 +187,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self._planner.earliest(partitions)
         for partition, start in starts.items():
             if start < earliest[partition]:
-                self._lose(f"{partition} begins at {earliest[partition]}, requested was {start}")
+                self._lose(begins_at(partition, earliest[partition], requested=start))
                 checked[partition] = earliest[partition]
             elif start > latest[partition] and not self._options.fetch.is_committed_only:
-                self._lose(f"{partition} ends at {latest[partition]}, was read up to {start}")
+                self._lose(
+                    f"{partition} ends at offset {latest[partition]}, was read up to {start}"
+                )
                 checked[partition] = latest[partition]
         return checked
 
     def _lose(self, text: str) -> None:
-        if self._options.fetch.fails_on_data_loss:
-            raise data_loss(text)
-        log.warning("%s; continuing, because failOnDataLoss is false", text)
+        lose(text, fails=self._options.fetch.fails_on_data_loss)
 
     # -- where it ends ----------------------------------------------------------------------
 

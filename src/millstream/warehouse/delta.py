@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from millstream.warehouse.files import PARTITION, Batch, TableChanged, WrittenFile
+from millstream.warehouse.files import JOINED_BYTES, PARTITION, Batch, TableChanged, WrittenFile
 from millstream.warehouse.locations import Location
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Delta:
     def tidy(self, *, oldest_day: str | None) -> None:
         if oldest_day is not None:
             self._table.delete(f"{PARTITION} < '{oldest_day}'")
-        self._table.optimize.compact()
+        self._table.optimize.compact(target_size=JOINED_BYTES)
         self._table.create_checkpoint()
         self._table.vacuum(retention_hours=_KEEP_OLD_VERSIONS_HOURS, dry_run=False)
 

@@ -17,7 +17,7 @@ from millstream.warehouse.locations import Location, file_system
 # Tables are divided by it: the day of an event, in the declared time zone.
 PARTITION: Final = "date"
 # Files of at least this size are not joined with others.
-JOINED_BYTES: Final = 128 * 1024 * 1024
+JOINED_BYTES: Final = 32 * 1024 * 1024
 # A row group has at least so many rows or bytes, if a task has as many.
 _GROUP_ROWS: Final = 1 << 17
 _GROUP_BYTES: Final = 32 << 20
