@@ -1,6 +1,7 @@
 """`millstream share` against a node with a share group.
 
 Covers cli/share.py, cli/share_view.py, cli/share_reset.py, cli/share_peek.py, cli/share_dead.py,
+cli/share_letters.py, cli/share_retry.py,
 client/share_queue.py, broker/handlers/peek_share_group.py, coordinators/share/peeking.py.
 """
 
@@ -9,7 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.handlers.test_share_fetch import LONG_MS, Queue
+from millstream.cli.record_text import TextRecord
+from millstream.cli.share_letters import Letter
+from millstream.cli.share_retry import unsent
+from millstream.model import TopicPartition
+from tests.broker.handlers.test_share_fetch import LONG_MS, Queue, delete_records
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, set_group_options
@@ -151,9 +156,65 @@ def test_dead_letters_are_shown_and_sent_again(broker: Broker, copies: str) -> N
     again = run(broker, "dead", queue.name, "--retry", "-y")
     assert "sent 2 records again" in again.errors
     assert member.fetch(wait_ms=LONG_MS, records=1).ranges[0][0] == 3
+    assert [one["is_retried"] for one in found()] == [True, True]
+    once = run(broker, "dead", queue.name, "--retry", "-y")
+    assert (once.exit_code, "sent 0 records again" in once.errors) == (0, True)
     values = run(broker, queue.name, "-e", command="consume").output.split()
     assert values == ["v0", "v1", "v2", "v1", "v2"]
+    run(broker, "delete", f"{queue.name}.retried", "-y", command="group")
+    oldest = run(broker, "dead", queue.name, "--retry", "-y", "-n", "1", "--json")
+    assert [one["offset"] for one in json.loads(oldest.output)] == [1]
+    assert [one["is_retried"] for one in found()] == [True, False]
     queue.close()
+
+
+def test_records_that_are_gone_are_not_sent_again(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap)
+    letters = f"dlq.{queue.name}"
+    run(broker, "create", letters, "-c", f"{PERMITTED}=true", command="topic")
+    set_group_options(queue.client, queue.name, errors_deadletterqueue_topic_name=letters)
+    queue.produce(2, 1)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS)
+    member.acknowledge((0, 2, [REJECT]))
+    wait_until(
+        lambda: len(json.loads(run(broker, "dead", queue.name, "--json").output)) == 3, "letters"
+    )
+    delete_records(queue, before=2)
+    again = run(broker, "dead", queue.name, "--retry", "-y")
+    assert (again.exit_code, "sent 1 record again" in again.errors) == (0, True), again.errors
+    assert "2 records not sent: deleted meanwhile" in again.errors
+    assert "sent 0 records again" in run(broker, "dead", queue.name, "--retry", "-y").errors
+    queue.close()
+
+
+def test_letters_are_shown_without_permission_for_the_group_that_retries() -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(settings=settings) as guarded:
+        run(guarded, "create", "dlq.w", command="topic")
+        denied = ("--deny", "--principal", "User:ANONYMOUS", "--operation", "all")
+        added = run(guarded, "add", *denied, "--group", "w.retried", command="acl")
+        assert added.exit_code == 0, added.errors
+        shown = run(guarded, "dead", "w", "-t", "dlq.w")
+        assert (shown.exit_code, "0 dead letters" in shown.errors) == (0, True), shown.errors
+        unknown = [line for line in shown.errors.splitlines() if "not known" in line]
+        assert len(unknown) == 1
+        assert "GROUP_AUTHORIZATION_FAILED" in unknown[0]
+        refused = run(guarded, "dead", "w", "-t", "dlq.w", "--retry", "-y")
+        assert (refused.exit_code, "GROUP_AUTHORIZATION_FAILED" in refused.errors) == (1, True)
+
+
+def test_letters_of_a_partition_are_sent_in_order_whatever_their_times_are() -> None:
+    def letter(partition: int, offset: int, written_ms: int) -> Letter:
+        record = TextRecord("dlq.t", partition, offset, written_ms, None, None, [])
+        return Letter(TopicPartition("t", 0), 0, 1, "", written_ms, record)
+
+    letters = [letter(0, 4, 10), letter(0, 5, 30), letter(0, 6, 15), letter(1, 0, 20)]
+    left = unsent(letters, {TopicPartition("dlq.t", 0): 5})
+    assert [(one.place.partition, one.letter.offset) for one in left] == [(1, 0), (0, 5), (0, 6)]
 
 
 def test_records_may_be_sent_for_later(broker: Broker) -> None:

@@ -2,7 +2,8 @@
 
 A record whose acknowledgement was confirmed is not delivered again, and no record is finished
 before a consumer has accepted it. Each round has a new topic and group on the same data directory;
-it ends when no record is left.
+it ends when no record is left. The processes run the consumers of different clients; franz-go's
+where Go is installed.
 """
 
 import random
@@ -15,7 +16,7 @@ from tests.faults.kills import Round
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
 from tests.support.share_member import create_topic, lag_of, produce, set_group_options
-from tests.support.share_workers import Ledger, Workers
+from tests.support.share_workers import Ledger, Workers, missing_franz_go
 from tests.support.waiting import wait_until
 
 PARTITIONS = 6
@@ -23,6 +24,14 @@ BATCHES = 60
 BATCH = 10
 TOTAL = PARTITIONS * BATCHES * BATCH
 _DONE_SECONDS_MAX = 240
+# A client, and how it acknowledges.
+CLIENTS = (
+    ("confluent", "explicit"),
+    ("java", "explicit"),
+    ("franz-go", "explicit"),
+    ("java", "implicit"),
+    ("confluent", "implicit"),
+)
 
 SETTINGS = {
     # Members that were killed are gone soon; until then, partitions may be theirs alone.
@@ -56,10 +65,13 @@ def _round(node: MillstreamNode, seed: int, processes: int, consumers: int) -> R
     _fill(node, name)
     ledger = Ledger()
 
-    def start() -> Workers:
-        return Workers("confluent", node.bootstrap, name, name, count=consumers, ledger=ledger)
+    clients = clients_of(seed, processes)
 
-    workers = [start() for _ in range(processes)]
+    def start(number: int) -> Workers:
+        kind, mode = clients[number]
+        return Workers(kind, node.bootstrap, name, name, count=consumers, mode=mode, ledger=ledger)
+
+    workers = [start(number) for number in range(processes)]
     faults = []
     try:
         wait_until(lambda: bool(ledger.lines), "the first confirmation")
@@ -73,8 +85,8 @@ def _round(node: MillstreamNode, seed: int, processes: int, consumers: int) -> R
                 faults.append("node")
             else:
                 workers[victim].kill()
-                workers[victim] = start()
-                faults.append(f"consumers {victim}")
+                workers[victim] = start(victim)
+                faults.append(" ".join(clients[victim]))
         wait_until(
             lambda: lag_of(node.bootstrap, name, name) == 0,
             "no record is left",
@@ -89,6 +101,12 @@ def _round(node: MillstreamNode, seed: int, processes: int, consumers: int) -> R
         fault=f"SIGKILL of {', '.join(faults)}",
         problems=_problems(ledger),
     )
+
+
+def clients_of(seed: int, processes: int) -> list[tuple[str, str]]:
+    """What each process of a round runs."""
+    found = [one for one in CLIENTS if one[0] != "franz-go" or missing_franz_go() is None]
+    return [found[(seed + number) % len(found)] for number in range(processes)]
 
 
 def _fill(node: MillstreamNode, name: str) -> None:

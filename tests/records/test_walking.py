@@ -175,3 +175,39 @@ def test_the_first_record_at_a_time_is_found(implementation: Implementation) -> 
 def test_both_find_the_same_time_in_any_bytes(data: bytes, count: int, delta_min: int) -> None:
     found = [each.find_time(data, count, 0, 3, delta_min) for each in IMPLEMENTATIONS]
     assert all(each[:2] == found[0][:2] for each in found)
+
+
+@given(data=some.binary(max_size=60), count=some.integers(0, 5))
+def test_both_find_the_same_delivery_times_in_any_bytes(data: bytes, count: int) -> None:
+    # With names of one letter they occur.
+    found = [each.find_delivery_times(data, count, b"a", b"b") for each in IMPLEMENTATIONS]
+    assert all(each == found[0] for each in found)
+
+
+@given(
+    headers=some.lists(
+        some.lists(
+            some.tuples(
+                some.sampled_from([b"a", b"b", b"c"]),
+                some.none() | some.sampled_from([b"", b"0", b"7", b"9" * 18, b"9" * 19, b"-1"]),
+            ),
+            max_size=4,
+        ),
+        max_size=6,
+    ),
+    cut=some.integers(0, 9),
+)
+def test_both_find_the_same_delivery_times_in_records(
+    headers: list[list[tuple[bytes, bytes | None]]], cut: int
+) -> None:
+    def tail(of: list[tuple[bytes, bytes | None]]) -> bytes:
+        found = [
+            varint(len(name)) + name + (varint(-1) if v is None else varint(len(v)) + v)
+            for name, v in of
+        ]
+        return varint(len(of)) + b"".join(found)
+
+    data = b"".join(record(2 * n, tail=tail(of)) for n, of in enumerate(headers))
+    data = data[: max(len(data) - cut, 0)]
+    results = [each.find_delivery_times(data, len(headers), b"a", b"b") for each in IMPLEMENTATIONS]
+    assert all(each == results[0] for each in results)

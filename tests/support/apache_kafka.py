@@ -48,6 +48,8 @@ class ApacheKafka:
         self._settings = settings or {}
         self._work = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
+        # Where the log of the last start begins.
+        self._log_start = 0
 
     @property
     def bootstrap(self) -> str:
@@ -56,6 +58,9 @@ class ApacheKafka:
     @property
     def log_text(self) -> str:
         return (self._work / "kafka.log").read_text(errors="replace")
+
+    def _log_since_start(self) -> str:
+        return (self._work / "kafka.log").read_bytes()[self._log_start :].decode(errors="replace")
 
     def __enter__(self) -> "ApacheKafka":
         skip_if_java_is_left_out()
@@ -88,6 +93,7 @@ class ApacheKafka:
             timeout_seconds=_START_SECONDS_MAX,
         )
         with open(self._work / "kafka.log", "ab") as output:
+            self._log_start = output.tell()
             self._process = subprocess.Popen(
                 [*self._java(heap="512m"), "kafka.Kafka", str(properties)],
                 stdout=output,
@@ -187,7 +193,7 @@ class ApacheKafka:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS_MAX
-        while "Kafka Server started" not in self.log_text:
+        while "Kafka Server started" not in self._log_since_start():
             assert self._process is not None
             if self._process.poll() is not None:
                 raise AssertionError(f"Apache Kafka did not start:\n{self.log_text[-6000:]}")

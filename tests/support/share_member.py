@@ -9,7 +9,11 @@ from typing import Any
 
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_key_values
-from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from millstream.wire.apis.create_topics import (
+    CreatableConfig,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from millstream.wire.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     ShareOffsetsWanted,
@@ -292,13 +296,19 @@ def _connected(client: RawClient, here: str, there: str) -> RawClient:
     return RawClient(there, client_id="share")
 
 
-def create_topic(client: RawClient, topic: str, partitions: int = 1, *, replicas: int = 1) -> None:
+def create_topic(
+    client: RawClient, topic: str, partitions: int = 1, *, replicas: int = 1, **options: str
+) -> None:
+    """In options, underscores stand for dots."""
     new = CreatableTopic(
         name=topic,
         num_partitions=partitions,
         replication_factor=replicas,
         assignments=[],
-        configs=[],
+        configs=[
+            CreatableConfig(name=name.replace("_", "."), value=value)
+            for name, value in options.items()
+        ],
     )
     answer = client.ask(
         CreateTopicsRequest(topics=[new], timeout_ms=20_000, validate_only=False), 5

@@ -2,9 +2,9 @@
 
     python -m tests.support.share_workers BOOTSTRAP GROUP TOPIC COUNT MODE RELEASED ACQUIRE
 
-runs librdkafka's, one per thread; `ShareWorkers.java` runs Java's, with the same arguments. Both
-print two lines for each record, when a consumer acknowledges it and when the broker has confirmed
-that, and stop when stdin ends.
+runs librdkafka's, one per thread; `ShareWorkers.java` runs Java's and `go/share_workers` those of
+franz-go, with the same arguments. All print two lines for each record, when a consumer
+acknowledges it and when the broker has confirmed that, and stop when stdin ends.
 """
 
 import random
@@ -16,10 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.go_program import go_program, missing_go
 from tests.support.java_program import java_command
 
 _JAVA = Path(__file__).parent / "java" / "ShareWorkers.java"
-KINDS = ("java", "confluent")
+_GO = Path(__file__).parent / "go" / "share_workers"
+KINDS = ("java", "confluent", "franz-go")
+
+
+def missing_franz_go() -> str | None:
+    """Why franz-go's consumers cannot run here; None if they can."""
+    return missing_go(_GO)
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,14 @@ class Ledger:
         return found
 
 
+def _command(kind: str) -> list[str]:
+    if kind == "java":
+        return java_command(_JAVA, heap="384m")
+    if kind == "franz-go":
+        return [go_program(_GO)]
+    return [sys.executable, "-m", "tests.support.share_workers"]
+
+
 class Workers:
     """`with Workers("java", bootstrap, group, topic) as workers: ... workers.ledger`"""
 
@@ -78,15 +93,10 @@ class Workers:
         acquire_mode: str = "batch_optimized",
         ledger: Ledger | None = None,
     ) -> None:
-        command = (
-            java_command(_JAVA, heap="384m")
-            if kind == "java"
-            else [sys.executable, "-m", "tests.support.share_workers"]
-        )
         arguments = [bootstrap, group, topic, str(count), mode, str(released_percent)]
         self.ledger = ledger if ledger is not None else Ledger()
         self.process = subprocess.Popen(
-            [*command, *arguments, acquire_mode],
+            [*_command(kind), *arguments, acquire_mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,10 +1,5 @@
 """`millstream share dead`: dead letters with their reasons, and sending their records again."""
 
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,63 +8,35 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
-from millstream.cli.delayed_acks import Delay
-from millstream.cli.failure import CommandFailed
-from millstream.cli.first_contact import BrokerWatch
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.group_view import committed_offsets
 from millstream.cli.names import GROUP, TOPIC
 from millstream.cli.output import JsonValue, counted, echo, print_json, print_table
-from millstream.cli.progress import Progress
-from millstream.cli.record_sender import RecordSender, connect_producer
-from millstream.cli.record_text import JsonRecord, TextRecord
+from millstream.cli.share_letters import Letter, Offsets, read_letters
+from millstream.cli.share_retry import SendingAgain, retried_group, unsent
 from millstream.cli.share_view import describe_share_group
 from millstream.cli.topic_view import find_topic
-from millstream.cli.transfer import open_reading
-from millstream.client.blocking import Address
-from millstream.client.start_position import Range, parse_range
-from millstream.coordinators.share import dead_letters
-from millstream.errors import KafkaCode
-from millstream.model import TopicPartition
-from millstream.records.batch import split_batches
-from millstream.records.delivery_times import HEADERS as TIME_HEADERS
-from millstream.records.records import Record, iterate_records
-from millstream.records.validation import DECODED_BYTES_MAX
 from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
 _GROUP_RESOURCE: Final = 32
 _OPTION: Final = "errors.deadletterqueue.topic.name"
-_READ_AT_ONCE: Final = 1_000
-# The newest that names topics.
-_FETCH_VERSION: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter; `where` and `offset` are those of the record that died."""
-
-    where: TopicPartition
-    offset: int
-    deliveries: int | None
-    reason: str
-    written_ms: int
-    letter: TextRecord
-
-    @property
-    def is_copy(self) -> bool:
-        return self.letter.key is not None or self.letter.value is not None
+_SHOWN: Final = 100
 
 
 @click.command()
 @click.argument("group_id", type=GROUP, metavar="GROUP")
 @click.option("-t", "--topic", type=TOPIC, help="Default: the group's topic for dead letters.")
 @click.option(
-    "-n", "--count", type=click.IntRange(1), default=100, show_default=True, help="The newest."
+    "-n",
+    "--count",
+    type=click.IntRange(1),
+    help="The newest, by default 100; with --retry the oldest, by default all.",
 )
 @click.option(
     "--retry",
     "is_retried",
     is_flag=True,
-    help="Send the records that are shown to their topics again.",
+    help="Send the records to their topics again, except those that were sent before.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
@@ -77,7 +44,7 @@ class Letter:
 def dead(
     group_id: str,
     topic: str | None,
-    count: int,
+    count: int | None,
     is_retried: bool,
     yes: bool,
     as_json: bool,
@@ -86,7 +53,9 @@ def dead(
     """Show the dead letters of a share group: which records died, and why.
 
     With --retry their records are sent to the same partitions again, for all groups that read
-    them. The letters stay, so a second --retry sends them twice.
+    them, the oldest first. The letters stay; a consumer group, GROUP.retried, keeps how far they
+    were sent. So every record is sent once, however often the command runs. To send records
+    again, reset that group or delete it.
 
     Example: millstream share dead workers -n 10
     """
@@ -95,18 +64,33 @@ def dead(
             describe_share_group(cluster, group_id)
             topic = _topic_of(cluster, group_id)
         find_topic(cluster, topic)
-    found = list(deque(_letters(bootstrap, topic, group_id), maxlen=count))
-    if is_retried and found:
-        if not yes:
+        sent = _sent_before(cluster, group_id, is_needed=is_retried)
+    letters = read_letters(bootstrap, topic, group_id)
+    if is_retried:
+        found = unsent(letters, sent)[:count]
+        if found and not yes:
             confirm(f"Send {counted(len(found), 'record')} again?", "sending records again")
-        sent = _send_again(bootstrap, found)
-        if not as_json:
-            echo(f"sent {counted(sent, 'record')} again", err=True)
+        found = SendingAgain(bootstrap, group_id).send(found) if found else []
+    else:
+        found = sorted(letters, key=lambda one: one.written_ms)[-(count or _SHOWN) :]
     if as_json:
-        print_json([_as_json(one) for one in found])
-        return
-    if not is_retried:
-        _print(found, group_id, topic)
+        print_json([_as_json(one, is_retried or one.is_before(sent)) for one in found])
+    elif is_retried:
+        echo(f"sent {counted(len(found), 'record')} again", err=True)
+    else:
+        _print(found, sent, f"{counted(len(found), 'dead letter')} of {group_id} in {topic}")
+
+
+def _sent_before(cluster: Cluster, group_id: str, *, is_needed: bool) -> Offsets:
+    """Up to where records were sent again. Who only looks at letters needs no permission for the
+    group that keeps it."""
+    try:
+        return committed_offsets(cluster, retried_group(group_id))
+    except CommandFailed as failed:
+        if is_needed or failed.exit_code is not ExitCode.FAILED:
+            raise
+        echo(f"not known which records were sent again: {failed}", err=True)
+        return {}
 
 
 def _topic_of(cluster: Cluster, group_id: str) -> str:
@@ -125,167 +109,30 @@ def _topic_of(cluster: Cluster, group_id: str) -> str:
     return found
 
 
-# -- reading --------------------------------------------------------------------------------
-
-
-def _letters(bootstrap: str, topic: str, group_id: str) -> Iterator[Letter]:
-    span: Range = parse_range("beginning", now=datetime.now(UTC))
-    with closing(open_reading(bootstrap, topic, span, is_bounded=True)) as reading:
-        found: list[Letter] = []
-        while not reading.is_over():
-            for record in reading.take(_READ_AT_ONCE):
-                one = _letter(record)
-                if one is not None and _text(record, dead_letters.GROUP) == group_id:
-                    found.append(one)
-    found.sort(key=lambda one: one.written_ms)
-    yield from found
-
-
-def _letter(record: TextRecord) -> Letter | None:
-    """None for a record that is no letter."""
-    try:
-        where = TopicPartition(
-            _text(record, dead_letters.TOPIC), int(_text(record, dead_letters.PARTITION))
-        )
-        offset = int(_text(record, dead_letters.OFFSET))
-    except (KeyError, ValueError):
-        return None
-    headers = dict(record.headers)
-    deliveries = headers.get(dead_letters.DELIVERY_COUNT) or b""
-    return Letter(
-        where,
-        offset,
-        int(deliveries) if deliveries.isdigit() else None,
-        (headers.get(dead_letters.MESSAGE) or b"").decode(errors="replace"),
-        record.timestamp_ms,
-        record,
-    )
-
-
-def _text(record: TextRecord, name: str) -> str:
-    """Raises KeyError."""
-    return (dict(record.headers)[name] or b"").decode(errors="replace")
-
-
-# -- sending again --------------------------------------------------------------------------
-
-
-def _send_again(bootstrap: str, found: Iterable[Letter]) -> int:
-    by_topic: dict[str, list[JsonRecord]] = {}
-    with Cluster(bootstrap) as cluster:
-        leaders: dict[str, dict[int, Address]] = {}
-        for letter in found:
-            topic = letter.where.topic
-            if topic not in leaders:
-                leaders[topic] = _leaders(cluster, topic)
-            by_topic.setdefault(topic, []).append(_record_of(cluster, leaders[topic], letter))
-    sent = 0
-    for topic, records in by_topic.items():
-        delay = Delay(bootstrap, topic, is_acks_all=True)
-        watch = BrokerWatch(bootstrap)
-        producer = connect_producer(bootstrap, watch, "none", "all")
-        progress = Progress(quiet=True, plain=False)
-        sender = RecordSender(topic, producer, watch, progress, delay)
-        sender.send_all(iter(records))
-        sent += sender.sent_count
-    return sent
-
-
-def _leaders(cluster: Cluster, topic: str) -> dict[int, Address]:
-    answer = cluster.metadata(topic)
-    nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
-    return {
-        row.partition_index: nodes[row.leader_id]
-        for found in answer.topics
-        for row in found.partitions
-        if row.leader_id in nodes
-    }
-
-
-def _record_of(cluster: Cluster, leaders: dict[int, Address], letter: Letter) -> JsonRecord:
-    """The record that died: from its letter if that is a copy, or else from its topic."""
-    if letter.is_copy:
-        copy = letter.letter
-        return _again(copy.key, copy.value, copy.headers, letter)
-    record = _fetch(cluster, leaders, letter)
-    if record is None:
-        raise CommandFailed(
-            f"the record {letter.offset} of {letter.where.topic}-{letter.where.partition} is gone,"
-            " and its dead letter has no copy"
-            " (errors.deadletterqueue.copy.record.enable); nothing was sent"
-        )
-    return _again(record.key, record.value, record.headers, letter)
-
-
-def _again(
-    key: bytes | None,
-    value: bytes | None,
-    headers: Iterable[tuple[str, bytes | None]],
-    letter: Letter,
-) -> JsonRecord:
-    kept = [
-        (name, content)
-        for name, content in headers
-        if not name.startswith(dead_letters.PREFIX) and name not in TIME_HEADERS
-    ]
-    return JsonRecord(
-        key=key,
-        value=value,
-        headers=kept,
-        timestamp_ms=int(time.time() * 1000),
-        partition=letter.where.partition,
-    )
-
-
-def _fetch(cluster: Cluster, leaders: dict[int, Address], letter: Letter) -> Record | None:
-    where = letter.where
-    if where.partition not in leaders:
-        raise CommandFailed(f"{where.topic}-{where.partition} has no leader; nothing was sent")
-    row = FetchPartition(
-        partition=where.partition, fetch_offset=letter.offset, partition_max_bytes=1
-    )
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1,
-        topics=[FetchTopic(topic=where.topic, partitions=[row])],
-    )
-    answer = cluster.ask(leaders[where.partition], request, _FETCH_VERSION)
-    for topic in answer.responses:
-        for found in topic.partitions:
-            if found.error_code == KafkaCode.OFFSET_OUT_OF_RANGE:
-                return None
-            check(found.error_code, f"{where.topic}-{where.partition}")
-            for batch in split_batches(memoryview(bytes(found.records or b""))):
-                for record in iterate_records(batch, limit_bytes=DECODED_BYTES_MAX):
-                    if record.offset == letter.offset:
-                        return record
-    return None
-
-
 # -- printing -------------------------------------------------------------------------------
 
 
-def _print(found: list[Letter], group_id: str, topic: str) -> None:
+def _print(found: list[Letter], sent: Offsets, summary: str) -> None:
     print_table(
-        ("TOPIC", "PARTITION", "OFFSET", "DELIVERIES", "WHEN", "REASON"),
+        ("TOPIC", "PARTITION", "OFFSET", "DELIVERIES", "WHEN", "RETRIED", "REASON"),
         [
             (
                 *(one.where.topic, one.where.partition, one.offset, one.deliveries),
                 _when(one.written_ms),
+                "yes" if one.is_before(sent) else "no",
                 one.reason,
             )
             for one in found
         ],
     )
-    echo(f"{counted(len(found), 'dead letter')} of {group_id} in {topic}", err=True)
+    echo(summary, err=True)
 
 
 def _when(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _as_json(one: Letter) -> JsonValue:
+def _as_json(one: Letter, is_retried: bool) -> JsonValue:
     return {
         "topic": one.where.topic,
         "partition": one.where.partition,
@@ -294,6 +141,7 @@ def _as_json(one: Letter) -> JsonValue:
         "reason": one.reason,
         "timestamp_ms": one.written_ms,
         "is_copy": one.is_copy,
+        "is_retried": is_retried,
         "letter_partition": one.letter.partition,
         "letter_offset": one.letter.offset,
     }

@@ -1,7 +1,8 @@
 """The loops over records, in Python: the same results as the compiled `_columns`, slower.
 
 Used where the package was installed without a C compiler, and in tests as the reference
-that the compiled module is held against. Here keys are held as BLAKE2b with 128 bits.
+that the compiled module is held against. `Rewriter` holds the rule of compaction: which records
+stay, and how long tombstones do. Here keys are held as BLAKE2b with 128 bits.
 """
 
 from array import array

@@ -23,3 +23,6 @@ def find_time(
     wanted: int,
     delta_min: int,
 ) -> tuple[int, int, int]: ...
+def find_delivery_times(
+    data: bytes | bytearray | memoryview, count: int, not_before: bytes, not_after: bytes
+) -> tuple[bytes, int, int]: ...

@@ -1,5 +1,6 @@
 """Checking and searching the records of a batch: the twin of `_walk.pyx`, value for value."""
 
+from array import array
 from typing import Final
 
 NAME: Final = "pure Python"
@@ -9,6 +10,9 @@ KEPT_MAX: Final = 128
 Found = tuple[int, int, list[int], int, list[tuple[int, int]], int]
 
 (_NONE, _ENDS_EARLY, _BYTES_LEFT, _BAD_NUMBER, _BAD_SIZE, _BAD_HEADERS, _BAD_OFFSET) = range(7)
+# A longer number is none: it could exceed 64 bits.
+_DIGITS_MAX: Final = 18
+_NEVER: Final = 2**63 - 1
 _INT64_SIGN: Final = 1 << 63
 _INT64_MASK: Final = (1 << 64) - 1
 
@@ -59,6 +63,50 @@ class _Walk:
                 raise _Stopped(_BAD_HEADERS)
             self.skip(length)
             self.skip(self.number(32))
+
+    def read(self, length: int) -> bytes | None:
+        """What `skip` passes over."""
+        begin = self.at
+        self.skip(length)
+        return None if length < 0 else bytes(self.data[begin : self.at])
+
+    def times(self, names: tuple[bytes, bytes]) -> list[int]:
+        """Of the headers of a record. Of two with the same name the last counts."""
+        found = [0, _NEVER]
+        count = self.number(32)
+        if not 0 <= count <= self.end - self.at:
+            raise _Stopped(_BAD_HEADERS)
+        for _ in range(count):
+            length = self.number(32)
+            if length < 0:
+                raise _Stopped(_BAD_HEADERS)
+            name = self.read(length)
+            value = self.read(self.number(32))
+            if name in names:
+                which = names.index(name)
+                found[which] = _decimal(value, (0, _NEVER)[which])
+        return found
+
+    def timed_record(
+        self, stop: int, last_delta: int, names: tuple[bytes, bytes]
+    ) -> tuple[int, int, int]:
+        """The offset delta and both times. Compaction leaves gaps between the deltas."""
+        self.end = stop
+        size = self.number(32)
+        if not 1 <= size <= stop - self.at:
+            raise _Stopped(_BAD_SIZE)
+        self.end = self.at + size
+        self.at += 1
+        self.number(64)
+        delta = self.number(32)
+        if delta <= last_delta:
+            raise _Stopped(_BAD_OFFSET)
+        self.skip(self.number(32))
+        self.skip(self.number(32))
+        not_before, not_after = self.times(names)
+        if self.at != self.end:
+            raise _Stopped(_BAD_SIZE)
+        return delta, not_before, not_after
 
     def record(self, index: int, stop: int) -> tuple[int, int]:
         """The timestamp delta and the length of the key."""
@@ -147,6 +195,33 @@ def find_time(
     except _Stopped as stopped:
         return stopped.problem, -1, timestamp
     return _NONE, -1, timestamp
+
+
+def find_delivery_times(
+    data: bytes | bytearray | memoryview, count: int, not_before: bytes, not_after: bytes
+) -> tuple[bytes, int, int]:
+    whole = bytes(data)
+    if not_before not in whole and not_after not in whole:
+        # Searching is much faster than reading here.
+        return b"", 0, _NEVER
+    walk = _Walk(memoryview(whole))
+    found = array("q")
+    delta, due, expired_after = -1, 0, 0
+    try:
+        for _ in range(count):
+            delta, *times = walk.timed_record(len(whole), delta, (not_before, not_after))
+            due, expired_after = max(due, times[0]), max(expired_after, times[1])
+            if times != [0, _NEVER]:
+                found.extend((delta, *times))
+    except _Stopped:
+        pass
+    return found.tobytes(), due, expired_after if found else _NEVER
+
+
+def _decimal(value: bytes | None, otherwise: int) -> int:
+    if value is None or len(value) > _DIGITS_MAX or not value.isdigit():
+        return otherwise
+    return int(value)
 
 
 def _wrapped(value: int) -> int:

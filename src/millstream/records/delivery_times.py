@@ -3,26 +3,32 @@
 A record says it in headers, whose values are milliseconds since 1970 in decimal. What is not
 such a number counts as absent. Share groups go by each record; ordinary fetches, which send
 whole batches, by the batch (see decision 0018).
+
+To search a large batch takes milliseconds: `search` belongs in a thread.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from millstream.model import Codec
 from millstream.records.batch import CODEC_MASK, BatchView
-from millstream.records.compression import decompress
-from millstream.records.records import Record, iterate_records
+from millstream.records.compression import TooLarge, decompress
+from millstream.records.records import RECORD_BYTES_MIN
+from millstream.records.walking import IMPLEMENTATION, Bytes, Implementation
 
 NOT_BEFORE: Final = "millstream.not.before.ms"
 NOT_AFTER: Final = "millstream.not.after.ms"
 HEADERS: Final = (NOT_BEFORE, NOT_AFTER)
 NEVER_MS: Final = 2**63 - 1
 
-# What both names begin with. A batch without it has no times, and is not read further.
+_NAMES: Final = (NOT_BEFORE.encode(), NOT_AFTER.encode())
+# What both names begin with.
 _MARK: Final = b"millstream.not."
-_DIGITS_MAX: Final = 18
-# A batch that unpacks to more is not searched: unpacking it would keep other clients waiting.
+# A batch that unpacks to more is not searched.
 UNPACKED_BYTES_MAX: Final = 16 << 20
+# Offset delta, not before, not after.
+_FIELDS: Final = 3
 
 
 class RecordTimes(NamedTuple):
@@ -33,14 +39,33 @@ class RecordTimes(NamedTuple):
     not_after_ms: int
 
 
-class BatchTimes(NamedTuple):
-    """When all records of a batch are due, and when all of them have expired."""
+class BatchTimes:
+    """When all records of a batch are due, when all of them have expired, and the times of the
+    records that have any, packed."""
 
-    due_ms: int
-    expired_after_ms: int
+    __slots__ = ("_base_offset", "_packed", "due_ms", "expired_after_ms")
+
+    def __init__(
+        self, base_offset: int, packed: bytes, *, due_ms: int, expired_after_ms: int
+    ) -> None:
+        self._base_offset = base_offset
+        self._packed = memoryview(packed).cast("q")
+        self.due_ms = due_ms
+        self.expired_after_ms = expired_after_ms
+
+    @property
+    def size_bytes(self) -> int:
+        return self._packed.nbytes
+
+    def since(self, offset: int) -> Iterator[RecordTimes]:
+        """Of the records from an offset on, in order."""
+        packed, base_offset = self._packed, self._base_offset
+        first = bisect_left(packed[::_FIELDS], offset - base_offset)
+        for at in range(first * _FIELDS, len(packed), _FIELDS):
+            yield RecordTimes(base_offset + packed[at], packed[at + 1], packed[at + 2])
 
 
-_ANY_TIME: Final = BatchTimes(0, NEVER_MS)
+NO_TIMES: Final = BatchTimes(0, b"", due_ms=0, expired_after_ms=NEVER_MS)
 
 
 def headers_for(*, not_before_ms: int | None, not_after_ms: int | None) -> list[tuple[str, bytes]]:
@@ -49,63 +74,39 @@ def headers_for(*, not_before_ms: int | None, not_after_ms: int | None) -> list[
     return [(name, b"%d" % value) for name, value in wanted if value is not None]
 
 
-def times_of_records(batches: Sequence[BatchView], data: bytes) -> list[RecordTimes]:
-    """Of the records that have times, in order; mostly none. The batches are parts of `data`."""
-    if _MARK not in data and not any(batch.attributes & CODEC_MASK for batch in batches):
-        # Searched at once: a batch may have a single record.
-        return []
-    return [
-        RecordTimes(record.offset, not_before_ms, not_after_ms)
-        for batch in batches
-        for record, not_before_ms, not_after_ms in _times(batch)
-        if not_before_ms or not_after_ms != NEVER_MS
-    ]
+def may_have_times(batches: Sequence[BatchView], data: bytes) -> bool:
+    """A quick look at batches that are parts of `data`, searched at once: each may have a single
+    record."""
+    return _MARK in data or any(batch.attributes & CODEC_MASK for batch in batches)
 
 
-def times_of_batch(batch: BatchView) -> BatchTimes:
-    due_ms = expired_after_ms = 0
-    count = 0
-    for _, not_before_ms, not_after_ms in _times(batch):
-        due_ms = max(due_ms, not_before_ms)
-        expired_after_ms = max(expired_after_ms, not_after_ms)
-        count += 1
-    return BatchTimes(due_ms, expired_after_ms) if count else _ANY_TIME
-
-
-def _times(batch: BatchView) -> Iterator[tuple[Record, int, int]]:
-    """Each record with its times; nothing if no record of the batch has any."""
-    if not _may_have_times(batch):
-        return
+def search(batch: BatchView) -> BatchTimes:
     try:
-        for record in iterate_records(batch, limit_bytes=UNPACKED_BYTES_MAX):
-            # The last header of a name counts, as clients see it.
-            headers = dict(record.headers)
-            not_before_ms = _time(headers.get(NOT_BEFORE))
-            not_after_ms = _time(headers.get(NOT_AFTER))
-            yield (
-                record,
-                0 if not_before_ms is None else not_before_ms,
-                NEVER_MS if not_after_ms is None else not_after_ms,
-            )
+        return search_records(batch, unpacked(batch, limit_bytes=UNPACKED_BYTES_MAX))
     except ValueError:
-        # Damaged: its readers find out.
-        return
+        # Too large, or damaged: its readers find out.
+        return NO_TIMES
 
 
-def _may_have_times(batch: BatchView) -> bool:
-    if batch.is_control:
-        return False
-    codec = batch.codec
-    data: bytes | memoryview = batch.records
+def unpacked(batch: BatchView, *, limit_bytes: int) -> Bytes:
+    """The records. Raises TooLarge if there are more bytes of them, and ValueError if they are
+    damaged."""
+    data, codec = batch.records, batch.codec
     if codec is not Codec.NONE:
-        try:
-            data = decompress(codec, data, limit_bytes=UNPACKED_BYTES_MAX)
-        except ValueError:
-            return False
-    return bytes(data).find(_MARK) >= 0
+        return decompress(codec, data, limit_bytes=limit_bytes)
+    if len(data) > limit_bytes:
+        raise TooLarge(limit_bytes)
+    return data
 
 
-def _time(value: bytes | None) -> int | None:
-    if value is None or len(value) > _DIGITS_MAX or not value.isdigit():
-        return None
-    return int(value)
+def search_records(
+    batch: BatchView, records: Bytes, implementation: Implementation = IMPLEMENTATION
+) -> BatchTimes:
+    """`records` are those of the batch, unpacked; what is behind a damaged one does not count."""
+    count = batch.record_count
+    if batch.is_control or not 0 <= count * RECORD_BYTES_MIN <= len(records):
+        return NO_TIMES
+    packed, due_ms, expired_after_ms = implementation.find_delivery_times(records, count, *_NAMES)
+    if not packed:
+        return NO_TIMES
+    return BatchTimes(batch.base_offset, packed, due_ms=due_ms, expired_after_ms=expired_after_ms)

@@ -72,6 +72,10 @@ class Implementation(Protocol):
         self, data: Bytes, count: int, base_timestamp: int, wanted: int, delta_min: int
     ) -> tuple[int, int, int]: ...
 
+    def find_delivery_times(
+        self, data: Bytes, count: int, not_before: bytes, not_after: bytes
+    ) -> tuple[bytes, int, int]: ...
+
 
 def _compiled() -> Implementation | None:
     if not TYPE_CHECKING:

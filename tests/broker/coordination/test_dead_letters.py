@@ -3,9 +3,10 @@
 Covers broker/coordination/dead_letters.py.
 """
 
+import asyncio
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from confluent_kafka import Producer
 from millstream.broker.coordination import dead_letters
 from millstream.coordinators.share.dead_letters import REJECTED, TOO_MANY_DELIVERIES
 from millstream.errors import KafkaCode, KafkaError
+from millstream.records.builder import build_batch
+from millstream.records.records import Record as KafkaRecord
 from millstream.security.acl import Operation, ResourceType
 from millstream.testing import Broker, Cluster
 from millstream.testing.topic import Record
@@ -122,6 +125,40 @@ def test_a_letter_may_be_a_copy_of_its_record(broker: Broker, name: str, codec: 
         (f"k{number}".encode(), f"v{number}".encode() * 50) for number in (1, 2)
     ]
     assert [headers_of(one)["trace"] for one in found] == [b"1", b"2"]
+
+
+def test_copies_are_made_in_a_thread(
+    broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches may unpack to 64 MiB: other clients do not wait for that."""
+    on_loop: list[bool] = []
+
+    def noted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            on_loop.append(asyncio._get_running_loop() is not None)
+            return work(*arguments, **options)
+
+        return call
+
+    for work in ("iterate_records", "build_batch"):
+        monkeypatch.setattr(dead_letters, work, noted(getattr(dead_letters, work)))
+    letters = broker.create_topic(f"dlq.{name}", configs=PERMITTED)
+    configure(broker.bootstrap, name, errors_deadletterqueue_copy_record_enable="true")
+    broker.topic(name).produce(["v"])
+    with new_member(broker.bootstrap, name) as member:
+        member.fetch(wait_ms=LONG_MS)
+        assert member.acknowledge((0, 0, [REJECT])) is KafkaCode.NONE
+        [found] = letters.wait(1, timeout=20)
+    assert (found.value, on_loop) == (b"v", [False, False])
+
+
+def test_records_that_compaction_removed_are_sought_once() -> None:
+    batch = build_batch([KafkaRecord(6, 0, b"k", b"v", [])], base_offset=5)
+    read = dead_letters._unpacked(bytes(batch), 3)
+    assert (read.offsets.start, list(read.records)) == (3, [6])
+    assert all(offset in read.offsets for offset in range(3, 7))
+    with pytest.raises(ValueError, match="no whole batch"):
+        dead_letters._unpacked(b"", 3)
 
 
 def test_a_record_that_is_too_large_for_the_topic_gets_a_letter_without_a_copy(

@@ -8,8 +8,8 @@ from uuid import UUID
 from millstream.broker.coordination.share_partitions import SharePartitions
 from millstream.config import BrokerConfig
 from millstream.coordinators.codecs.share_state import ShareKey, StoredShare
+from millstream.coordinators.share.acknowledging import ACCEPT, Acknowledgement
 from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
-from millstream.coordinators.share.partition import ACCEPT, Acknowledgement
 from millstream.coordinators.share.state_batches import StateBatch, combine
 from millstream.coordinators.share.stored import Written
 from millstream.replication.waiting import FetchWait

@@ -69,6 +69,16 @@ def test_a_session_that_was_opened_again_outlives_its_first_connection() -> None
     assert world.sessions.resume(KEY, 1).connection is second
 
 
+def test_a_session_is_open_until_it_ends_or_another_takes_its_place() -> None:
+    world = World()
+    first = world.sessions.open(KEY, Connection(), PLACES)
+    assert world.sessions.is_open(first)
+    second = world.sessions.open(KEY, Connection(), PLACES)
+    assert (world.sessions.is_open(first), world.sessions.is_open(second)) == (False, True)
+    world.sessions.end(second)
+    assert not world.sessions.is_open(second)
+
+
 def test_there_is_a_limit() -> None:
     world = World()
     world.sessions.open(KEY, Connection(), [])

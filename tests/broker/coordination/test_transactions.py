@@ -110,7 +110,10 @@ def committed_offset(client: RawClient, group: str, topic: str, *, stable: bool 
     return found
 
 
-def end_offset(client: RawClient, topic: str, *, committed: bool) -> int:
+LATEST, MAX_TIMESTAMP = -1, -3
+
+
+def list_offset(client: RawClient, topic: str, timestamp: int, *, committed: bool) -> int:
     answer = client.ask(
         ListOffsetsRequest(
             replica_id=-1,
@@ -120,15 +123,19 @@ def end_offset(client: RawClient, topic: str, *, committed: bool) -> int:
                     name=topic,
                     partitions=[
                         ListOffsetsPartition(
-                            partition_index=0, current_leader_epoch=-1, timestamp=-1
+                            partition_index=0, current_leader_epoch=-1, timestamp=timestamp
                         ),
                     ],
                 )
             ],
         ),
-        4,
+        7,
     )
     return int(answer.topics[0].partitions[0].offset)
+
+
+def end_offset(client: RawClient, topic: str, *, committed: bool) -> int:
+    return list_offset(client, topic, LATEST, committed=committed)
 
 
 def test_the_ends_that_list_offsets_and_fetch_tell_depend_on_the_isolation(
@@ -143,6 +150,16 @@ def test_the_ends_that_list_offsets_and_fetch_tell_depend_on_the_isolation(
     assert new.end() is NONE
     assert end_offset(client, new.topic, committed=True) == 3
     assert values_read(client, new.topic) == [b"a", b"b"]
+
+
+def test_a_record_above_the_last_stable_offset_is_not_the_newest_of_read_committed(
+    client: RawClient, new: RawProducer
+) -> None:
+    assert new.produce(b"a") is NONE
+    assert list_offset(client, new.topic, MAX_TIMESTAMP, committed=False) == 0
+    assert list_offset(client, new.topic, MAX_TIMESTAMP, committed=True) == -1
+    assert new.end() is NONE
+    assert list_offset(client, new.topic, MAX_TIMESTAMP, committed=True) >= 0
 
 
 def test_each_transaction_of_a_new_client_has_its_own_epoch(new: RawProducer) -> None:

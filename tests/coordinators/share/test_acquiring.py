@@ -4,14 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from millstream.coordinators.share.acknowledging import RELEASE, Acknowledgement
 from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire, without
-from millstream.coordinators.share.partition import (
-    RELEASE,
-    Acknowledgement,
-    Acquired,
-    ShareLimits,
-    SharePartition,
-)
+from millstream.coordinators.share.partition import Acquired, ShareLimits, SharePartition
 
 MEMBER = "member"
 LIMITS = ShareLimits(deliveries_max=5, in_flight_max=200, lock_ms=30_000)

@@ -4,6 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from millstream.coordinators.share.acknowledging import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    Acknowledgement,
+)
 from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
 from millstream.coordinators.share.dead_letters import (
     REJECTED,
@@ -16,16 +23,8 @@ from millstream.coordinators.share.dead_letters import (
     reason,
     with_copy,
 )
-from millstream.coordinators.share.partition import (
-    ACCEPT,
-    GAP,
-    REJECT,
-    RELEASE,
-    Acknowledgement,
-    DeadRange,
-    ShareLimits,
-    SharePartition,
-)
+from millstream.coordinators.share.dead_records import DeadRange
+from millstream.coordinators.share.partition import ShareLimits, SharePartition
 from millstream.coordinators.share.state_batches import ARCHIVED, ARCHIVING, AVAILABLE, StateBatch
 from millstream.records.records import Record
 
@@ -114,12 +113,12 @@ def say(share: SharePartition, first: int, *kinds: int) -> list[StateBatch]:
 def test_a_rejected_record_is_archived_when_its_letter_is_written() -> None:
     share = share_with(4)
     assert say(share, 0, REJECT, GAP, ACCEPT, RELEASE)[0] == StateBatch(0, 0, ARCHIVING, 1)
-    assert share.dead == [DeadRange(0, 0, 1, is_rejected=True)]
+    assert share.dead.ranges == [DeadRange(0, 0, 1, is_rejected=True)]
     assert (share.start_offset, share.counts().archiving) == (0, 1), "it is still in flight"
     take(share, 4)
     assert share.counts().acquired == 1, "nobody gets it again"
-    assert share.dead_letters_written(share.next_dead(10)) == [StateBatch(0, 0, ARCHIVED, 1)]
-    assert (share.start_offset, share.dead, share.finished_count) == (3, [], 0)
+    assert share.dead_letters_written(share.dead.next(10)) == [StateBatch(0, 0, ARCHIVED, 1)]
+    assert (share.start_offset, share.dead.ranges, share.finished_count) == (3, [], 0)
 
 
 def test_a_record_that_was_delivered_too_often_gets_a_letter() -> None:
@@ -129,7 +128,7 @@ def test_a_record_that_was_delivered_too_often_gets_a_letter() -> None:
     say(share, 0, RELEASE)
     assert share.expire(2_000) == [StateBatch(1, 1, ARCHIVING, 2)]
     expected = [DeadRange(n, n, 2, is_rejected=False) for n in (0, 1)]
-    assert share.next_dead(10) == expected
+    assert share.dead.next(10) == expected
     share.dead_letters_written(expected)
     assert share.start_offset == 2
 
@@ -137,33 +136,33 @@ def test_a_record_that_was_delivered_too_often_gets_a_letter() -> None:
 def test_without_a_topic_for_letters_records_are_archived_at_once() -> None:
     share = share_with(1, replace(LIMITS, has_dead_letters=False))
     assert say(share, 0, REJECT) == [StateBatch(0, 0, ARCHIVED, 1)]
-    assert (share.start_offset, share.dead) == (1, [])
+    assert (share.start_offset, share.dead.ranges) == (1, [])
 
 
 def test_what_could_not_be_stored_gets_no_letter() -> None:
     share = share_with(1)
     change = share.acknowledge("m", [Acknowledgement(0, 0, [REJECT])], now_ms=0)
     share.not_stored(change, now_ms=0)
-    assert (share.dead, share.counts().acquired) == ([], 1)
+    assert (share.dead.ranges, share.counts().acquired) == ([], 1)
 
 
 def test_the_next_leader_writes_the_letters_that_are_missing() -> None:
     stored = [StateBatch(0, 0, ARCHIVING, 1), StateBatch(1, 2, ARCHIVING, 2)]
     share = SharePartition(LIMITS, start_offset=0, stored=stored)
     # Why is not stored: who was delivered as often as possible was probably not rejected.
-    assert share.dead == [DeadRange(0, 0, 1, True), DeadRange(1, 2, 2, False)]
-    share.dead_letters_written(share.next_dead(10))
+    assert share.dead.ranges == [DeadRange(0, 0, 1, True), DeadRange(1, 2, 2, False)]
+    share.dead_letters_written(share.dead.next(10))
     assert share.start_offset == 3
 
 
 def test_letters_are_written_some_at_a_time() -> None:
     stored = [StateBatch(0, 9, ARCHIVING, 1), StateBatch(10, 12, AVAILABLE, 1)]
     share = SharePartition(LIMITS, start_offset=0, stored=stored)
-    assert share.next_dead(4) == [DeadRange(0, 3, 1, True)]
-    assert share.next_dead(4) == [DeadRange(0, 3, 1, True)]
-    share.dead_letters_written(share.next_dead(4))
-    assert (share.start_offset, share.dead) == (4, [DeadRange(4, 9, 1, True)])
-    share.dead_letters_written(share.next_dead(100))
+    assert share.dead.next(4) == [DeadRange(0, 3, 1, True)]
+    assert share.dead.next(4) == [DeadRange(0, 3, 1, True)]
+    share.dead_letters_written(share.dead.next(4))
+    assert (share.start_offset, share.dead.ranges) == (4, [DeadRange(4, 9, 1, True)])
+    share.dead_letters_written(share.dead.next(100))
     assert share.start_offset == 10
 
 
@@ -171,6 +170,6 @@ def test_records_that_retention_deletes_still_get_their_letters() -> None:
     share = share_with(4)
     say(share, 0, REJECT, REJECT)
     share.log_starts_at(3)
-    assert share.next_dead(10) == [DeadRange(0, 0, 1, True), DeadRange(1, 1, 1, True)]
-    share.dead_letters_written(share.next_dead(10))
-    assert (share.start_offset, share.finished_count, share.dead) == (3, 0, [])
+    assert share.dead.next(10) == [DeadRange(0, 0, 1, True), DeadRange(1, 1, 1, True)]
+    share.dead_letters_written(share.dead.next(10))
+    assert (share.start_offset, share.finished_count, share.dead.ranges) == (3, 0, [])

@@ -4,17 +4,11 @@ import random
 
 import pytest
 
-from millstream.coordinators.share import holding_back, partition
+from millstream.coordinators.share import delays, holding_back
+from millstream.coordinators.share.acknowledging import ACCEPT, RELEASE, Acknowledgement
 from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
 from millstream.coordinators.share.holding_back import Clocks, HeldBack, hold_back
-from millstream.coordinators.share.partition import (
-    ACCEPT,
-    RELEASE,
-    Acknowledgement,
-    Acquired,
-    ShareLimits,
-    SharePartition,
-)
+from millstream.coordinators.share.partition import Acquired, ShareLimits, SharePartition
 from millstream.coordinators.share.state_batches import ARCHIVED, StateBatch, combine
 from millstream.records.delivery_times import NEVER_MS, RecordTimes
 
@@ -110,22 +104,21 @@ def test_neighbours_that_are_due_at_nearly_the_same_time_wait_together() -> None
 def test_delayed_records_do_not_use_up_the_room_of_others() -> None:
     share, times = new_share(), delayed(0, 499, 60_000)
     assert take(share, times, last=999) == []
-    assert share.delayed_count == 200
+    assert share.delays.count == 200
     found = take(share, times, last=999)
-    assert share.delayed_count == 400, "as many as there is room for at a time"
+    assert share.delays.count == 400, "as many as there is room for at a time"
     total = 0
     while found := take(share, times, last=999) or (total == 0 and take(share, times, last=999)):
         total += sum(one.last - one.first + 1 for one in found)
         say(share, ACCEPT, *found)
-    assert (total, share.delayed_count, share.start_offset) == (500, 500, 0)
+    assert (total, share.delays.count, share.start_offset) == (500, 500, 0)
 
 
 def test_too_many_delayed_records_stop_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (partition, holding_back):
-        monkeypatch.setattr(module, "DELAYED_MAX", 10)
+    monkeypatch.setattr(delays, "DELAYED_MAX", 10)
     share, times = new_share(), delayed(0, 19, 1_000)
     assert take(share, times, last=19) == []
-    assert share.delayed_count >= 10
+    assert share.delays.count >= 10
     assert not share.may_acquire()
     assert take(share, times, last=30) == []
     assert take(share, times, last=30, now_ms=1_000)[0] == Acquired(0, 19, 1)
@@ -156,9 +149,9 @@ def test_deleted_records_are_not_counted_as_delayed() -> None:
     share, times = new_share(), delayed(0, 9, 60_000)
     take(share, times, last=9)
     share.log_starts_at(4)
-    assert (share.delayed_count, share.start_offset) == (6, 4)
+    assert (share.delays.count, share.start_offset) == (6, 4)
     share.end_delays(60_000)
-    assert (share.delayed_count, share.next_fetch_offset()) == (0, 4)
+    assert (share.delays.count, share.next_fetch_offset()) == (0, 4)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -183,11 +176,25 @@ def test_each_record_is_delivered_in_its_time_or_not_at_all(seed: int) -> None:
                     delivered[number] = now_ms
             say(share, ACCEPT, *found)
             wanted = sum(len(batch.each or ()) or batch.size for batch in share.in_flight.batches)
-            assert share.delayed_count <= wanted
+            assert share.delays.count <= wanted
     for number in range(size):
         one = of.get(number, RecordTimes(number, 0, NEVER_MS))
         if number in delivered:
             assert one.not_before_ms <= AHEAD_MS + delivered[number] <= one.not_after_ms
         else:
             assert one.not_after_ms < max(one.not_before_ms + 200, AHEAD_MS + 1_500)
-    assert (share.start_offset, share.delayed_count, share.finished_count) == (size, 0, 0)
+    assert (share.start_offset, share.delays.count, share.finished_count) == (size, 0, 0)
+
+
+def test_records_behind_many_with_times_are_left_for_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding_back, "_LOOKED_AT_MAX", 500)
+    share = new_share(ShareLimits(deliveries_max=5, in_flight_max=10_000, lock_ms=30_000))
+    times = [RecordTimes(n, AHEAD_MS + 100 * (n + 1), NEVER_MS) for n in range(1_200)]
+    ends = []
+    for _ in range(3):
+        held = look(share, times, last=1_299)
+        ends.append((share.next_offset, held.fetched[-1].last, held.has_changed))
+    assert ends == [(500, 499, True), (1_000, 999, True), (1_200, 1_299, True)]
+    assert share.delays.count == 1_200

@@ -1,6 +1,7 @@
 """A share partition, case by case, and at random against one dictionary entry per record.
 
-Covers coordinators/share/partition.py, coordinators/share/in_flight.py.
+Covers coordinators/share/partition.py, coordinators/share/in_flight.py,
+coordinators/share/acknowledging.py.
 """
 
 from collections.abc import Sequence
@@ -18,20 +19,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
-from millstream.coordinators.share.partition import (
+from millstream.coordinators.share.acknowledging import (
     ACCEPT,
     GAP,
     REJECT,
     RELEASE,
     RENEW,
     Acknowledgement,
-    Acquired,
     Change,
-    Counts,
-    ShareLimits,
-    SharePartition,
 )
+from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
+from millstream.coordinators.share.partition import Acquired, Counts, ShareLimits, SharePartition
 from millstream.coordinators.share.state_batches import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -185,6 +183,23 @@ def test_offsets_that_were_never_acquired_are_refused() -> None:
     assert code_of(share, Acknowledgement(0, 9, [ACCEPT])) is KafkaCode.INVALID_RECORD_STATE
     take(share, log)
     assert code_of(share, Acknowledgement(12, 12, [ACCEPT])) is KafkaCode.INVALID_REQUEST
+
+
+def test_gaps_between_stored_ranges_are_unknown_until_they_are_delivered() -> None:
+    """Kafka answers INVALID_REQUEST for them, as for offsets that nobody has fetched yet."""
+    stored = [StateBatch(2, 3, AVAILABLE, 1), StateBatch(6, 7, AVAILABLE, 1)]
+    share = SharePartition(LIMITS, start_offset=0, stored=stored)
+    for first, last, code in (
+        (0, 0, KafkaCode.INVALID_RECORD_STATE),
+        (4, 5, KafkaCode.INVALID_REQUEST),
+        (3, 4, KafkaCode.INVALID_REQUEST),
+        (3, 6, KafkaCode.INVALID_RECORD_STATE),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            share.acknowledge(ONE, [Acknowledgement(first, last, [ACCEPT])], now_ms=NOW)
+        assert refused.value.code is code
+    take(share, [LogBatch(0, 7)])
+    share.acknowledge(ONE, [Acknowledgement(4, 5, [ACCEPT])], now_ms=NOW)
 
 
 def test_while_a_change_is_being_stored_nobody_gets_the_records() -> None:
@@ -419,7 +434,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 20))
     def letters_are_written(self, most: int) -> None:
-        dead = self.share.next_dead(most)
+        dead = self.share.dead.next(most)
         numbers = [n for one in dead for n in range(one.first, one.last + 1)]
         assert len(numbers) == len(set(numbers)) <= most
         self._store(self.share.dead_letters_written(dead))
@@ -513,7 +528,7 @@ class Model(RuleBasedStateMachine):
         dying = {
             n for n, one in self.records.items() if one.state == ARCHIVING and not one.is_changing
         }
-        dead = {n for one in share.dead for n in range(one.first, one.last + 1)}
+        dead = {n for one in share.dead.ranges for n in range(one.first, one.last + 1)}
         assert dying == {n for n in dead if n >= self.log_start}
         numbers = [n for n, one in found.items() if one[0] == AVAILABLE]
         free = [n for n in numbers if not self.records[n].is_changing]

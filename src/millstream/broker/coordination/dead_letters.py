@@ -5,9 +5,11 @@ written as with acks=all. A node may write a letter twice, but archives no recor
 letter is safe.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
@@ -25,7 +27,7 @@ from millstream.coordinators.share.dead_letters import (
     problem_with,
     with_copy,
 )
-from millstream.coordinators.share.partition import DeadRange
+from millstream.coordinators.share.dead_records import DeadRange
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records import delivery_times
 from millstream.records.batch import HEADER_BYTES, split_batches
@@ -36,6 +38,8 @@ from millstream.replication.partition import Partition
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"
 _COPIES: Final = "errors.deadletterqueue.copy.record.enable"
@@ -58,6 +62,8 @@ class DeadLetters:
         self.written: dict[str, int] = {}
         # By group: the last problem, which was logged.
         self.problems: dict[str, str] = {}
+        # One at a time: threads compete with the loop.
+        self._thread = asyncio.Lock()
 
     async def write(
         self, source: Source, config: GroupConfig, dead: Sequence[DeadRange], partition: Partition
@@ -80,13 +86,10 @@ class DeadLetters:
             raise KafkaError(KafkaCode.LEADER_NOT_AVAILABLE, f"{name} was just created")
         index = partition_of(source, destination.partitions)
         now_ms = self._node.clock.now_ms()
-        found: Iterator[Record] = (
-            one for each in dead for one in letters(source, each, now_ms=now_ms)
-        )
-        if config.boolean(_COPIES):
-            found = _with_copies(found, partition)
-        for batch in _batches(found, self._bytes_max(name)):
-            await self._append(name, index, batch)
+        plain = (one for each in dead for one in letters(source, each, now_ms=now_ms))
+        copied = partition if config.boolean(_COPIES) else None
+        async for waiting in _batches(self._letters(plain, copied), self._bytes_max(name)):
+            await self._append(name, index, await self._in_thread(partial(_batch, waiting)))
         count = sum(each.last - each.first + 1 for each in dead)
         self.written[source.group_id] = self.written.get(source.group_id, 0) + count
 
@@ -128,6 +131,39 @@ class DeadLetters:
         if result.error is not None and result.error.code is not KafkaCode.TOPIC_ALREADY_EXISTS:
             raise result.error
         log.info("created the topic %s for dead letters", name)
+
+    async def _letters(
+        self, plain: Iterator[Record], copied: Partition | None
+    ) -> AsyncIterator[Record]:
+        """With copies of their records if they are copied from a partition. Letters are in the
+        order of the records of one range after another."""
+        known = _NOTHING
+        for letter in plain:
+            if copied is not None and letter.offset not in known.offsets:
+                known = await self._read_batch(copied, letter.offset)
+            record = known.records.get(letter.offset)
+            if record is None:
+                # Not copied, or retention or compaction has deleted it meanwhile.
+                yield letter
+            else:
+                yield with_copy(letter, record, left_out=delivery_times.HEADERS)
+
+    async def _read_batch(self, partition: Partition, offset: int) -> "_ReadBatch":
+        """The batch that has a record, or the next; without records if it cannot be read."""
+        try:
+            where = partition.read(offset, max_bytes=_READ_BYTES, at_least_one=True)
+            if where is None:
+                return _ReadBatch(range(offset, offset + 1), {})
+            data = where.file.read_at(where.position, where.length)
+            return await self._in_thread(partial(_unpacked, data, offset))
+        except (KafkaError, ValueError, OSError) as error:
+            log.warning("no copy of %s at %d: %s", partition.topic_partition, offset, error)
+            return _ReadBatch(range(offset, offset + 1), {})
+
+    async def _in_thread(self, work: Callable[[], R]) -> R:
+        """A batch may unpack to much more than the loop has time for."""
+        async with self._thread:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
 
     # -- writing ------------------------------------------------------------------------
 
@@ -171,52 +207,43 @@ class DeadLetters:
 # -- letters ------------------------------------------------------------------------------
 
 
-def _with_copies(found: Iterator[Record], partition: Partition) -> Iterator[Record]:
-    """Letters are in the order of the records of one range after another."""
-    records: dict[int, Record] = {}
-    for letter in found:
-        if letter.offset not in records:
-            records = _read_batch(partition, letter.offset)
-        record = records.get(letter.offset)
-        if record is None:
-            # Retention or compaction has deleted it meanwhile.
-            yield letter
-        else:
-            yield with_copy(letter, record, left_out=delivery_times.HEADERS)
+class _ReadBatch(NamedTuple):
+    """Records by offset. Of `offsets`, those that are not there were deleted."""
+
+    offsets: range
+    records: dict[int, Record]
 
 
-def _read_batch(partition: Partition, offset: int) -> dict[int, Record]:
-    """By offset, the records of the batch that has this one; empty if it cannot be read."""
-    try:
-        where = partition.read(offset, max_bytes=_READ_BYTES, at_least_one=True)
-        if where is None:
-            return {}
-        data = memoryview(where.file.read_at(where.position, where.length))
-        batch = next(split_batches(data))
-        found = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX)
-        return {record.offset: record for record in found}
-    except (KafkaError, ValueError, OSError, StopIteration) as error:
-        log.warning("no copy of %s at %d: %s", partition.topic_partition, offset, error)
-        return {}
+_NOTHING: Final = _ReadBatch(range(0), {})
 
 
-def _batches(found: Iterator[Record], bytes_max: int) -> Iterator[bytearray]:
+def _unpacked(data: bytes, offset: int) -> _ReadBatch:
+    """The first batch, which was sought at an offset. Raises ValueError."""
+    batch = next(split_batches(memoryview(data)), None)
+    if batch is None:
+        raise ValueError("there is no whole batch")
+    found = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX)
+    offsets = range(min(offset, batch.base_offset), batch.next_offset)
+    return _ReadBatch(offsets, {record.offset: record for record in found})
+
+
+async def _batches(found: AsyncIterator[Record], bytes_max: int) -> AsyncIterator[Sequence[Record]]:
     """As large as the topic takes. A letter that is larger goes without the copy."""
     waiting: list[Record] = []
     size_bytes = HEADER_BYTES
-    for letter in found:
+    async for letter in found:
         length = _size_bytes(letter)
         if length + HEADER_BYTES > bytes_max:
             headers = [(name, value) for name, value in letter.headers if name in LETTER_HEADERS]
             letter = Record(letter.offset, letter.timestamp_ms, None, None, headers)
             length = _size_bytes(letter)
         if waiting and size_bytes + length > bytes_max:
-            yield _batch(waiting)
+            yield waiting
             waiting, size_bytes = [], HEADER_BYTES
         waiting.append(letter)
         size_bytes += length
     if waiting:
-        yield _batch(waiting)
+        yield waiting
 
 
 def _size_bytes(record: Record) -> int:

@@ -20,13 +20,9 @@ from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.broker.node.state import NodeState
 from millstream.config.group_config import GroupConfig
 from millstream.coordinators.codecs.share_state import NO_START, ShareKey
+from millstream.coordinators.share.acknowledging import Acknowledgement, Change
 from millstream.coordinators.share.dead_letters import Source
-from millstream.coordinators.share.partition import (
-    Acknowledgement,
-    Change,
-    ShareLimits,
-    SharePartition,
-)
+from millstream.coordinators.share.partition import ShareLimits, SharePartition
 from millstream.coordinators.share.state_batches import StateBatch
 from millstream.coordinators.share.stored import Written
 from millstream.errors import KafkaCode, KafkaError
@@ -240,15 +236,15 @@ class SharePartitions:
 
     # -- changes ------------------------------------------------------------------------
 
-    async def acknowledge(
+    def acknowledge(
         self, led: LedShare, member_id: str, asked: Sequence[Acknowledgement]
-    ) -> None:
-        """Answered when it is committed. Raises KafkaError."""
+    ) -> Coroutine[Any, Any, None]:
+        """Begun at once; what is returned ends when it is committed. Both raise KafkaError."""
         assert led.share is not None
         led.share.limits = self.limits_of(led.key.group_id)
         change = led.share.acknowledge(member_id, asked, now_ms=self._node.now_ms())
         self.arm(led)
-        await self._store(led, led.share, change)
+        return self._store(led, led.share, change)
 
     async def release(self, led: LedShare, member_id: str) -> None:
         """Give back what a member has acquired. Raises KafkaError."""
@@ -373,7 +369,7 @@ class SharePartitions:
         failed = 0
         where = led.partition.topic_partition
         source = Source(led.key.group_id, where.topic, where.partition)
-        while led.is_current and (dead := share.next_dead(_LETTERS_AT_ONCE)):
+        while led.is_current and (dead := share.dead.next(_LETTERS_AT_ONCE)):
             config = self.config_of(led.key.group_id)
             try:
                 await self._dead_letters.write(source, config, dead, led.partition)

@@ -1,4 +1,8 @@
-"""Where a share group starts in a partition that it has never read: `share.auto.offset.reset`."""
+"""Where a share group starts in a partition that it has never read: `share.auto.offset.reset`.
+
+The default is `latest`: only records that come after the group's first fetch. `share_partitions`
+asks once and stores the answer.
+"""
 
 from millstream.config.durations import iso_duration_ms
 from millstream.errors import KafkaCode, KafkaError

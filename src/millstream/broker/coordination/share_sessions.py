@@ -103,8 +103,11 @@ class ShareSessions:
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         return session
 
+    def is_open(self, session: ShareSession) -> bool:
+        return self._sessions.get(session.key) is session
+
     def end(self, session: ShareSession) -> None:
-        if self._sessions.get(session.key) is session:
+        if self.is_open(session):
             del self._sessions[session.key]
 
     def forget_group_if_empty(self, group_id: str) -> None:

@@ -365,13 +365,6 @@ def _expire_group(group: str) -> "TransactionDecide[None]":
     return lambda state, env: transaction_groups.expire_group(state, group, env)
 
 
-def old_code(code: KafkaCode, *, knows_fencing: bool) -> KafkaCode:
-    """PRODUCER_FENCED is newer; older clients know INVALID_PRODUCER_EPOCH."""
-    if code is KafkaCode.PRODUCER_FENCED and not knows_fencing:
-        return KafkaCode.INVALID_PRODUCER_EPOCH
-    return code
-
-
 async def wait_for(answer: "R | asyncio.Future[R]") -> R:
     return await answer if isinstance(answer, asyncio.Future) else answer
 

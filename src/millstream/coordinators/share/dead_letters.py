@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.coordinators.share.partition import DeadRange
+from millstream.coordinators.share.dead_records import DeadRange
 from millstream.model import INTERNAL_TOPICS
 from millstream.records.records import Record
 

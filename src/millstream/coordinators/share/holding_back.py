@@ -7,16 +7,19 @@ the limit of records in flight, and neither does what was finished behind it.
 Knows no log, no loop and no clock.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from millstream.coordinators.share.acquiring import LogBatch
-from millstream.coordinators.share.partition import DELAYED_MAX, SharePartition
+from millstream.coordinators.share.partition import SharePartition
 from millstream.coordinators.share.state_batches import ARCHIVED, StateBatch
 from millstream.records.delivery_times import RecordTimes
 
 # Neighbours that are due within this time become available together, with the last of them.
 _TOGETHER_MS: Final = 50
+# Records with times that are looked at together: for more, others would wait.
+_LOOKED_AT_MAX: Final = 200
 
 
 class Clocks(NamedTuple):
@@ -47,15 +50,19 @@ class HeldBack(NamedTuple):
 def hold_back(
     share: SharePartition,
     fetched: Sequence[LogBatch],
-    times: Sequence[RecordTimes],
+    times: Iterable[RecordTimes],
     *,
     clocks: Clocks,
 ) -> HeldBack:
-    """`times` are those of the records that were fetched."""
+    """`times` are those of the records that were fetched, in order. Records behind the first of
+    them are left for another look."""
+    looked_at = list(islice(times, _LOOKED_AT_MAX + 1))
+    if len(looked_at) > _LOOKED_AT_MAX:
+        fetched = _up_to(fetched, looked_at.pop().offset - 1)
     archived: list[StateBatch] = []
-    before = (share.next_offset, share.delayed_count)
+    before = (share.next_offset, share.delays.count)
     new_last = min(fetched[-1].last, share.next_offset + _room(share) - 1)
-    for held in _held(times, clocks.wall_ms):
+    for held in _held(looked_at, clocks.wall_ms):
         in_flight_last = min(held.last, share.next_offset - 1)
         if held.first <= in_flight_last:
             _hold_in_flight(share, held._replace(last=in_flight_last), clocks, archived)
@@ -63,17 +70,20 @@ def hold_back(
         if first <= end:
             _hold_new(share, held._replace(first=first, last=end), clocks, archived)
     share.forget_finished()
-    last = max(new_last, share.next_offset - 1)
-    may_be_acquired = [
+    may_be_acquired = _up_to(fetched, max(new_last, share.next_offset - 1))
+    has_changed = bool(archived) or before != (share.next_offset, share.delays.count)
+    return HeldBack(may_be_acquired, archived, has_changed)
+
+
+def _up_to(fetched: Sequence[LogBatch], last: int) -> list[LogBatch]:
+    return [
         LogBatch(batch.first, min(batch.last, last)) for batch in fetched if batch.first <= last
     ]
-    has_changed = bool(archived) or before != (share.next_offset, share.delayed_count)
-    return HeldBack(may_be_acquired, archived, has_changed)
 
 
 def _room(share: SharePartition) -> int:
     """How many new records may be in flight, if all of them are due."""
-    if share.delayed_count >= DELAYED_MAX:
+    if not share.delays.has_room:
         return 0
     return max(0, share.limits.in_flight_max - share.in_flight_count)
 

@@ -150,8 +150,16 @@ class InFlight:
         assert batch.first < at <= batch.last
         rest = InFlightBatch(at, batch.last, batch.whole.copy())
         batch.last = at - 1
-        self.batches.insert(self.batches.index(batch) + 1, rest)
+        self.batches.insert(bisect_right(self.batches, batch.first, key=_first), rest)
         return rest
+
+    def cut_out(self, batch: InFlightBatch, first: int, last: int) -> InFlightBatch:
+        """The part of a batch that is in the range, as a batch."""
+        if batch.first < first:
+            batch = self.cut(batch, first)
+        if last < batch.last:
+            self.cut(batch, last + 1)
+        return batch
 
     def join_finished(self) -> None:
         """Have one batch where all records of neighbours are finished."""
@@ -176,6 +184,11 @@ class InFlight:
     def drop_before(self, offset: int) -> None:
         """Forget the batches that are entirely below an offset."""
         del self.batches[: bisect_left(self.batches, offset, key=_last)]
+
+
+def counted(first: int, last: int, start: int) -> int:
+    """How many offsets of a range are not before the start."""
+    return max(0, last - max(first, start) + 1)
 
 
 def _first(batch: InFlightBatch) -> int:

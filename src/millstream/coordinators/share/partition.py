@@ -1,8 +1,9 @@
 """A share partition: who gets which record of a partition, and what became of it.
 
-    available --acquire--> acquired --accept----------> acknowledged
-        ^                     |  \\----reject, too often-> archiving -> archived
-        `-- release, lock over, too few deliveries yet --'
+    available --acquire--> acquired --accept--> acknowledged
+        ^                     |  \\--reject, or too many deliveries--> archiving --> archived
+        `---------------------'
+           release, or lock over: if deliveries are left
 
 A record that is not due yet is delayed: in flight, but not available (see `holding_back`).
 A record is archiving while its dead letter has to be written; without dead letters it is
@@ -20,12 +21,21 @@ Knows no log, no loop and no clock. Time is the node's uptime in milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from millstream.coordinators.share.in_flight import Delivery, InFlight, InFlightBatch
+from millstream.coordinators.share.acknowledging import (
+    REJECT,
+    RENEW,
+    STATE_AFTER,
+    Acknowledgement,
+    Change,
+    check_owner,
+)
+from millstream.coordinators.share.dead_records import DeadRange, DeadRecords
+from millstream.coordinators.share.delays import Delays
+from millstream.coordinators.share.in_flight import Delivery, InFlight, InFlightBatch, counted
 from millstream.coordinators.share.state_batches import (
-    ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
@@ -36,31 +46,16 @@ from millstream.coordinators.share.state_batches import (
 )
 from millstream.errors import KafkaCode, KafkaError
 
-# Types of acknowledgements. A gap is an offset that the log does not have.
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-# Records of a share partition that wait for their time. With more, nothing new is fetched
-# until some are due: each may take some hundred bytes here and in the stored state.
-DELAYED_MAX: Final = 10_000
-# Behind a delayed record, batches that are finished stay until it is due.
-_JOIN_AT_LEAST: Final = 200
-_STATE_AFTER: Final = {
-    GAP: ARCHIVED,
-    ACCEPT: ACKNOWLEDGED,
-    RELEASE: AVAILABLE,
-    REJECT: ARCHIVED,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
     """The group's options, or else the node's."""
 
-    deliveries_max: int
-    in_flight_max: int
-    lock_ms: int
-    may_renew: bool = True
-    # Has the group a topic for dead letters?
-    has_dead_letters: bool = False
+    deliveries_max: int  # share.delivery.count.limit
+    in_flight_max: int  # share.partition.max.record.locks
+    lock_ms: int  # share.record.lock.duration.ms
+    may_renew: bool = True  # share.renew.acknowledge.enable
+    has_dead_letters: bool = False  # errors.deadletterqueue.topic.name is set
 
     @property
     def isolating_from(self) -> int:
@@ -69,27 +64,10 @@ class ShareLimits:
         return max(2, -(-self.deliveries_max // 2))
 
 
-class Acknowledgement(NamedTuple):
-    """What a client says about offsets; one type for all of them, or one for each."""
-
-    first: int
-    last: int
-    types: Sequence[int]
-
-
 class Acquired(NamedTuple):
     first: int
     last: int
     delivery_count: int
-
-
-class DeadRange(NamedTuple):
-    """Records whose dead letters have to be written."""
-
-    first: int
-    last: int
-    delivery_count: int
-    is_rejected: bool
 
 
 class Counts(NamedTuple):
@@ -100,21 +78,6 @@ class Counts(NamedTuple):
     finished: int
     archiving: int = 0
     delayed: int = 0
-
-
-@dataclass(slots=True)
-class Change:
-    """A change that is being stored: the deliveries that it changes, with their offsets."""
-
-    parts: list[tuple[Delivery, int, int]] = field(default_factory=list)
-    # The first offsets of parts that a consumer has rejected, if they get dead letters.
-    rejected: set[int] = field(default_factory=set)
-
-    def state_batches(self) -> list[StateBatch]:
-        return joined(
-            StateBatch(first, last, delivery.state, delivery.count)
-            for delivery, first, last in self.parts
-        )
 
 
 class SharePartition:
@@ -131,12 +94,9 @@ class SharePartition:
         self.finished_count = 0
         # False if no record in flight is available: then no one has to search.
         self._may_have_available = False
-        # Records in flight that are not due yet.
-        self.delayed_count = 0
-        # With so many batches, finished neighbours are joined.
-        self._join_at = _JOIN_AT_LEAST
-        # In the order in which they died. `dead_letters_written` takes them out.
-        self.dead: list[DeadRange] = []
+        self.delays = Delays(self.in_flight)
+        # `dead_letters_written` takes them out.
+        self.dead = DeadRecords()
         self._load(stored)
 
     def _load(self, stored: Sequence[StateBatch]) -> None:
@@ -151,9 +111,8 @@ class SharePartition:
             elif batch.state == ARCHIVING:
                 # Why is not stored, as in Kafka: it is guessed from the count.
                 is_rejected = batch.delivery_count < self.limits.deliveries_max
-                self.dead.append(
-                    DeadRange(batch.first, batch.last, batch.delivery_count, is_rejected)
-                )
+                count = batch.delivery_count
+                self.dead.add(batch.first, batch.last, count, is_rejected=is_rejected)
         self._may_have_available = bool(stored)
         self._move_start()
 
@@ -168,20 +127,7 @@ class SharePartition:
     @property
     def in_flight_count(self) -> int:
         """Delayed records do not count, nor what was finished since the first of them."""
-        if not self.delayed_count:
-            return self.next_offset - self.start_offset
-        passed = 0
-        for batch in self.in_flight.batches:
-            if batch.whole is not None:
-                if not (batch.whole.is_delayed or batch.whole.is_finished):
-                    return self.next_offset - batch.first - (self.delayed_count - passed)
-                passed += self._counted(batch.first, batch.last) if batch.whole.is_delayed else 0
-                continue
-            for offset, one in batch.deliveries(self.start_offset, batch.last):
-                if not (one.is_delayed or one.is_finished):
-                    return self.next_offset - offset - (self.delayed_count - passed)
-                passed += one.is_delayed
-        return 0
+        return self.delays.others_before(self.next_offset, start=self.start_offset)
 
     def next_fetch_offset(self) -> int:
         """The first record that is available, or else the first that was never delivered."""
@@ -200,13 +146,13 @@ class SharePartition:
     def may_acquire(self) -> bool:
         """Is there room for records in flight, or one of them available?"""
         is_room = self.in_flight_count < self.limits.in_flight_max
-        if is_room and self.delayed_count < DELAYED_MAX:
+        if is_room and self.delays.has_room:
             return True
         return self.next_fetch_offset() < self.next_offset
 
     def last_offset_wanted(self, fetch_offset: int, max_records: int) -> int:
         """How far a fetch has to read to find so many records that can be acquired."""
-        left = max_records
+        left = min(max_records, self.limits.in_flight_max)
         for batch in self.in_flight.overlapping(fetch_offset, self.next_offset - 1):
             left -= batch.available_count(fetch_offset)
             if left <= 0:
@@ -226,7 +172,7 @@ class SharePartition:
                 available += one.state == AVAILABLE
                 acquired += one.state == ACQUIRED
                 archiving += one.state == ARCHIVING
-        return Counts(available, acquired, self.finished_count, archiving, self.delayed_count)
+        return Counts(available, acquired, self.finished_count, archiving, self.delays.count)
 
     # -- acquiring: see `acquiring` -----------------------------------------------------
 
@@ -253,18 +199,8 @@ class SharePartition:
         self._may_have_available = True
 
     def postpone(self, first: int, last: int, *, until_ms: int) -> None:
-        """Records that are not due yet. What was delivered once has been due before."""
-        for batch in self.in_flight.overlapping(first, last):
-            if batch.is_undelivered:
-                part = self._cut_out(batch, first, last)
-                assert part.whole is not None
-                part.whole.postpone(until_ms)
-                self.delayed_count += self._counted(part.first, part.last)
-            elif batch.each is not None:
-                for _, one in batch.deliveries(max(first, self.start_offset), last):
-                    if one.is_available and not one.count:
-                        one.postpone(until_ms)
-                        self.delayed_count += 1
+        """Records that are not due yet."""
+        self.delays.postpone(first, last, start=self.start_offset, until_ms=until_ms)
 
     def archive_available(self, first: int, last: int) -> list[StateBatch]:
         """Records that have expired; what should be stored of it."""
@@ -311,26 +247,22 @@ class SharePartition:
 
     def _archive_part(self, batch: InFlightBatch, first: int, last: int) -> None:
         """Of a gap, without a delivery for each record."""
-        part = self._cut_out(batch, first, last)
+        part = self.in_flight.cut_out(batch, first, last)
         assert part.whole is not None
         part.whole.settle(ARCHIVED)
         self.finished_count += self._counted(part.first, part.last)
-
-    def _cut_out(self, batch: InFlightBatch, first: int, last: int) -> InFlightBatch:
-        """The part of a batch that is in the range, as a batch."""
-        if batch.first < first:
-            batch = self.in_flight.cut(batch, first)
-        if last < batch.last:
-            self.in_flight.cut(batch, last + 1)
-        return batch
 
     # -- acknowledging ------------------------------------------------------------------
 
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], *, now_ms: int
     ) -> Change:
-        """Begin what a member says about its records. Raises KafkaError if it may not say it about
-        one of them; then nothing has changed, except that locks may be renewed."""
+        """Begin what a member says about its records.
+
+        Raises KafkaError if it may not say it about one of them; then nothing has changed, except
+        that locks may be renewed. INVALID_RECORD_STATE: the member has not acquired the record, or
+        no longer (`acknowledging.check_owner`). For offsets that are not in flight see `_named`.
+        """
         change = Change()
         try:
             for one in acknowledgements:
@@ -351,7 +283,7 @@ class SharePartition:
                 continue
             whole = batch.whole
             if whole is not None:
-                _check_owner(whole, member_id, "batch")
+                check_owner(whole, member_id, "batch")
                 is_all = asked.first <= batch.first and batch.last <= asked.last
                 if is_all and len(asked.types) == 1 and batch.first >= self.start_offset:
                     kind = asked.types[0]
@@ -360,19 +292,22 @@ class SharePartition:
                 batch.split()
             first = max(asked.first, self.start_offset)
             for offset, one in batch.deliveries(first, asked.last):
-                _check_owner(one, member_id, "offset")
-                is_one_for_all = len(asked.types) == 1
-                kind = asked.types[0 if is_one_for_all else offset - asked.first]
-                self._begin(change, one, offset, offset, kind, now_ms)
+                check_owner(one, member_id, "offset")
+                self._begin(change, one, offset, offset, asked.type_of(offset), now_ms)
 
     def _named(self, asked: Acknowledgement) -> list[InFlightBatch]:
-        batches = self.in_flight.batches
-        if not batches or self.start_offset <= asked.first < batches[0].first:
+        """What is in flight of these offsets. Raises KafkaError if that is not all of them:
+        INVALID_RECORD_STATE below the first delivered one, INVALID_REQUEST above the last."""
+        # Kafka knows nothing of a gap between stored ranges before it is delivered again.
+        delivered = (batch for batch in self.in_flight.batches if not batch.is_undelivered)
+        first = next(delivered, None)
+        if first is None or self.start_offset <= asked.first < first.first:
             raise KafkaError(
                 KafkaCode.INVALID_RECORD_STATE,
                 "Batch record not found. The request batch offsets are not found in the cache.",
             )
-        found = self.in_flight.overlapping(max(asked.first, self.start_offset), asked.last)
+        overlapping = self.in_flight.overlapping(max(asked.first, self.start_offset), asked.last)
+        found = [batch for batch in overlapping if not batch.is_undelivered]
         if not found or found[-1].last < asked.last:
             which = "last" if found else "first"
             raise KafkaError(
@@ -392,7 +327,7 @@ class SharePartition:
                 )
             one.lock_until_ms = now_ms + self.limits.lock_ms
             return
-        state = _STATE_AFTER[kind]
+        state = STATE_AFTER[kind]
         if kind == REJECT and self.limits.has_dead_letters:
             state = ARCHIVING
             change.rejected.add(first)
@@ -413,7 +348,7 @@ class SharePartition:
         return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     def _counted(self, first: int, last: int) -> int:
-        return max(0, last - max(first, self.start_offset) + 1)
+        return counted(first, last, self.start_offset)
 
     def release(self, member_id: str) -> Change:
         """Begin to give back what a member has acquired: it has left."""
@@ -440,7 +375,7 @@ class SharePartition:
                 self._may_have_available |= one.state == AVAILABLE
                 if one.state == ARCHIVING:
                     is_rejected = first in change.rejected
-                    self.dead.append(DeadRange(first, last, one.count, is_rejected))
+                    self.dead.add(first, last, one.count, is_rejected=is_rejected)
         self._move_start()
 
     def not_stored(self, change: Change, *, now_ms: int) -> None:
@@ -474,20 +409,9 @@ class SharePartition:
 
     def end_delays(self, now_ms: int) -> bool:
         """Make records available that are due; is there any?"""
-        before = self.delayed_count
-        for batch in self.in_flight.batches if before else ():
-            whole = batch.whole
-            if whole is not None:
-                if whole.is_delayed and whole.lock_until_ms <= now_ms:
-                    whole.settle(AVAILABLE)
-                    self.delayed_count -= self._counted(batch.first, batch.last)
-                continue
-            for _, one in batch.deliveries(self.start_offset, batch.last):
-                if one.is_delayed and one.lock_until_ms <= now_ms:
-                    one.settle(AVAILABLE)
-                    self.delayed_count -= 1
-        self._may_have_available |= self.delayed_count < before
-        return self.delayed_count < before
+        has_ended = self.delays.end(now_ms, start=self.start_offset)
+        self._may_have_available |= has_ended
+        return has_ended
 
     def expire(self, now_ms: int) -> list[StateBatch]:
         """End the locks that are over. They count at once; what is returned should be stored."""
@@ -520,30 +444,14 @@ class SharePartition:
         """The lock is over."""
         one.settle(self._without_excess(one, AVAILABLE))
         if one.state == ARCHIVING:
-            self.dead.append(DeadRange(first, last, one.count, is_rejected=False))
+            self.dead.add(first, last, one.count, is_rejected=False)
 
     # -- dead letters -------------------------------------------------------------------
-
-    def next_dead(self, records_max: int) -> list[DeadRange]:
-        """The first of `dead`, with so many records at most."""
-        found: list[DeadRange] = []
-        for number, one in enumerate(self.dead):
-            if one.first + records_max <= one.last:
-                end = one.first + records_max
-                self.dead[number : number + 1] = [
-                    one._replace(last=end - 1),
-                    one._replace(first=end),
-                ]
-            records_max -= self.dead[number].last - one.first + 1
-            found.append(self.dead[number])
-            if records_max <= 0:
-                break
-        return found
 
     def dead_letters_written(self, written: Sequence[DeadRange]) -> list[StateBatch]:
         """The first of `dead` are safe: archive their records. What is returned must be stored;
         if that fails, the letters are written again after the next load."""
-        del self.dead[: len(written)]
+        self.dead.written(written)
         for dead in written:
             for batch in self.in_flight.overlapping(dead.first, dead.last):
                 self._archive(batch, dead.first, dead.last, ARCHIVING)
@@ -568,15 +476,13 @@ class SharePartition:
 
     def _forget_before(self, batch: InFlightBatch, offset: int) -> None:
         last = min(batch.last, offset - 1)
+        self.delays.forget(batch, last, start=self.start_offset)
         if batch.whole is not None:
             if batch.whole.state in FINISHED:
                 self.finished_count -= self._counted(batch.first, last)
-            elif batch.whole.is_delayed:
-                self.delayed_count -= self._counted(batch.first, last)
             return
-        for _, one in batch.deliveries(self.start_offset, last):
-            self.finished_count -= one.state in FINISHED
-            self.delayed_count -= one.is_delayed
+        finished = (one.state in FINISHED for _, one in batch.deliveries(self.start_offset, last))
+        self.finished_count -= sum(finished)
 
     def _move_start(self) -> None:
         """Forget finished records at the start."""
@@ -592,9 +498,7 @@ class SharePartition:
         else:
             self.start_offset = self.next_offset
         del batches[:passed]
-        if self.delayed_count and len(batches) > self._join_at:
-            self.in_flight.join_finished()
-            self._join_at = 2 * len(self.in_flight.batches) + _JOIN_AT_LEAST
+        self.delays.join_finished()
 
     def _first_open(self, batch: InFlightBatch) -> int | None:
         """The first offset that is not finished; the finished ones before are counted out."""
@@ -608,15 +512,3 @@ class SharePartition:
                 return offset
             self.finished_count -= 1
         return None
-
-
-def _check_owner(one: Delivery, member_id: str, what: str) -> None:
-    if one.before is not None:
-        text = "An earlier acknowledgement of the record is still being stored."
-    elif one.state != ACQUIRED:
-        text = f"The {what} cannot be acknowledged. The {what} is not in the acquired state."
-    elif one.member_id != member_id:
-        text = f"Member is not the owner of {what} record"
-    else:
-        return
-    raise KafkaError(KafkaCode.INVALID_RECORD_STATE, text)
