@@ -50,3 +50,68 @@ def test_a_node_that_had_groups_and_transactions_has_them_after_a_restart(
     tmp_path: object,
 ) -> None:
     assert _start_twice(tmp_path, "asks") == ["", "True True"]
+
+
+_FIRST_REQUESTS = """
+import sys
+from importlib import import_module
+from millstream.broker.broker import Broker
+for name in ("api_versions", "metadata", "create_topics", "produce", "fetch", "list_offsets"):
+    import_module(f"millstream.broker.handlers.{name}")
+print(*(name for name in sys.modules if name.startswith("millstream.coordinators")))
+"""
+
+
+def test_the_first_produce_and_fetch_do_not_import_what_groups_and_transactions_need() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_REQUESTS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+_FIRST_INIT_PRODUCER_ID = """
+import asyncio, struct, sys, threading
+from millstream.broker.broker import Broker
+from millstream.config import load_config
+
+class Watch:
+    on_loop = []
+    in_thread = []
+
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("millstream.coordinators"):
+            is_loop = threading.current_thread() is threading.main_thread()
+            (self.on_loop if is_loop else self.in_thread).append(name)
+
+async def main():
+    flags = {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}
+    node = Broker(load_config(flags=flags), dev=True)
+    await node.start()
+    sys.meta_path.insert(0, Watch())
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    for correlation_id in (7, 8):
+        body = struct.pack(">hhihhi", 22, 0, correlation_id, -1, -1, 60_000)
+        writer.write(struct.pack(">i", len(body)) + body)
+    for correlation_id in (7, 8):
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        answer = struct.unpack(">iihqh", await reader.readexactly(size))
+        assert (answer[0], answer[2]) == (correlation_id, 0), answer
+    print(len(Watch.in_thread) > 0, Watch.on_loop)
+    writer.close()
+    await node.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_first_request_of_an_api_needs_is_imported_while_others_are_served(
+    tmp_path: object,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_INIT_PRODUCER_ID, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "[]"]

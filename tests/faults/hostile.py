@@ -3,6 +3,10 @@
 Each round measures the good client alone, and then under attack: requests that cost far more
 than they weigh, at random sizes, one after the other, and all the time two hundred connections
 that flood, stop in the middle of a frame, or do not read their answers.
+
+In between, the same attackers attack another node on the same machine. What the good client then
+waits longer than alone is the price of processes that compete for the same cores and disk, and
+what it waits longer still when its own node is attacked is the node's.
 """
 
 import contextlib
@@ -39,6 +43,9 @@ MEMORY_BYTES = 512 << 20
 CONNECTIONS = 200
 ATTACKED_SECONDS = 50.0
 QUIET_SECONDS = 10.0
+ELSEWHERE_SECONDS = 15.0
+# Until what the good client has sent is answered, and its commits.
+_STOP_SECONDS_MAX = 60
 # One record every so often: a client that waits, not one that fills the node.
 _EVERY_SECONDS = 0.005
 # A good client and its attackers do not share an address.
@@ -49,6 +56,8 @@ _GROUP = "good"
 @dataclass(frozen=True)
 class HostileRound(Round):
     quiet_p99_ms: float
+    # While another node was attacked.
+    elsewhere_p99_ms: float
     attacked_p99_ms: float
     peak_mb: float
 
@@ -84,7 +93,8 @@ class GoodClient:
         self._consumer.subscribe([load.TOPIC])
         self.consumed = 0
         self._threads = [
-            threading.Thread(target=work, daemon=True) for work in (self._produce, self._consume)
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("the producer", self._produce), ("the consumer", self._consume))
         ]
         for thread in self._threads:
             thread.start()
@@ -110,7 +120,7 @@ class GoodClient:
             due = max(due + _EVERY_SECONDS, time.monotonic() - 1)
             while (left := due - time.monotonic()) > 0:
                 self._producer.poll(left)
-        if self._producer.flush(60):
+        if self._producer.flush(_STOP_SECONDS_MAX):
             self.failures.append("records were never answered")
 
     def _delivered(
@@ -151,8 +161,11 @@ class GoodClient:
 
     def stop(self) -> None:
         self._stop.set()
+        end = time.monotonic() + _STOP_SECONDS_MAX
         for thread in self._threads:
-            thread.join(90)
+            thread.join(max(end - time.monotonic(), 0))
+            if thread.is_alive():
+                self.failures.append(f"{thread.name} did not stop in {_STOP_SECONDS_MAX} s")
 
 
 # -- the attackers, in a process of their own ----------------------------------------------
@@ -252,6 +265,7 @@ def attackers(port: int, seed: int) -> Iterator[Any]:
         process.join(30)
         if process.is_alive():
             process.kill()
+            process.join()
 
 
 # -- the rounds --------------------------------------------------------------------------------
@@ -262,30 +276,52 @@ def hostile_rounds(
     seeds: list[int],
     *,
     quiet_seconds: float = QUIET_SECONDS,
+    elsewhere_seconds: float = ELSEWHERE_SECONDS,
     attacked_seconds: float = ATTACKED_SECONDS,
 ) -> Iterator[HostileRound]:
     """All rounds are of one process; it is started once."""
+    seconds = (quiet_seconds, elsewhere_seconds, attacked_seconds)
     with ExitStack() as stack:
-        limit = stack.enter_context(limited_memory(MEMORY_BYTES))
-        node = MillstreamNode(folder / "data", "--set", "log.retention.bytes=100000000")
-        node.run_inside(limit.command, "127.0.0.1")
-        node.start()
-        stack.callback(node.kill)
-        load.create_topic(node.bootstrap)
+        node, limit = _limited_node(stack, folder / "data")
         for seed in seeds:
-            yield _round(node, limit.description, seed, quiet_seconds, attacked_seconds)
+            yield _round(node, limit, seed, seconds)
+
+
+def _limited_node(stack: ExitStack, data_dir: Path) -> tuple[MillstreamNode, str]:
+    """Running until the stack ends, and how it is limited."""
+    limit = stack.enter_context(limited_memory(MEMORY_BYTES))
+    node = MillstreamNode(data_dir, "--set", "log.retention.bytes=100000000")
+    node.run_inside(limit.command, "127.0.0.1")
+    node.start()
+    stack.callback(node.kill)
+    load.create_topic(node.bootstrap)
+    return node, limit.description
+
+
+def _attacked_elsewhere(good: GoodClient, folder: Path, seed: int, seconds: float) -> list[float]:
+    """The good client's waits while the attackers attack another node."""
+    with ExitStack() as stack:
+        other, _ = _limited_node(stack, folder / f"other-{seed}")
+        stack.enter_context(attackers(_port(other), seed))
+        return good.measure(seconds)
+
+
+def _port(node: MillstreamNode) -> int:
+    return int(node.bootstrap.rpartition(":")[2])
 
 
 def _round(
-    node: MillstreamNode, limit: str, seed: int, quiet_seconds: float, attacked_seconds: float
+    node: MillstreamNode, limit: str, seed: int, seconds: tuple[float, float, float]
 ) -> HostileRound:
+    quiet_seconds, elsewhere_seconds, attacked_seconds = seconds
     pid = node.pid
     start = load.end_offsets(node.bootstrap)
     ledger = Ledger()
     good = GoodClient(node.bootstrap, ledger, seed)
     load.wait_until_acknowledged(ledger, 200, of=("all",))
     quiet = good.measure(quiet_seconds)
-    with attackers(int(node.bootstrap.rpartition(":")[2]), seed) as count:
+    elsewhere = _attacked_elsewhere(good, node.data_dir.parent, seed, elsewhere_seconds)
+    with attackers(_port(node), seed) as count:
         attacked = good.measure(attacked_seconds)
         attacks = count.value
     good.stop()
@@ -300,14 +336,17 @@ def _round(
     if _committed(node.bootstrap) == 0:
         bad.append("the good client committed nothing")
     peak_mb = memory_mb(pid, "VmHWM")
-    quiet_p99, attacked_p99 = (percentile(waits, 99) for waits in (quiet, attacked))
+    quiet_p99, elsewhere_p99, attacked_p99 = (
+        round(percentile(waits, 99), 1) for waits in (quiet, elsewhere, attacked)
+    )
     return HostileRound(
         seed=seed,
         acknowledged=len(ledger.acknowledged),
         fault=f"{attacks} attacks and {CONNECTIONS} connections on {pid}, {limit}",
         problems=bad,
-        quiet_p99_ms=round(quiet_p99, 1),
-        attacked_p99_ms=round(attacked_p99, 1),
+        quiet_p99_ms=quiet_p99,
+        elsewhere_p99_ms=elsewhere_p99,
+        attacked_p99_ms=attacked_p99,
         peak_mb=round(peak_mb, 1),
     )
 

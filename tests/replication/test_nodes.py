@@ -4,6 +4,8 @@ Covers replication, broker/membership.
 """
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 from millstream.cluster.lease import Lease
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
+from millstream.storage.store import LogStore
+from millstream.storage.values import LogConfig
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -204,6 +208,31 @@ def test_a_node_that_lost_its_session_comes_back_by_itself(tmp_path: Path) -> No
             cluster.lose_session(leader.node_id)
             second = await cluster.led(besides=leader.node_id)
             assert await produce(second) == (KafkaCode.NONE, 3)
+            await cluster.in_sync(1, 2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_keeps_its_session_while_its_logs_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = LogStore.load
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def load_slowly(store: LogStore, configs: Callable[[str], LogConfig]) -> None:
+            is_free = threading.Event()
+            loop.call_soon_threadsafe(is_free.set)
+            # On the loop, this would wait for itself.
+            assert is_free.wait(30)
+            load(store, configs)
+
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            await cluster.kill(3)
+            monkeypatch.setattr(LogStore, "load", load_slowly)
+            await cluster.start(3)
             await cluster.in_sync(1, 2, 3)
 
     asyncio.run(scenario())

@@ -140,7 +140,7 @@ def test_records_that_cannot_be_read_are_an_answer_and_told_once(
     for ask in (
         lambda: partition.read_committed(0, max_bytes=1000, at_least_one=True),
         lambda: partition.offset_for_timestamp(NOW_MS, upto_offset=1, searched={}),
-        lambda: partition.offset_of_max_timestamp({}),
+        lambda: partition.offset_of_max_timestamp(upto_offset=1, searched={}),
         lambda: produce(partition, batch(1, producer_id=7, sequence=0)),
     ):
         with pytest.raises(KafkaError) as refused:

@@ -98,6 +98,7 @@ async def following_of(
     held_back: Collection[ReplicatedPartition] = (),
     clock: Clock | None = None,
     quiet_rule: QuietRule | None = None,
+    prove: Callable[[Connection], Awaitable[None]] = believed,
 ) -> AsyncIterator[tuple[Leader, ReplicaFetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
@@ -111,7 +112,7 @@ async def following_of(
             broker_id=2,
             broker_epoch=lambda: 41,
             address=lambda node: address,
-            prove=believed,
+            prove=prove,
             checkpoint=checkpoint,
             is_held_back=lambda partition: partition in held_back,
             took=lambda partition, size_bytes: None,
@@ -204,6 +205,29 @@ def test_a_new_partition_does_not_wait_for_a_long_poll_to_end() -> None:
             await node.asked(2)
             asked = [one.index for one in node.requests[1].topics[0].partitions]
             assert asked == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_added_while_the_connection_is_made_is_in_its_first_request() -> None:
+    async def scenario() -> None:
+        first, second = follower(), replica(2)
+        second.topic_partition = type(second.topic_partition)("t", 1)
+        second.apply(role(), now_ms=0)
+        is_proving, is_proved = asyncio.Event(), asyncio.Event()
+
+        async def prove(connection: Connection) -> None:
+            is_proving.set()
+            await is_proved.wait()
+
+        async with following_of(lambda request: None, prove=prove) as (node, fetchers):
+            fetchers.follow(first, 1)
+            await is_proving.wait()
+            fetchers.follow(second, 1)
+            is_proved.set()
+            await node.asked(1)
+            asked = [one.index for one in node.requests[0].topics[0].partitions]
+            assert (asked, node.connections) == ([0, 1], 1)
 
     asyncio.run(scenario())
 

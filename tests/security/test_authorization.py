@@ -144,6 +144,35 @@ def test_write_on_any_topic(acls: list[Acl], is_allowed: bool) -> None:
     assert found is is_allowed
 
 
+@pytest.mark.parametrize(
+    ("acls", "is_allowed"),
+    [
+        ([], True),
+        # Every other topic is open.
+        ([deny("a", Operation.WRITE)], True),
+        ([allow("a", Operation.READ), deny("b", Operation.ALL, PREFIXED)], True),
+        # Every topic has an ACL.
+        ([allow("*", Operation.READ)], False),
+        ([allow("*", Operation.READ), allow("a", Operation.WRITE)], True),
+        ([deny("*", Operation.WRITE), allow("a", Operation.WRITE)], False),
+    ],
+)
+def test_write_on_any_topic_where_those_without_acls_are_open(
+    acls: list[Acl], is_allowed: bool
+) -> None:
+    client = Client(Principal("User:ann"), "10.0.0.1")
+    rules = Rules(allow_if_no_acl=True)
+    assert index_of(acls).is_allowed_on_any(rules, client, Operation.WRITE, TOPIC) is is_allowed
+
+
+def test_an_operation_on_all_topics_that_another_one_implies_is_allowed_on_any() -> None:
+    client = Client(Principal("User:ann"), "10.0.0.1")
+    everywhere = index_of([allow("*", Operation.READ)])
+    assert everywhere.is_allowed_on_any(NO_RULES, client, Operation.DESCRIBE, TOPIC)
+    here = index_of([allow("a", Operation.READ)])
+    assert not here.is_allowed_on_any(NO_RULES, client, Operation.DESCRIBE, TOPIC)
+
+
 def test_operations_as_bits() -> None:
     assert authorized_operations([]) == 0
     assert authorized_operations([Operation.READ, Operation.WRITE]) == 0b11000

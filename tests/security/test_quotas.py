@@ -7,9 +7,11 @@ from millstream.security.quotas import (
     CONNECTIONS,
     MUTATIONS,
     PRODUCE,
+    REQUEST_TIME,
     Limit,
     RateWindow,
     TokenBucket,
+    capped_wait,
     check_address,
     checked_quotas,
     find_limit,
@@ -64,6 +66,13 @@ def test_a_client_that_waits_as_told_gets_its_rate() -> None:
     assert 100 * 100 * 0.9 <= used <= 110 * 100 * 1.1
 
 
+def test_a_wait_is_an_hour_at_most_and_for_request_time_one_sample() -> None:
+    assert capped_wait(MUTATIONS, 3e6, sample_seconds=1) == 3600
+    assert capped_wait(PRODUCE, 7.0, sample_seconds=1) == 7
+    assert capped_wait(REQUEST_TIME, 7.0, sample_seconds=1) == 1
+    assert capped_wait(REQUEST_TIME, 0.5, sample_seconds=1) == 0.5
+
+
 def test_changes_of_the_cluster_take_tokens() -> None:
     bucket = TokenBucket()
     rate, burst = 2.0, 10.0
@@ -85,6 +94,7 @@ def test_changes_of_the_cluster_take_tokens() -> None:
         ({PRODUCE: 0.0}, False, "above 0"),
         ({PRODUCE: float("nan")}, False, "above 0"),
         ({PRODUCE: 1.5}, False, "whole number"),
+        ({CONNECTIONS: -1.0}, True, "at least 0"),
     ],
 )
 def test_quotas_that_cannot_be(changes: dict[str, float], is_ip: bool, problem: str) -> None:
@@ -96,6 +106,7 @@ def test_quotas_are_stored_as_kafka_writes_them() -> None:
     changes = {PRODUCE: 1024.0, MUTATIONS: 0.5}
     assert checked_quotas(changes, is_ip=False) == {PRODUCE: "1024", MUTATIONS: "0.5"}
     assert checked_quotas({PRODUCE: None}, is_ip=False) == {PRODUCE: None}
+    assert checked_quotas({CONNECTIONS: 0.0}, is_ip=True) == {CONNECTIONS: "0"}
 
 
 def test_addresses() -> None:

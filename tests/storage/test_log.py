@@ -244,9 +244,29 @@ def test_records_are_found_by_time_even_when_timestamps_jump(disk: MemoryFileSys
         found = offset_for_timestamp(log, target, upto_offset=log.next_offset)
         assert (found and (found.timestamp_ms, found.offset)) == expected
     assert offset_for_timestamp(log, 85, upto_offset=9) is None
-    newest = find_max_timestamp(log.segments)
+    newest = find_max_timestamp(log.segments, from_offset=0, upto_offset=10)
     assert newest is not None
     assert (newest.timestamp_ms, newest.offset) == (90, 9)
+
+
+def test_a_largest_timestamp_outside_the_bounds_is_not_an_answer(disk: MemoryFileSystem) -> None:
+    log = open_log(disk)
+    stamps = [10, 90, 90, 20]
+    records = [Record(index, stamp, None, b"v") for index, stamp in enumerate(stamps)]
+    append(log, build_batch(records, base_offset=0))
+    append(log, batch(1, timestamp_ms=30))
+
+    def ask(from_offset: int, upto_offset: int) -> int | None:
+        found = find_max_timestamp(log.segments, from_offset=from_offset, upto_offset=upto_offset)
+        return found and found.offset
+
+    assert ask(0, 5) == 1
+    assert ask(2, 5) == 2
+    assert ask(3, 5) is None
+    assert ask(4, 5) is None
+    assert ask(0, 2) == 1
+    assert ask(0, 1) is None
+    assert ask(0, 0) is None
 
 
 def test_the_first_record_inside_a_compressed_batch_is_found_by_time(

@@ -43,10 +43,26 @@ def test_bytes_up_to_the_limit_fit() -> None:
 
 def test_age_counts_in_the_records_own_time() -> None:
     segment = used_segment()
-    config = make_log_config(segment_ms=1000, segment_jitter_ms=100)
-    assert ask(segment, config, timestamp_ms=NOW_MS + 900, now_ms=NOW_MS + 10**9)
-    assert not ask(segment, config, timestamp_ms=NOW_MS + 901)
+    config = make_log_config(segment_ms=1000)
+    assert ask(segment, config, timestamp_ms=NOW_MS + 1000, now_ms=NOW_MS + 10**9)
+    assert not ask(segment, config, timestamp_ms=NOW_MS + 1001)
     assert ask(segment, config, timestamp_ms=0)
+
+
+def longest_age_ms(segment: Segment, config: LogConfig) -> int:
+    ages = range(config.segment_ms + 2)
+    return max(age for age in ages if ask(segment, config, timestamp_ms=NOW_MS + age))
+
+
+@pytest.mark.parametrize("jitter_ms", [100, 5000])
+def test_segments_do_not_all_close_at_the_same_age(jitter_ms: int) -> None:
+    log = open_log(MemoryFileSystem(), make_log_config(segment_bytes=used_segment().size_bytes))
+    for _ in range(8):
+        append(log, batch(1))
+    config = make_log_config(segment_ms=1000, segment_jitter_ms=jitter_ms)
+    ages = {longest_age_ms(segment, config) for segment in log.segments}
+    assert len(ages) > 4
+    assert max(0, 1000 - jitter_ms) < min(ages) <= max(ages) <= 1000
 
 
 def test_without_timestamps_the_clock_counts() -> None:

@@ -90,38 +90,41 @@ def test_a_foreign_directory_is_refused_and_left_alone() -> None:
         open_store(disk)
 
 
+def open_on_disk(path: Path, file_system: OsFileSystem | None = None) -> LogStore:
+    return LogStore.open(
+        path,
+        file_system=file_system or OsFileSystem(),
+        cluster_id=None,
+        broker_id=1,
+        clock_now_ms=lambda: NOW_MS,
+        configs=lambda topic: make_log_config(),
+        report=print,
+    )
+
+
 def test_a_directory_in_use_is_refused_with_one_line(tmp_path: Path) -> None:
     class Occupied(OsFileSystem):
         lock = staticmethod(lambda path: None)  # type: ignore[assignment]  # a fake
 
     with pytest.raises(StartError) as refused:
-        LogStore.open(
-            tmp_path,
-            file_system=Occupied(),
-            cluster_id=None,
-            broker_id=1,
-            clock_now_ms=lambda: NOW_MS,
-            configs=lambda topic: make_log_config(),
-            report=print,
-        )
+        open_on_disk(tmp_path, Occupied())
     assert "in use by another node" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_lies_beside_the_directory_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    store = open_on_disk(tmp_path / "new" / "data")
+    store.close(clean=True)
+    assert (tmp_path / "new" / "data" / "meta.properties").exists()
 
 
 def test_a_path_that_is_no_directory_is_refused_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("not a directory")
     with pytest.raises(StartError) as refused:
-        LogStore.open(
-            path,
-            file_system=OsFileSystem(),
-            cluster_id=None,
-            broker_id=1,
-            clock_now_ms=lambda: NOW_MS,
-            configs=lambda topic: make_log_config(),
-            report=print,
-        )
+        open_on_disk(path)
     assert "\n" not in str(refused.value)
     assert path.read_text() == "not a directory"
 
@@ -297,6 +300,61 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     assert [path for path in disk.paths() if path.endswith(".log")]
     store.sweep(NOW_MS + 60_000)
     assert not [path for path in disk.paths() if path.endswith(".log")]
+
+
+def test_thousands_of_partitions_are_deleted_in_parts() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    before = disk.open_count
+    places = [TopicPartition("orders", index) for index in range(5)]
+    store.create_many(places, TOPIC_ID, make_log_config())
+    for place in places:
+        store.delete_later(place)
+    assert store.logs == {}
+    assert not store.finish_deletions(3)
+    assert sum("-delete/" in path and path.endswith(".log") for path in disk.paths()) == 3
+    assert store.finish_deletions(3)
+    assert disk.open_count == before
+    store.sweep(NOW_MS + 60_000)
+    assert not [path for path in disk.paths() if path.endswith(".log")]
+
+
+def test_a_partition_can_be_created_again_before_its_deletion_is_finished() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    append(store.create(FIRST, TOPIC_ID, make_log_config()), batch(1))
+    store.delete_later(FIRST)
+    again = store.create(FIRST, TOPIC_ID, make_log_config())
+    assert again.next_offset == 0
+    assert store.finish_deletions(3)
+    assert store.logs == {FIRST: again}
+    assert "/data/orders-0/00000000000000000000.log" in disk.paths()
+
+
+def test_a_clean_stop_finishes_deletions() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    store.create(FIRST, TOPIC_ID, make_log_config())
+    store.delete_later(FIRST)
+    store.close(clean=True)
+    assert open_store(disk).logs == {}
+
+
+def test_a_directory_that_cannot_be_removed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    store.create(FIRST, TOPIC_ID, make_log_config())
+    store.delete(FIRST)
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, "failed", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove", fail)
+        with pytest.raises(OSError, match="failed"):
+            store.sweep(NOW_MS + 60_000)
+    store.sweep(NOW_MS + 60_000)
+    assert not [path for path in disk.paths() if "-delete" in path]
 
 
 def test_deleting_a_partition_while_it_is_synced_is_no_disk_failure() -> None:

@@ -8,9 +8,15 @@ import pytest
 
 from millstream.errors import ProtocolError
 from millstream.wire.apis.heartbeat import HeartbeatRequest
-from millstream.wire.apis.metadata import MetadataPartition, MetadataRequest
-from millstream.wire.codec import request_reader, request_writer
+from millstream.wire.apis.metadata import (
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from millstream.wire.codec import request_reader, request_writer, response_writer
 from millstream.wire.cursor import Cursor
+from millstream.wire.message import KeptArray
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
 
@@ -73,3 +79,29 @@ def test_a_misspelt_field_is_an_error_of_the_type_checker(tmp_path: Path) -> Non
     assert '"HeartbeatRequest" has no attribute "group"' in found.stdout
     assert 'Unexpected keyword argument "error"' in found.stdout
     assert 'Revealed type is "str | None"' in found.stdout
+
+
+def test_a_kept_array_is_written_as_any_other_in_every_version() -> None:
+    parts = [
+        MetadataPartition(
+            error_code=0,
+            partition_index=index,
+            leader_id=index % 2,
+            leader_epoch=7,
+            replica_nodes=[0, 1],
+            isr_nodes=[index % 2],
+            offline_replicas=[],
+        )
+        for index in range(200)
+    ]
+    kept = KeptArray(parts)
+
+    def written(partitions: list[MetadataPartition], version: int) -> bytes:
+        topic = MetadataTopic(error_code=0, name="t", partitions=partitions)
+        out = bytearray()
+        answer = MetadataResponse(brokers=[], topics=[topic])
+        response_writer(MetadataRequest, version)(out, answer)
+        return bytes(out)
+
+    for version in [*range(14), *range(14)]:
+        assert written(kept, version) == written(parts, version)

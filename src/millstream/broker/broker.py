@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +37,7 @@ from millstream.broker.security.audit import AuditLog
 from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
 from millstream.broker.security.logins import Logins
-from millstream.broker.security.quotas import ClientQuotas, Windows
+from millstream.broker.security.quota_use import ClientQuotas, Windows
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.broker.upkeep.housekeeping import keep_house
 from millstream.broker.upkeep.strays import set_strays_aside
@@ -159,8 +160,7 @@ class Broker:
         else:
             await self._join_cluster(node_id, self._open_session)
         self._disk.on_failure = self.node.cluster.disk_failed
-        # Only now: recovery has to know which logs are compacted and may have gaps.
-        self._disk.store.load(self._stored_log_config)
+        await self._load_logs()
         set_strays_aside(self.node)
         for topic in self.node.image.topics.values():
             self.topics.open_or_wait(topic)
@@ -176,6 +176,24 @@ class Broker:
         if self._certificates:
             watching = self._certificates.watch(lambda: self.node.config)
             self._certificate_watch = loop.create_task(watching)
+
+    async def _load_logs(self) -> None:
+        """Not before the image is known: recovery asks which logs are compacted and may have gaps.
+
+        A member's loop stays free. Thousands of logs take longer than a blocked loop may keep its
+        session, and the node would never start.
+        """
+        load = partial(self._disk.store.load, self._stored_log_config)
+        if self._open_session is None:
+            load()
+            return
+        loading = asyncio.get_running_loop().run_in_executor(None, load)
+        try:
+            await asyncio.shield(loading)
+        finally:
+            # The caller that cancels the start releases the directory next.
+            if not loading.done():
+                await asyncio.wait([loading])
 
     def _bind(self) -> None:
         self._listeners = listeners = parse_listeners(self._config)

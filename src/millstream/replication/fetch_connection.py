@@ -111,7 +111,11 @@ class FetchConnection:
             await self._sleep(self._fetches.due_seconds())
             return
         try:
-            answers = await self._exchange(asked)
+            if self._connection is None:
+                # That takes a while, and meanwhile partitions are added: decide again what to ask.
+                self._connection = await self._connect()
+                return
+            answers = await self._exchange(self._connection, asked)
         except (NoAnswer, ProtocolError) as error:
             self._hang_up()
             self._fetches.tell(str(error))
@@ -132,10 +136,9 @@ class FetchConnection:
         except TimeoutError:
             return
 
-    async def _exchange(self, asked: Asked) -> list[Fetched] | None:
+    async def _exchange(self, connection: Connection, asked: Asked) -> list[Fetched] | None:
         """The responses; None if partitions were added and all is requested again."""
         settings = self._node.settings()
-        connection = await self._connected()
         due = self._fetches.due_seconds()
         wait_ms = settings.wait_ms if due is None else min(settings.wait_ms, int(due * 1000))
         out = connection.begin(FetchRequest.api, BY_FOLLOWERS)
@@ -162,20 +165,22 @@ class FetchConnection:
                 self._hang_up()
         return None
 
-    async def _connected(self) -> Connection:
-        if self._connection is None:
-            address = self._node.address(self._leader_id)
-            if address is None:
-                raise NoAnswer("its address is not known")
-            self._connection = await Connection.open(
-                *address,
-                client_id=f"replica-{self._node.broker_id}",
-                timeout_seconds=_CONNECT_SECONDS_MAX,
-                security=self._node.security(),
-            )
-            # A failure closes the connection, as that of any request does.
-            await self._node.prove(self._connection)
-        return self._connection
+    async def _connect(self) -> Connection:
+        address = self._node.address(self._leader_id)
+        if address is None:
+            raise NoAnswer("its address is not known")
+        connection = await Connection.open(
+            *address,
+            client_id=f"replica-{self._node.broker_id}",
+            timeout_seconds=_CONNECT_SECONDS_MAX,
+            security=self._node.security(),
+        )
+        try:
+            await self._node.prove(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _hang_up(self) -> None:
         if self._connection is not None:

@@ -10,6 +10,9 @@ who may join is in `isr`. Three rules carry the safety:
 - Below `min_isr` in-sync replicas it does not move, so that a replica that left is never
   behind what is committed while it may be elected.
 
+It also tells a consumer which follower to read from (`nearest_reader`), and a follower or a
+consumer where its log or its reading parted from this log (`find_divergence`).
+
 Pure: times are milliseconds of a clock that never jumps, passed in; the log is passed in as
 its end. `leader` drives this and writes the log's high watermark; `isr_proposer` writes the store.
 """

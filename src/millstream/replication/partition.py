@@ -270,10 +270,17 @@ class Partition:
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
-    def offset_of_max_timestamp(self, searched: lookup.Searched) -> TimestampOffset | None:
-        """Raises LargeBatch."""
+    def offset_of_max_timestamp(
+        self, *, upto_offset: int, searched: lookup.Searched
+    ) -> TimestampOffset | None:
+        """None if the record is deleted, or not below `upto_offset`. Raises LargeBatch."""
         try:
-            return lookup.find_max_timestamp(self.log.segments.all, searched=searched)
+            return lookup.find_max_timestamp(
+                self.log.segments.all,
+                from_offset=self.log.log_start_offset,
+                upto_offset=upto_offset,
+                searched=searched,
+            )
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 

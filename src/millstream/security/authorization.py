@@ -8,6 +8,9 @@ The order of the rules:
 4. A resource that no ACL names is open to all with `allow.everyone.if.no.acl.found`.
 5. Everything else is denied.
 
+`is_allowed` follows them for one resource. `is_allowed_on_any` looks for a resource of a type on
+which they would allow an operation, without knowing which resources there are.
+
 An ACL matches a resource if it is literal with its name, literal `*`, or a prefix of the name.
 Decisions look up: the literal name, `*`, and one key for each length that a prefix has; then
 the entries of the principal and of `User:*`. Other ACLs cost nothing, however many there are.
@@ -42,6 +45,8 @@ _IMPLIED_BY: Final = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
 _NONE: Final[frozenset[Operation]] = frozenset()
+# Only `*` matches it: an ACL cannot have an empty name.
+_NAMED_BY_NO_ACL: Final = ""
 
 
 class Client(NamedTuple):
@@ -172,28 +177,28 @@ class AclIndex:
         operation: Operation,
         resource_type: ResourceType,
     ) -> bool:
-        """Is there a resource of this type on which the operation could be allowed? (KIP-679)"""
-        if client.principal in rules.super_users:
+        """Is there a resource of this type on which the operation could be allowed? (KIP-679)
+
+        Either on those that no ACL names: rules 1 to 5, asked for such a name. Or by an ALLOW of
+        the operation itself that no DENY covers; as in Kafka, one that only implies it is not
+        enough there.
+        """
+        if self.is_allowed(rules, client, operation, resource_type, _NAMED_BY_NO_ACL):
             return True
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
-        has_acls = False
         for pattern, by_principal in self._by_pattern.items():
             if pattern.resource_type is not resource_type:
                 continue
-            has_acls = True
             for entry in _entries_of(by_principal, client):
                 if entry.operation in (operation, Operation.ALL):
                     if entry.permission is Permission.DENY:
                         denied.add(pattern)
                     else:
                         allowed.append(pattern)
-        wildcard = ResourcePattern(resource_type, WILDCARD)
-        if wildcard in denied:
+        if ResourcePattern(resource_type, WILDCARD) in denied:
             return False
-        if rules.allow_if_no_acl and not has_acls:
-            return True
-        return any(pattern == wildcard or not _is_covered(pattern, denied) for pattern in allowed)
+        return any(not _is_covered(pattern, denied) for pattern in allowed)
 
 
 def authorized_operations(

@@ -1,7 +1,8 @@
 """Delegation tokens: a user gives a program a login of its own, for a time (KIP-48).
 
 A token's HMAC is its password. Nodes compute it from the token's id and a secret that only they
-have, so it is stored nowhere.
+have, so it is stored nowhere. A token expires unless its owner, the user who requested it or one
+of its renewers renews it in time, and at last when its longest life is over.
 """
 
 import hashlib

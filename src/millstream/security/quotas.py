@@ -1,4 +1,5 @@
-"""Client quotas: which one applies to a client, and how long a client that exceeds it must wait.
+"""Client quotas: which one applies to a client, how long a client that exceeds it must wait, and
+the longest wait.
 
 Rates are measured as in Kafka: the sum of the last samples, divided by the time they cover. A
 client that exceeds its rate is muted until the average is back at the limit. Time is passed in,
@@ -24,6 +25,10 @@ CLIENT_QUOTAS: Final = (PRODUCE, FETCH, REQUEST_TIME, MUTATIONS)
 IP_QUOTAS: Final = (CONNECTIONS,)
 
 DEFAULT: Final = ""
+
+# A client with a very small quota and a large request would wait for days. In milliseconds, such a
+# wait may also not fit into a response.
+WAIT_SECONDS_MAX: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,12 @@ def find_limit(name: str, user: str, client_id: str, options_of: Lookup) -> Limi
                 None if wanted_client is None else client_id,
             )
     return None
+
+
+def capped_wait(name: str, wait: float, *, sample_seconds: float) -> float:
+    """The wait of a client over this quota: an hour at most, for request time one sample."""
+    longest = min(sample_seconds, WAIT_SECONDS_MAX) if name == REQUEST_TIME else WAIT_SECONDS_MAX
+    return min(wait, longest)
 
 
 class RateWindow:
@@ -143,7 +154,8 @@ def checked_quotas(changes: Mapping[str, float | None], *, is_ip: bool) -> dict[
         if value is None:
             stored[name] = None
         elif not math.isfinite(value) or value < 0 or (value == 0 and not is_ip):
-            raise KafkaError(KafkaCode.INVALID_REQUEST, f"quota {name} must be above 0: {value}")
+            least = "at least 0" if is_ip else "above 0"
+            raise KafkaError(KafkaCode.INVALID_REQUEST, f"quota {name} must be {least}: {value}")
         elif name != REQUEST_TIME and name != MUTATIONS and value != int(value):
             raise KafkaError(KafkaCode.INVALID_REQUEST, f"quota {name} is a whole number: {value}")
         else:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from heapq import heappop, heappush
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
@@ -18,6 +19,7 @@ _NO_LINKS: Final = (errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, e
 class PartitionDirectories:
     def __init__(self, file_system: FileSystem) -> None:
         self._file_system = file_system
+        # A heap of due times and paths.
         self._deleted: list[tuple[int, str]] = []
         # Of partitions whose creation failed, still to be removed.
         self._half_made: set[str] = set()
@@ -64,16 +66,25 @@ class PartitionDirectories:
             self._half_made.add(path)
 
     def remove_later(self, path: str, *, due_ms: int) -> None:
-        self._deleted.append((due_ms, path))
+        heappush(self._deleted, (due_ms, path))
 
-    def sweep(self, now_ms: int) -> None:
-        waiting = []
-        for due_ms, path in self._deleted:
-            if due_ms <= now_ms:
-                self._remove_tree(path)
-            else:
-                waiting.append((due_ms, path))
-        self._deleted = waiting
+    def take_due(self, now_ms: int) -> list[str]:
+        """All those to be removed now; for `remove`."""
+        due = []
+        while self._deleted and self._deleted[0][0] <= now_ms:
+            due.append(heappop(self._deleted)[1])
+        return due
+
+    def remove(self, paths: list[str]) -> None:
+        """May run in a thread. Raises OSError; the rest is due again."""
+        while paths:
+            try:
+                self._remove_tree(paths[-1])
+            except OSError:
+                for path in paths:
+                    heappush(self._deleted, (0, path))
+                raise
+            paths.pop()
 
     def _remove_tree(self, path: str) -> None:
         try:
@@ -90,7 +101,9 @@ class PartitionDirectories:
 
 def make_with_parents(file_system: FileSystem, path: str) -> None:
     try:
-        file_system.list(path)
+        file_system.make_directory(path)
+    except FileExistsError:
+        return
     except FileNotFoundError:
         make_with_parents(file_system, os.path.dirname(os.path.abspath(path)))
         file_system.make_directory(path)

@@ -1,4 +1,9 @@
-"""Finds records across the segments of a log: by offset and by time."""
+"""Finds records across the segments of a log: by offset and by time.
+
+What a reader gets ends with its limit of bytes, with the segment, or where it may not read on. The
+limit may cut the last batch. A first batch above it is given whole, or not at all, as the caller
+says (`at_least_one`).
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -237,9 +242,18 @@ def _batch_itself(batch: BatchView, from_offset: int) -> TimestampOffset:
 
 
 def find_max_timestamp(
-    segments: Sequence[Segment], *, searched: Searched = _NOTHING_YET
+    segments: Sequence[Segment],
+    *,
+    from_offset: int,
+    upto_offset: int,
+    searched: Searched = _NOTHING_YET,
 ) -> TimestampOffset | None:
-    """The first record with the largest timestamp of all. Raises LargeBatch."""
+    """The first record with the largest timestamp of all; None if it is outside the bounds.
+    Raises LargeBatch.
+
+    Kafka does not look for the largest one inside the bounds, either: that could mean to read
+    every header of a segment.
+    """
     newest = max(segments, key=lambda segment: segment.read_max_timestamp())
     timestamp_ms = newest.read_max_timestamp()
     if timestamp_ms < 0:
@@ -247,4 +261,10 @@ def find_max_timestamp(
     found = newest.find(newest.max_timestamp_offset)
     if found is None:
         return None
-    return _search(newest.read_batch(*found), timestamp_ms, 0, searched)
+    batch = newest.read_batch(*found)
+    if batch.base_offset >= upto_offset or batch.next_offset <= from_offset:
+        return None
+    answer = _search(batch, timestamp_ms, from_offset, searched)
+    if answer is None or not from_offset <= answer.offset < upto_offset:
+        return None
+    return answer

@@ -1,5 +1,8 @@
 """Is a range of a file in the page cache? Linux 6.5 can say (`cachestat`).
 
+Pages count there from the time the disk is asked for them, so the last page of a range is tried,
+too: `sendfile` would wait for it.
+
 On other systems everything counts as cached: `sendfile` then reads from the disk on the
 event loop, slower for other clients but correct.
 """
@@ -39,25 +42,38 @@ def _load() -> "ctypes._NamedFuncPointer | None":
 
 _syscall = _load()
 _nowait: int = getattr(os, "RWF_NOWAIT", 0)
-_range = _Range()
-_stat = _Stat()
-_range_pointer = ctypes.byref(_range)
-_stat_pointer = ctypes.byref(_stat)
 
 
-def is_cached(fd: int, position: int, length: int) -> bool:
-    global _syscall
-    if _syscall is None:
-        return True
-    first = position // _PAGE
-    last = (position + length - 1) // _PAGE
-    _range.offset = first * _PAGE
-    _range.length = (last - first + 1) * _PAGE
-    if _syscall(_CACHESTAT_NR, fd, _range_pointer, _stat_pointer, 0) != 0:
-        # An older kernel, or a file system that keeps no page cache: do not ask again.
-        _syscall = None
-        return True
-    return bool(_stat.cached >= last - first + 1)
+class Question:
+    """What the kernel fills in, for one thread."""
+
+    __slots__ = ("_range", "_range_pointer", "_stat", "_stat_pointer")
+
+    def __init__(self) -> None:
+        self._range = _Range()
+        self._stat = _Stat()
+        self._range_pointer = ctypes.byref(self._range)
+        self._stat_pointer = ctypes.byref(self._stat)
+
+    def is_cached(self, fd: int, position: int, length: int) -> bool:
+        global _syscall
+        if _syscall is None:
+            return True
+        first = position // _PAGE
+        last = (position + length - 1) // _PAGE
+        self._range.offset = first * _PAGE
+        self._range.length = (last - first + 1) * _PAGE
+        if _syscall(_CACHESTAT_NR, fd, self._range_pointer, self._stat_pointer, 0) != 0:
+            # An older kernel, or a file system that keeps no page cache: do not ask again.
+            _syscall = None
+            return True
+        if self._stat.cached < last - first + 1:
+            return False
+        return not _nowait or read_if_cached(fd, position + length - 1, 1) is not None
+
+
+# For the thread of the event loop.
+is_cached: Final = Question().is_cached
 
 
 def read_if_cached(fd: int, position: int, length: int) -> bytearray | None:
@@ -77,11 +93,18 @@ def read_if_cached(fd: int, position: int, length: int) -> bytearray | None:
     return data if count == length else None
 
 
-def warm(fd: int, position: int, length: int) -> None:
-    """Read a range so that it is cached. Runs in a thread; the GIL is released meanwhile."""
+def warm(fd: int, position: int, length: int) -> bool:
+    """Read a range so that it is cached; False if it was. Runs in a thread; the GIL is released
+    meanwhile.
+
+    Large reads ask the disk for as much at once, whatever the kernel would read ahead by itself.
+    """
+    if Question().is_cached(fd, position, length):
+        return False
     end = position + length
     while position < end:
         data = os.pread(fd, min(1 << 20, end - position), position)
         if not data:
-            return
+            break
         position += len(data)
+    return True

@@ -1,4 +1,9 @@
-"""Which of the oldest records may be removed: decided from plain values."""
+"""Which of the oldest records may be removed: decided from plain values.
+
+Whole segments go, oldest first (`count_expired`): those whose newest record is older than
+`retention.ms`, those without which the log still has `retention.bytes`, and those below the log's
+start. What all the groups that a topic names have consumed may go too (`consumed_offset`).
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,6 @@
-"""When a segment is full: a decision at every append."""
+"""When a segment is full: by its size, its index or its age. A decision at every append."""
+
+from zlib import crc32
 
 from millstream.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from millstream.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -34,4 +36,11 @@ def has_room(
     if first_ms is None:
         first_ms = segment.read_first_timestamp()
     age_ms = timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
-    return age_ms <= config.segment_ms - config.segment_jitter_ms
+    return age_ms <= config.segment_ms - _jitter_ms(segment, config)
+
+
+def _jitter_ms(segment: Segment, config: LogConfig) -> int:
+    """Less than `segment.jitter.ms`, and than `segment.ms`: another number for each segment, and
+    the same at each append to it."""
+    bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return crc32(segment.file.path.encode()) % bound_ms if bound_ms > 0 else 0

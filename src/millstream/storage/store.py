@@ -7,6 +7,7 @@ affect others. Until the lock is held and the directory is known to be ours, not
 
 import uuid
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 from millstream.errors import KafkaError, LogDirFailed, NoSpace, StartError
@@ -47,6 +48,8 @@ class LogStore:
         self.last_shutdown = LastShutdown(file_system, directory)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
+        # Deleted, but not renamed yet.
+        self._leaving: dict[TopicPartition, Log | None] = {}
         self._file_system = file_system
         self._cache = DescriptorCache(file_system, descriptor_limit)
         self._device = file_system.device(directory)
@@ -238,6 +241,8 @@ class LogStore:
 
         `sibling` is a log of the same topic that was created before.
         """
+        if partition in self._leaving:
+            self.delete(partition)
         self.checkpoints.forget(partition)
         path = self._path(layout.directory_name(partition))
         now_ms = self._clock_now_ms()
@@ -284,6 +289,17 @@ class LogStore:
             due_ms = self._clock_now_ms() + _DIRECTORY_DELETE_DELAY_MS
             self._directories.remove_later(self._path(name), due_ms=due_ms)
 
+    def delete_later(self, partition: TopicPartition) -> None:
+        """As `delete`, but `finish_deletions` renames the directory, or `create` if it is first."""
+        self.offline.pop(partition, None)
+        self._leaving[partition] = self.logs.pop(partition, None)
+
+    def finish_deletions(self, at_most: int) -> bool:
+        """A part of what `delete_later` has left; whether nothing is left. Raises LogDirFailed."""
+        for partition in list(islice(self._leaving, at_most)):
+            self.delete(partition)
+        return not self._leaving
+
     def put_aside(self, partition: TopicPartition) -> None:
         """Keep the files of an unknown partition, under a name that is not loaded."""
         name = layout.stray_directory_name(partition, uuid.uuid4())
@@ -293,9 +309,9 @@ class LogStore:
 
     def _take_away(self, partition: TopicPartition, name: str) -> bool:
         """Close the log and rename its directory; False if there is none."""
-        log = self.logs.pop(partition, None)
-        if log is not None:
-            log.close()
+        for found in (self.logs.pop(partition, None), self._leaving.pop(partition, None)):
+            if found is not None:
+                found.close()
         self.offline.pop(partition, None)
         old = self._path(layout.directory_name(partition))
         try:
@@ -306,11 +322,19 @@ class LogStore:
             raise LogDirFailed(f"cannot rename {old}: {error.strerror}") from error
         return True
 
+    def take_due_directories(self, now_ms: int) -> list[str]:
+        """Those that were renamed long enough ago. `remove_directories` removes them."""
+        return self._directories.take_due(now_ms)
+
+    def remove_directories(self, paths: list[str]) -> None:
+        """In a thread, for one can hold gigabytes. Raises OSError; what is left is due again."""
+        self._directories.remove(paths)
+
     def sweep(self, now_ms: int) -> None:
         """Delete the files and directories that were renamed long enough ago."""
         for log in self.logs.values():
             log.segments.sweep(now_ms)
-        self._directories.sweep(now_ms)
+        self.remove_directories(self.take_due_directories(now_ms))
 
     # Checkpoints and stopping
 
@@ -320,11 +344,12 @@ class LogStore:
             if clean:
                 self._finish()
         finally:
-            for log in self.logs.values():
+            for log in (*self.logs.values(), *filter(None, self._leaving.values())):
                 log.close()
             self._file_system.close(self._lock)
 
     def _finish(self) -> None:
+        self.finish_deletions(len(self._leaving))
         for log in self.logs.values():
             log.finish()
         try:

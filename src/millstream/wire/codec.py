@@ -21,7 +21,7 @@ from millstream.errors import ProtocolError
 from millstream.model import NO_TOPIC_ID
 from millstream.wire import output
 from millstream.wire.cursor import Cursor
-from millstream.wire.message import ALL_VERSIONS, Api, Message, Request
+from millstream.wire.message import ALL_VERSIONS, Api, KeptArray, Message, Request
 
 M = TypeVar("M", bound=Message)
 Read = Callable[[Cursor], Any]
@@ -373,13 +373,18 @@ def _array_writer(field: Field, version: int, *, flexible: bool) -> Write:
             write_count(out, len(items))
             out += _numbers(kind, len(items)).pack(*items)
 
+    def write_items(out: bytearray, items: list[Any]) -> None:
+        write_count(out, len(items))
+        for item in items:
+            write_one(out, item)
+
     def write_array(out: bytearray, items: list[Any] | None) -> None:
         if items is None:
             write_count(out, -1)
+        elif isinstance(items, KeptArray):
+            out += items.encoded_by(write_items)
         else:
-            write_count(out, len(items))
-            for item in items:
-                write_one(out, item)
+            write_items(out, items)
 
     if kind in _NUMBERS:
         return write_numbers

@@ -21,7 +21,7 @@ Messages are read-only by convention once built: a default list is shared.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -49,6 +49,25 @@ NO_OPERATIONS: Final = -(1 << 31)
 _LATER: Final = 32767
 NEVER_FLEXIBLE: Final = _LATER
 _T = TypeVar("_T")
+
+
+class KeptArray(list[_T]):
+    """An array that is sent again and again and never changes: its bytes are kept."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, items: Iterable[_T]) -> None:
+        super().__init__(items)
+        self._encoded: dict[Callable[[bytearray, list[_T]], None], bytes] = {}
+
+    def encoded_by(self, write: Callable[[bytearray, list[_T]], None]) -> bytes:
+        """What `write` writes. There is one for each version of an array."""
+        found = self._encoded.get(write)
+        if found is None:
+            out = bytearray()
+            write(out, self)
+            found = self._encoded[write] = bytes(out)
+        return found
 
 
 class Versions:

@@ -258,3 +258,18 @@ def test_invented_topics_fill_a_page(client: RawClient) -> None:
             break
         cursor = page.next_cursor
     assert seen == [each.name for each in named]
+
+
+def test_a_topic_of_many_partitions_can_be_deleted_and_created_again(client: RawClient) -> None:
+    wanted = CreatableTopic(
+        name="again", num_partitions=60, replication_factor=1, assignments=[], configs=[]
+    )
+    for _ in range(3):
+        [created] = client.ask(CreateTopicsRequest(topics=[wanted]), 5).topics
+        assert created.error_code == KafkaCode.NONE
+        ends = client.ask(list_offsets("again", [-1], index=59), 7).topics[0].partitions
+        assert [(each.error_code, each.offset) for each in ends] == [(KafkaCode.NONE, 0)]
+        produce(client, "again", batch(b"a"), partition=59)
+        gone = DeletableTopic(name="again", topic_id=NO_TOPIC_ID)
+        [deleted] = client.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=5000), 6).responses
+        assert deleted.error_code == KafkaCode.NONE

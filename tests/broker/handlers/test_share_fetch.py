@@ -7,6 +7,7 @@ broker/coordination/sharing.py, broker/requests/share_acknowledgements.py,
 broker/requests/share_reading.py.
 """
 
+import asyncio
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.errors import KafkaCode, NoSpace
 from millstream.storage.log import Log
 from millstream.testing import Broker
@@ -83,6 +85,13 @@ def queue(broker: Broker) -> Iterator[Queue]:
     made = Queue(broker.bootstrap)
     yield made
     made.close()
+
+
+def delete_records(queue: Queue, *, before: int) -> None:
+    """Of partition 0."""
+    row = DeleteRecordsPartition(partition_index=0, offset=before)
+    topic = DeleteRecordsTopic(name=queue.name, partitions=[row])
+    queue.client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=20_000), 2)
 
 
 def later(call: "object", results: list[Fetched]) -> threading.Thread:
@@ -186,6 +195,45 @@ def test_acknowledgements_may_come_with_a_fetch(queue: Queue) -> None:
     assert wrong.acknowledged == {0: KafkaCode.INVALID_REQUEST}
 
 
+def test_a_fetch_acknowledges_nothing_that_it_acquires_itself(queue: Queue) -> None:
+    queue.produce(2, 2)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS, records=2)
+    found = member.fetch(records=2, acknowledge=[(2, 3, [ACCEPT])])
+    assert (found.ranges, found.acknowledged) == ([(2, 3, 1)], {0: KafkaCode.INVALID_REQUEST})
+
+
+@pytest.fixture
+def slow_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored takes longer than a fetch that finds something."""
+    write = ShareStateStore.write
+
+    async def write_later(*arguments: Any) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await write(*arguments)
+
+    monkeypatch.setattr(ShareStateStore, "write", write_later)
+
+
+@pytest.mark.usefixtures("slow_store")
+def test_what_a_fetch_releases_is_acquired_when_that_is_stored(queue: Queue) -> None:
+    queue.produce(2)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS)
+    found = member.fetch(wait_ms=LONG_MS, acknowledge=[(0, 1, [RELEASE])])
+    assert (found.ranges, found.acknowledged) == ([(0, 1, 2)], {0: KafkaCode.NONE})
+
+
+@pytest.mark.usefixtures("slow_store")
+def test_a_fetch_that_finds_other_records_does_not_wait_for_what_it_releases(queue: Queue) -> None:
+    queue.produce(2, 2)
+    member = queue.member()
+    member.fetch(wait_ms=LONG_MS, records=2)
+    found = member.fetch(wait_ms=LONG_MS, acknowledge=[(0, 1, [RELEASE])])
+    assert (found.ranges, found.acknowledged) == ([(2, 3, 1)], {0: KafkaCode.NONE})
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -257,6 +305,23 @@ def test_several_partitions_fill_one_response(broker: Broker) -> None:
     queue.close()
 
 
+def test_a_first_fetch_gets_the_records_of_one_partition(broker: Broker) -> None:
+    """As in Kafka, which answers when the state of the first partition is read. Programs that
+    expect a partition at a time, such as librdkafka's tests, get it; later fetches get more."""
+    queue = Queue(broker.bootstrap, partitions=2)
+    for partition in range(2):
+        queue.produce(4, partition=partition)
+    member = ShareMember(queue.bootstrap, queue.name, queue.name, partitions=2)
+    queue.members.append(member)
+    member.join()
+    fetched = [member.fetch(wait_ms=LONG_MS).acquired for _ in range(2)]
+    assert fetched == [{0: [(0, 3, 1)]}, {1: [(0, 3, 1)]}]
+    for partition in range(2):
+        queue.produce(4, partition=partition)
+    assert member.fetch(wait_ms=LONG_MS).acquired == {0: [(4, 7, 1)], 1: [(4, 7, 1)]}
+    queue.close()
+
+
 def test_a_new_group_starts_at_the_end_unless_told_otherwise(broker: Broker) -> None:
     queue = Queue(broker.bootstrap, share_auto_offset_reset="latest")
     queue.produce(5)
@@ -278,9 +343,7 @@ def test_records_that_were_deleted_are_passed_over(queue: Queue) -> None:
     queue.produce(5, 5)
     member = queue.member()
     member.fetch(wait_ms=LONG_MS, records=5)
-    row = DeleteRecordsPartition(partition_index=0, offset=7)
-    topic = DeleteRecordsTopic(name=queue.name, partitions=[row])
-    queue.client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=20_000), 2)
+    delete_records(queue, before=7)
     assert member.fetch(wait_ms=LONG_MS).ranges == [(7, 9, 1)]
     assert member.acknowledge((0, 4, [ACCEPT])) is KafkaCode.NONE
 

@@ -1,8 +1,24 @@
 import asyncio
 
-from millstream.broker.network.address_turns import AddressTurns
+import pytest
+
+from millstream.broker.network import address_turns
+from millstream.broker.network.address_turns import ITERATIONS_MAX, AddressTurns
 
 
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else uses the loop, however long an iteration takes here."""
+    monkeypatch.setattr(address_turns, "QUIET_SECONDS_MAX", float("inf"))
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others use every iteration."""
+    monkeypatch.setattr(address_turns, "QUIET_SECONDS_MAX", -1.0)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_one_connection_of_each_address_continues_in_an_iteration() -> None:
     async def test() -> None:
         turns, seen = AddressTurns(), []
@@ -19,6 +35,7 @@ def test_one_connection_of_each_address_continues_in_an_iteration() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_turn_is_over_while_the_address_has_a_line() -> None:
     async def test() -> None:
         turns = AddressTurns()
@@ -32,6 +49,7 @@ def test_a_turn_is_over_while_the_address_has_a_line() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_connection_that_rests_again_waits_behind_the_others() -> None:
     async def test() -> None:
         turns, seen = AddressTurns(), []
@@ -46,5 +64,23 @@ def test_a_connection_that_rests_again_waits_behind_the_others() -> None:
         for _ in range(4):
             await asyncio.sleep(0)
         assert seen == ["first", "second", "first"]
+
+    asyncio.run(test())
+
+
+@pytest.mark.usefixtures("busy")
+def test_while_others_use_the_loop_they_get_several_iterations() -> None:
+    async def test() -> None:
+        turns, seen = AddressTurns(), []
+        for name in ("a1", "a2"):
+            turns.rest("a", lambda name=name: seen.append(name))  # type: ignore[misc]
+        expected: list[str] = []
+        for name in ("a1", "a2"):
+            for _ in range(ITERATIONS_MAX - 1):
+                await asyncio.sleep(0)
+                assert seen == expected
+            expected.append(name)
+            await asyncio.sleep(0)
+            assert seen == expected
 
     asyncio.run(test())

@@ -181,6 +181,40 @@ def run(
     return run_one
 
 
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_a_large_frame_in_small_pieces_takes_few_turns(
+    run: Callable[[Callable[[Served], Coroutine[Any, Any, None]]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    is_encrypted: bool,
+) -> None:
+    turns = 0
+    on_readable = Connection.on_readable
+
+    def counted(self: Connection) -> None:
+        nonlocal turns
+        turns += 1
+        on_readable(self)
+
+    monkeypatch.setattr(Connection, "on_readable", counted)
+
+    async def test(served: Served) -> None:
+        client = await (served.client() if is_encrypted else served.raw(served.node.plain_port))
+        for size in (300_000, 96 << 10, 1_000_000):
+            body = os.urandom(size)
+            whole = frame(body)
+            for start in range(0, len(whole), 1000):
+                client.writer.write(whole[start : start + 1000])
+                await client.writer.drain()
+                # The server has its turn.
+                await asyncio.sleep(0)
+            assert await client.answer() == body
+            # The frame after it is not waited for longer than before.
+            assert await client.ask(b"small one") == [b"small one"]
+
+    run(test)
+    assert turns < 1_400_000 // 1000 // 2
+
+
 Run = Callable[[Callable[[Served], Coroutine[Any, Any, None]]], None]
 
 

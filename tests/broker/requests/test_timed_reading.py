@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from millstream.broker.requests import timed_reading
+from millstream.broker.requests import known_times, timed_reading
 from millstream.errors import KafkaCode
 from millstream.records.batch import split_batches
 from millstream.records.delivery_times import headers_for
@@ -37,8 +37,10 @@ HOUR_MS = 3_600_000
 TIMED = {"millstream.delivery.times.enable": "true"}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
+@pytest.fixture(params=[known_times.QUICK_BYTES, 0], ids=["at once", "in a thread"])
+def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """Times are found while a fetch is served, or it waits until a thread has found them."""
+    monkeypatch.setattr(known_times, "QUICK_BYTES", request.param)
     with Broker() as running:
         running.clock.freeze()
         yield running
@@ -112,7 +114,7 @@ def _delayed(broker: Broker, group: str) -> int:
         return 0
     all_of = node.coordination.sharing.partitions.all()
     return sum(
-        led.share.delayed_count
+        led.share.delays.count
         for led in all_of
         if led.key.group_id == group and led.share is not None
     )

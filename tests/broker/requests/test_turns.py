@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -41,6 +42,7 @@ def request_of() -> Request:
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every item takes longer than a turn."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
+    monkeypatch.setattr(turns_module, "FIRST_TURN_SECONDS_MAX", -1)
 
 
 def answer(name: str) -> DeletedGroup:
@@ -184,3 +186,19 @@ async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> N
     threads.clear()
     assert await turns.prepared(request_of, work) == ["a", "b"]
     assert threads[0] is not here
+
+
+@running
+async def test_what_is_left_of_a_request_is_freed_in_a_thread() -> None:
+    turns = Turns()
+    where: list[threading.Thread] = []
+    remains = [answer(str(number)) for number in range(1_000)]
+    for each in remains:
+        weakref.finalize(each, lambda: where.append(threading.current_thread()))
+    turns.free_soon(remains)
+    del remains, each
+    assert not where
+    assert turns._freeing is not None
+    await turns._freeing
+    assert len(where) == 1_000
+    assert threading.current_thread() not in where

@@ -1,6 +1,6 @@
 """ACLs and quotas are about the user who logged in, whatever its client calls itself.
 
-Covers broker/security/authorizer.py, broker/security/quotas.py.
+Covers broker/security/authorizer.py, broker/security/quota_use.py.
 """
 
 from confluent_kafka import KafkaError, Producer

@@ -42,7 +42,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, is_busy: Callable[[], bool], checks: 
             raise asyncio.CancelledError
 
     collector = SimpleNamespace(
-        get_count=lambda: (0, 0, 50),
+        get_count=lambda: (0, 0, 150),
         collect=lambda: done.append(count),
         freeze=lambda: None,
         unfreeze=lambda: None,
@@ -93,7 +93,7 @@ def test_survivors_are_visited_again_only_now_and_then(monkeypatch: pytest.Monke
     kept = [Cycle()]
     found.append(weakref.ref(kept[0]))
     collector = SimpleNamespace(
-        get_count=lambda: (0, 0, 50),
+        get_count=lambda: (0, 0, 150),
         collect=gc.collect,
         freeze=gc.freeze,
         unfreeze=gc.unfreeze,

@@ -1,20 +1,19 @@
 """AddOffsetsToTxn (25), versions 0-4: add a group's offsets to a transaction."""
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.shards import partition_for, shown
-from millstream.broker.coordination.transactions import TransactionCoordinator, old_code
+from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.transaction_codes import add_offsets_code
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import OFFSETS_TOPIC
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-
-KNOWS_FENCING_FROM: Final = 2
 
 
 def handle(
@@ -25,8 +24,8 @@ def handle(
     body: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
     def refuse(error: KafkaError) -> AddOffsetsToTxnResponse:
-        knows_fencing = request.version >= KNOWS_FENCING_FROM
-        return AddOffsetsToTxnResponse(error_code=old_code(error.code, knows_fencing=knows_fencing))
+        code = add_offsets_code(error.code, request.version)
+        return AddOffsetsToTxnResponse(error_code=code)
 
     try:
         if not body.transactional_id:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
+from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.transaction_codes import add_partitions_code
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION
 from millstream.errors import KafkaCode, KafkaError
@@ -23,9 +24,7 @@ from millstream.wire.message import Message
 
 HOLDS_NEXT_REQUEST = True
 
-KNOWS_FENCING_FROM: Final = 2
 BATCHED_FROM: Final = 4
-KNOWS_ABORTABLE_FROM: Final = 5
 
 Codes = Mapping[tuple[str, int], KafkaCode]
 
@@ -158,16 +157,10 @@ def _results(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=_code_for_version(codes[topic.name, index], version),
+                    partition_error_code=add_partitions_code(codes[topic.name, index], version),
                 )
                 for index in topic.partitions
             ],
         )
         for topic in topics
     ]
-
-
-def _code_for_version(code: KafkaCode, version: int) -> KafkaCode:
-    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
-        return KafkaCode.INVALID_TXN_STATE
-    return old_code(code, knows_fencing=version >= KNOWS_FENCING_FROM)

@@ -8,7 +8,7 @@ from millstream.broker.requests.mutations import mutations, mute
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
-from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.quota_use import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.create_partitions import (

@@ -9,7 +9,7 @@ from millstream.broker.requests.mutations import mutations, mute
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
-from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.quota_use import ClientQuotas
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.metadata import TopicResult
 from millstream.errors import KafkaCode, KafkaError
@@ -48,16 +48,15 @@ async def handle(
                 changes.take(_partitions(node, topic))
             except KafkaError as error:
                 refused[topic.name] = TopicResult(topic.name, error=error)
-    allowed = [topic for topic in wanted if topic.name not in refused]
+    allowed = [topic for topic in wanted if topic.name not in refused] if refused else wanted
     results = await topics.create(allowed, validate_only=body.validate_only) if allowed else []
     results += refused.values()
-    return CreateTopicsResponse(
-        throttle_time_ms=mute(request, changes),
-        topics=[
-            _answer(node, permissions, request, result)
-            async for result in turns.each(request, results)
-        ],
-    )
+    answers = [
+        _answer(node, permissions, request, result) async for result in turns.each(request, results)
+    ]
+    if request.is_long:
+        turns.free_soon(wanted, results)
+    return CreateTopicsResponse(throttle_time_ms=mute(request, changes), topics=answers)
 
 
 def _partitions(node: NodeState, topic: NewTopic) -> int:

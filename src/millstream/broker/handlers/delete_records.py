@@ -1,7 +1,8 @@
 """DeleteRecords (21), versions 0-2: moves the log start offset.
 
 The response comes when every in-sync replica has moved its own log start, so that a new
-leader does not bring deleted records back.
+leader does not bring deleted records back. Refused for topics that are only compacted
+(POLICY_VIOLATION), and above the high watermark (OFFSET_OUT_OF_RANGE).
 """
 
 import asyncio

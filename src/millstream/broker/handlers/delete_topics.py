@@ -9,7 +9,7 @@ from millstream.broker.requests.mutations import mutations, mute
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, distinct
-from millstream.broker.security.quotas import ClientQuotas, Mutations
+from millstream.broker.security.quota_use import ClientQuotas, Mutations
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicId
 from millstream.security.acl import ResourceType

@@ -37,7 +37,7 @@ def handle(
         return turns.prepare(
             request,
             lambda: _first({topic.name for topic in body.topics}, start, room),
-            lambda names: _answer_page(node, permissions, request, body.cursor, room, names),
+            lambda names: _answer_page(node, permissions, turns, request, body, room, names),
         )
     listed = (
         name
@@ -45,7 +45,7 @@ def handle(
         if permissions.allows(request, ResourceType.TOPIC, name, LISTING)
     )
     names = _first(listed, start, room)
-    return _answer_page(node, permissions, request, body.cursor, room, names)
+    return _answer_page(node, permissions, turns, request, body, room, names)
 
 
 def _first(names: Iterable[str], start: str, room: int) -> list[str]:
@@ -53,19 +53,21 @@ def _first(names: Iterable[str], start: str, room: int) -> list[str]:
     return nsmallest(room + 1, (name for name in names if name >= start))
 
 
-def _answer_page(
+async def _answer_page(
     node: NodeState,
     permissions: Permissions,
+    turns: Turns,
     request: Request,
-    cursor: DescribeTopicPartitionsCursor | None,
+    body: DescribeTopicPartitionsRequest,
     room: int,
     names: Sequence[str],
 ) -> DescribeTopicPartitionsResponse:
     start, first_index = "", 0
+    cursor = body.cursor
     if cursor is not None:
         start, first_index = cursor.topic_name, max(cursor.partition_index, 0)
     topics: list[DescribedTopic] = []
-    for name in names:
+    async for name in turns.each(request, names):
         index = first_index if name == start else 0
         if room == 0:
             return _answer(

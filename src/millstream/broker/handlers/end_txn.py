@@ -3,9 +3,10 @@
 from typing import Final
 
 from millstream.broker.coordination.producer_ids import ProducerIds
-from millstream.broker.coordination.transactions import TransactionCoordinator, old_code, wait_for
+from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.transaction_codes import end_txn_code
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import EPOCH_PER_TRANSACTION, EndRequest, end
 from millstream.errors import KafkaCode, KafkaError
@@ -15,7 +16,6 @@ from millstream.wire.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 HOLDS_NEXT_REQUEST = True
 
-KNOWS_FENCING_FROM: Final = 2
 BUMPS_FROM: Final = 5
 
 
@@ -41,7 +41,7 @@ async def handle(
             transactions.submit(body.transactional_id, lambda state, env: end(state, wanted, env))
         )
     except KafkaError as error:
-        code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
+        code = end_txn_code(error.code, request.version)
         return EndTxnResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)
     return EndTxnResponse(
         error_code=KafkaCode.NONE, producer_id=given.producer_id, producer_epoch=given.epoch

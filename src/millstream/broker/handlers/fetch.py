@@ -1,8 +1,10 @@
-"""Fetch (1), versions 4-18: whole batches from the files, straight to the socket.
+"""Fetch (1), versions 4-18: batches from the files, straight to the socket.
 
 Answers at once when `min_bytes` are available, something is wrong, or the request is empty;
-otherwise waits for records until `max_wait_ms`. The first batch is always sent whole,
-whatever the limits: otherwise a consumer could never get past a large record.
+otherwise waits for records until `max_wait_ms`. The first batch of the first partition with records
+is always sent whole, whatever the limits: otherwise a consumer could never get past a large record.
+Beyond it the limits of bytes hold, and the last batch of a partition may be cut, as with Kafka;
+clients ignore the part and fetch it again.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from millstream.broker.network.output import SendRange
-from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.fetch_sessions import (
@@ -26,7 +28,7 @@ from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, 
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.timed_reading import TimedReads
 from millstream.broker.requests.turns import Turns, stop_if_abandoned
-from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.quota_use import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition
@@ -58,6 +60,9 @@ _PARTITIONS_COMPARED_MAX: Final = 4_000
 # Records of one partition that are copied into the response: for so few `sendfile`, and the
 # question whether they are cached, take longer than a copy.
 _COPIED_BYTES_MAX: Final = 16 << 10
+# How often a fetch waits for delivery times. Once is enough, unless what was found is forgotten
+# before it is used.
+_SEARCHES_MAX: Final = 3
 Read = tuple[SessionPartition, FetchResult]
 
 
@@ -90,15 +95,10 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Piece
     async with turns.large_requests:
         stop_if_abandoned(request)
         body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
-    answer = _handle(parts, request, body)
-    if not isinstance(answer, Pending):
-        return answer
-    if answer.finish is None:
-        pieces: Pieces = await answer.answer
-        return pieces
-    assert isinstance(answer.answer, asyncio.Future)
-    await asyncio.wait([answer.answer])
-    return answer.finish(answer.answer)
+    try:
+        return await settled(_handle(parts, request, body))
+    finally:
+        turns.free_soon(body)
 
 
 def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:
@@ -138,10 +138,26 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
     fetch = _Fetch(parts, request, body, session, partitions, is_incremental=is_incremental)
     if fetch.takes_turns:
         return Pending(_answer_many(fetch))
+    return _answer_or_wait(fetch, parts.timed_reads)
+
+
+def _answer_or_wait(fetch: "_Fetch", timed_reads: TimedReads) -> Pieces | Pending:
+    timed_reads.awaited.clear()
     reads, size_bytes = fetch.read()
+    if timed_reads.awaited and not size_bytes and fetch.may_search():
+        return Pending(_answer_later(fetch, timed_reads, list(timed_reads.awaited)))
     if fetch.has_enough(reads, size_bytes):
         return fetch.answer(reads)
     return Pending(fetch.wait(reads, size_bytes), finish=fetch.finish)
+
+
+async def _answer_later(
+    fetch: "_Fetch", timed_reads: TimedReads, searches: "list[asyncio.Task[None]]"
+) -> Pieces:
+    """When the delivery times of a batch are known: as if the request had come only then, for
+    everything may have changed."""
+    await asyncio.wait(searches, return_when=asyncio.FIRST_COMPLETED)
+    return await settled(_answer_or_wait(fetch, timed_reads))
 
 
 def _limit_to_quota(quotas: ClientQuotas, request: Request, body: FetchRequest) -> None:
@@ -164,6 +180,7 @@ class _Fetch:
         "_parts",
         "_reads",
         "_request",
+        "_searches_left",
         "_session",
         "_timer",
         "_wait",
@@ -192,6 +209,7 @@ class _Fetch:
         self._session = session
         self._partitions = partitions
         self._is_incremental = is_incremental
+        self._searches_left = _SEARCHES_MAX
 
     @property
     def _generation(self) -> int:
@@ -235,6 +253,11 @@ class _Fetch:
             reads.append((partition, result))
             total += result.records_bytes
         return reads, total
+
+    def may_search(self) -> bool:
+        """May it wait once more for the delivery times of batches?"""
+        self._searches_left -= 1
+        return self._searches_left >= 0 and not self._request.connection.is_closed
 
     def has_enough(self, reads: list[Read], size_bytes: int) -> bool:
         return (

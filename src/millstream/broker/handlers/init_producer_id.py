@@ -4,14 +4,13 @@ With a transactional id, the producer also takes over that id: the previous owne
 and its open transaction aborted. From 3 on, a producer may request a new epoch after an error.
 """
 
-from typing import Final
-
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.producer_ids import ProducerIds
-from millstream.broker.coordination.transactions import old_code, wait_for
+from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.transaction_codes import init_producer_id_code
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.transactions.decisions import InitRequest, init_producer
 from millstream.errors import KafkaCode, KafkaError
@@ -19,8 +18,6 @@ from millstream.model import NO_PRODUCER_ID
 from millstream.security.acl import ResourceType
 from millstream.security.operations import WITHOUT_ID
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-KNOWS_FENCING_FROM: Final = 4
 
 
 async def handle(
@@ -42,7 +39,7 @@ async def handle(
         coordination.creations.admit(request.client_host, now_ms=node.now_ms())
         producer_id = await producer_ids.next()
     except KafkaError as error:
-        code = old_code(error.code, knows_fencing=request.version >= KNOWS_FENCING_FROM)
+        code = init_producer_id_code(error.code, request.version)
         return InitProducerIdResponse(
             error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1
         )

@@ -3,6 +3,10 @@
 Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp,
 -4 earliest on local disk (the same here), -5 latest in remote storage and -6 earliest
 pending upload (there is none: answered with no offset, as Kafka does without tiering).
+
+No record at or after the timestamp: no offset (-1), no error. The same if the record with the
+largest timestamp is deleted, or above what the client may read: the high watermark, or the last
+stable offset with read_committed. No other record is looked for in its place.
 """
 
 from collections.abc import Container, Coroutine, Iterator, Sequence
@@ -158,7 +162,7 @@ def _look_up(
         pass
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         found = (
-            partition.offset_of_max_timestamp(searched)
+            partition.offset_of_max_timestamp(upto_offset=end, searched=searched)
             if timestamp == MAX_TIMESTAMP
             else partition.offset_for_timestamp(timestamp, upto_offset=end, searched=searched)
         )

@@ -1,4 +1,9 @@
-"""Metadata (3), versions 0-13: brokers, topics, leaders; creates topics on first use."""
+"""Metadata (3), versions 0-13: brokers, topics, leaders; creates topics on first use.
+
+A topic that is named and missing is created if the request and `auto.create.topics.enable` allow it
+and the client may; the answer waits for that. Otherwise it gets UNKNOWN_TOPIC_OR_PARTITION. A
+partition without a leader that can be reached gets LEADER_NOT_AVAILABLE, and its topic no error.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -7,6 +12,7 @@ from millstream.broker.handlers.describe_cluster import cluster_operations
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import topic_view
+from millstream.broker.requests.kept_partitions import KeptPartitions
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, once
@@ -31,6 +37,7 @@ def handle(
     topics: Topics,
     turns: Turns,
     permissions: Permissions,
+    kept: KeptPartitions,
     request: Request,
     body: MetadataRequest,
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
@@ -43,14 +50,14 @@ def handle(
                 for topic in node.image.topics.values()
                 if permissions.allows(request, _TOPIC, topic.name, LISTING)
             ],
-            lambda topic: _shown(topic_view.describe(node, topic), operations),
+            lambda topic: _shown(topic_view.describe(node, kept, topic), operations),
             lambda shown: _answer(node, permissions, request, body, shown),
         )
     named = body.topics
     return turns.prepare(
         request,
         lambda: once(named, key=lambda topic: (topic.name, topic.topic_id)),
-        lambda wanted: _answer_named(node, topics, turns, permissions, request, body, wanted),
+        lambda wanted: _answer_named(node, topics, turns, permissions, kept, request, body, wanted),
     )
 
 
@@ -59,6 +66,7 @@ def _answer_named(
     topics: Topics,
     turns: Turns,
     permissions: Permissions,
+    kept: KeptPartitions,
     request: Request,
     body: MetadataRequest,
     wanted: list[MetadataRequestTopic],
@@ -67,12 +75,14 @@ def _answer_named(
     missing = _missing(node, wanted) if may_create else []
     missing = [name for name in missing if permissions.allows(request, _TOPIC, name)]
     if missing:
-        return _create_and_answer(node, topics, turns, permissions, request, body, wanted, missing)
+        return _create_and_answer(
+            node, topics, turns, permissions, kept, request, body, wanted, missing
+        )
     operations = _operations(permissions, request, body)
     return turns.answer_each(
         request,
         wanted,
-        lambda topic: _shown(_one(node, permissions, request, topic), operations),
+        lambda topic: _shown(_one(node, permissions, kept, request, topic), operations),
         lambda shown: _answer(node, permissions, request, body, shown),
     )
 
@@ -108,6 +118,7 @@ async def _create_and_answer(
     topics: Topics,
     turns: Turns,
     permissions: Permissions,
+    kept: KeptPartitions,
     request: Request,
     body: MetadataRequest,
     wanted: list[MetadataRequestTopic],
@@ -128,26 +139,30 @@ async def _create_and_answer(
         if error is not None and topic.name not in node.image.topics:
             shown.append(topic_view.absent(topic.name, NO_TOPIC_ID, error.code))
         else:
-            shown.append(_shown(_one(node, permissions, request, topic), operations))
+            shown.append(_shown(_one(node, permissions, kept, request, topic), operations))
     return _answer(node, permissions, request, body, shown)
 
 
 def _one(
-    node: NodeState, permissions: Permissions, request: Request, wanted: MetadataRequestTopic
+    node: NodeState,
+    permissions: Permissions,
+    kept: KeptPartitions,
+    request: Request,
+    wanted: MetadataRequestTopic,
 ) -> MetadataTopic:
     if wanted.topic_id != NO_TOPIC_ID:
         by_id = node.image.topics_by_id.get(wanted.topic_id)
         # Without the permission to see it, it looks as if there were none.
         if by_id is None or not permissions.allows(request, _TOPIC, by_id.name):
             return topic_view.absent(None, wanted.topic_id, KafkaCode.UNKNOWN_TOPIC_ID)
-        return topic_view.describe(node, by_id)
+        return topic_view.describe(node, kept, by_id)
     name = wanted.name or ""
     denied = permissions.denial(request, _TOPIC, name)
     if denied is not None:
         return topic_view.absent(name, NO_TOPIC_ID, denied.code)
     topic = node.image.topics.get(name)
     if topic is not None:
-        return topic_view.describe(node, topic)
+        return topic_view.describe(node, kept, topic)
     code = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_problem(name) is not None:
         code = KafkaCode.INVALID_TOPIC_EXCEPTION

@@ -63,9 +63,7 @@ def _parts(group: OffsetFetchGroup) -> Iterator[OffsetFetchGroup]:
     topics: list[OffsetFetchTopic] = []
     size = 0
     for topic in group.topics or ():
-        indexes = list(dict.fromkeys(topic.partition_indexes))
-        for start in range(0, max(len(indexes), 1), _PARTITIONS_AT_ONCE_MAX):
-            chunk = indexes[start : start + _PARTITIONS_AT_ONCE_MAX]
+        for chunk in _chunks(topic.partition_indexes):
             topics.append(
                 OffsetFetchTopic(name=topic.name, topic_id=topic.topic_id, partition_indexes=chunk)
             )
@@ -75,6 +73,19 @@ def _parts(group: OffsetFetchGroup) -> Iterator[OffsetFetchGroup]:
                 topics, size = [], 0
     if topics or not group.topics:
         yield _part(group, topics if group.topics is not None else None)
+
+
+def _chunks(indexes: list[int]) -> Iterator[list[int]]:
+    """Each index once. At least one chunk, also of no indexes."""
+    if len(indexes) <= _PARTITIONS_AT_ONCE_MAX:
+        yield list(dict.fromkeys(indexes))
+        return
+    seen: set[int] = set()
+    for start in range(0, len(indexes), _PARTITIONS_AT_ONCE_MAX):
+        some = dict.fromkeys(indexes[start : start + _PARTITIONS_AT_ONCE_MAX])
+        if new := [index for index in some if index not in seen]:
+            yield new
+        seen.update(new)
 
 
 def _part(group: OffsetFetchGroup, topics: list[OffsetFetchTopic] | None) -> OffsetFetchGroup:

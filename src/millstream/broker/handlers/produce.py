@@ -12,7 +12,7 @@ and end in `Partition.append`, which takes one batch or a group of them.
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.network.replies import Pending, Pieces
@@ -30,7 +30,6 @@ from millstream.broker.requests.produce_answers import (
 )
 from millstream.broker.requests.repeated_produces import repeated_shortcut
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.verification import Refused, check_produce
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.records.validation import CheckedBatch, produced_batch
@@ -45,6 +44,9 @@ from millstream.wire.produce import (
     read_produce_request,
 )
 from millstream.wire.repeated import repeated_produce
+
+if TYPE_CHECKING:
+    from millstream.broker.requests.verification import Refused
 
 READS_FRAME = True
 VERSION_MIN = 3
@@ -114,9 +116,12 @@ def _append_and_remember(
 
 def _check_transaction(
     parts: Parts, request: Request, body: ProduceRequest
-) -> Refused | Coroutine[Any, Any, Refused]:
+) -> "Refused | Coroutine[Any, Any, Refused]":
     if request.version < VERSION_MIN:
         return {}
+    # With the coordinators, which no other produce needs: their import takes as long as a start.
+    from millstream.broker.requests.verification import check_produce
+
     return check_produce(parts.node, parts.coordination.transactions, request.version, body)
 
 
@@ -124,7 +129,7 @@ async def _append_when_checked(
     parts: Parts,
     request: Request,
     body: ProduceRequest,
-    checked: Coroutine[Any, Any, Refused],
+    checked: "Coroutine[Any, Any, Refused]",
 ) -> Pieces:
     refused = await checked
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
@@ -173,7 +178,7 @@ def _append_all(
     request: Request,
     body: ProduceRequest,
     ready: Ready,
-    refused: Refused | None = None,
+    refused: "Refused | None" = None,
 ) -> Pieces | Pending:
     waits: Waits = []
     if request.version < VERSION_MIN:
@@ -213,7 +218,7 @@ def _append(
     data: memoryview | None,
     ready: CheckedBatch | KafkaError | None,
     waits: Waits,
-    refused: Refused | None,
+    refused: "Refused | None",
 ) -> ProduceResult:
     """`refused` is None outside of transactions."""
     result = ProduceResult(index)

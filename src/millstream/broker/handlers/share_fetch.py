@@ -19,6 +19,7 @@ from millstream.broker.coordination.share_sessions import (
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests import share_reading
+from millstream.broker.requests.known_times import KnownTimes
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_acknowledgements import (
@@ -31,12 +32,14 @@ from millstream.broker.requests.share_acknowledgements import (
 )
 from millstream.broker.requests.share_leaders import current_leader, endpoints
 from millstream.broker.requests.share_reading import Found
+from millstream.broker.requests.timed_reading import TimedReads
 from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.coordinators.codecs.share_state import ShareKey
 from millstream.coordinators.share.acquiring import Wanted, acquire, without
 from millstream.coordinators.share.holding_back import Clocks, hold_back
 from millstream.coordinators.share.partition import Acquired
 from millstream.errors import KafkaCode, KafkaError
+from millstream.replication.partition import Partition
 from millstream.replication.waiting import FetchWait, FetchWaits
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.share_fetch import (
@@ -51,6 +54,8 @@ _EXACT_LIMIT: Final = 1
 _READ_COMMITTED: Final = "read_committed"
 # A client that has left does not end its wait.
 _WAIT_MS_MAX: Final = 60_000
+# One wait is enough, unless what was found is forgotten before it is used.
+_SEARCHES_MAX: Final = 10
 
 
 @dataclass(slots=True)
@@ -66,6 +71,7 @@ def handle(
     sharing: Sharing,
     node: NodeState,
     permissions: Permissions,
+    timed_reads: TimedReads,
     request: Request,
     body: ShareFetchRequest,
 ) -> ShareFetchResponse | Coroutine[Any, Any, ShareFetchResponse]:
@@ -100,7 +106,7 @@ def handle(
         if error.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED:
             return _refuse_later(body, error)
         return _refuse(error)
-    fetch = _Fetch(sharing, node, permissions, request, body, session)
+    fetch = _Fetch(sharing, node, permissions, timed_reads.known, request, body, session)
     return fetch.answer(has_acknowledgements=has_acknowledgements)
 
 
@@ -137,6 +143,7 @@ class _Fetch:
         sharing: Sharing,
         node: NodeState,
         permissions: Permissions,
+        known_times: KnownTimes,
         request: Request,
         body: ShareFetchRequest,
         session: ShareSession,
@@ -144,6 +151,7 @@ class _Fetch:
         self._sharing = sharing
         self._node = node
         self._permissions = permissions
+        self._known_times = known_times
         self._request = request
         self._body = body
         self._session = session
@@ -152,15 +160,24 @@ class _Fetch:
         self._is_committed = config.string("share.isolation.level") == _READ_COMMITTED
         # Those whose state is being read; if that fails, here is why.
         self._loading: dict[Where, LedShare] = {}
+        # Those whose state was not read at the last look, and those for which it was read since
+        # the look before.
+        self._unread: set[Where] = set()
+        self._just_read: set[Where] = set()
         # Were records found that may not be delivered now?
         self._has_held_back = False
+        # Where the last look found batches whose times are not known, and how often this request
+        # may still wait for those.
+        self._unsearched: list[tuple[Partition, int]] = []
+        self._searches_left = _SEARCHES_MAX
 
     async def answer(self, *, has_acknowledgements: bool) -> ShareFetchResponse:
         body, session = self._body, self._session
         results: Results = {}
         acknowledging: asyncio.Task[Results] | None = None
         if has_acknowledgements:
-            # Stored while records are fetched: the response tells of both.
+            # Begun before the fetch, stored beside it, as in Kafka: what is released here is
+            # acquired here only if the fetch finds nothing else before that is stored.
             acknowledging = asyncio.get_running_loop().create_task(self._acknowledge())
         rows: dict[Where, _Row] = {}
         is_last = body.share_session_epoch == FINAL_EPOCH
@@ -199,19 +216,36 @@ class _Fetch:
         ends_at = loop.time() + min(max(self._body.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         while True:
             stop_if_abandoned(self._request)
+            if not self._sharing.sessions.is_open(self._session):
+                # Ended while this waited: nobody would give back what is acquired now.
+                return {}
             is_over = loop.time() >= ends_at
             rows, found, watched = self._look()
             size_bytes = sum(one.file_range.length for _, one, _ in found)
             is_enough = rows or (found and size_bytes >= self._body.min_bytes)
             if is_enough or is_over or not watched:
-                self._has_held_back = False
-                rows.update(self._acquire(found))
+                acquired = self._acquire(found)
+                if self._unsearched and await self._search(is_awaited=not acquired):
+                    continue
+                rows.update(acquired)
                 if rows or is_over or not self._has_held_back:
                     return rows
                 # Nothing of what was there is due: look for what is behind it.
                 await asyncio.sleep(0)
                 continue
             await _wait(watched, ends_at - loop.time())
+
+    async def _search(self, *, is_awaited: bool) -> bool:
+        """Have the missing times searched; was that awaited? Then everything has to be looked at
+        again: the log, the leader and the state may be others."""
+        searches = [self._known_times.search(*where) for where in self._unsearched]
+        if not is_awaited or not self._searches_left:
+            return False
+        self._searches_left -= 1
+        # Of those whose state was waited for, one is served, however often they are looked at.
+        self._unread |= self._just_read
+        await asyncio.wait(searches, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     def _look(
         self,
@@ -220,6 +254,7 @@ class _Fetch:
         rows: dict[Where, _Row] = {}
         ready: list[tuple[Where, LedShare]] = []
         watched: list[FetchWaits] = []
+        unread: set[Where] = set()
         for where in self._session.rotated(self._body.share_session_epoch):
             try:
                 led = self._find(where)
@@ -227,10 +262,13 @@ class _Fetch:
                 rows[where] = _Row(error)
                 continue
             watched.append(led.waits)
-            if led.share is not None:
+            if led.share is None:
+                unread.add(where)
+            else:
                 watched.append(led.partition.fetch_waits)
                 if led.share.may_acquire():
                     ready.append((where, led))
+        self._just_read, self._unread = self._unread - unread, unread
         found: list[tuple[LedShare, Found, Where]] = []
         bytes_max = min(self._body.max_bytes, self._node.fetch_bytes_max) // max(len(ready), 1)
         for where, led in ready:
@@ -270,12 +308,19 @@ class _Fetch:
     # -- acquiring ----------------------------------------------------------------------
 
     def _acquire(self, found: Iterable[tuple[LedShare, Found, Where]]) -> dict[Where, _Row]:
-        """Nothing is awaited between the look at the partitions and this."""
+        """Nothing is awaited between the look at the partitions and this.
+
+        Of partitions whose state was waited for, one is served, as in Kafka: the first consumer of
+        a group that starts does not get everything before the others are there."""
         rows: dict[Where, _Row] = {}
+        self._has_held_back = False
+        self._unsearched.clear()
         left = self._body.max_records
         for led, one, where in found:
             if left <= 0:
                 break
+            if where in self._just_read and not self._just_read.isdisjoint(rows):
+                continue
             row = self._acquire_one(led, one, left)
             if row.acquired:
                 rows[where] = row
@@ -286,11 +331,14 @@ class _Fetch:
         share = led.share
         assert share is not None
         wanted_last = share.last_offset_wanted(found.offset, max_records)
-        fetched = share_reading.read(found, last_offset=wanted_last)
+        fetched = share_reading.read(found, last_offset=wanted_last, known_times=self._known_times)
+        if fetched.unsearched_offset is not None:
+            self._unsearched.append((led.partition, fetched.unsearched_offset))
         batches = fetched.batches
         if fetched.times:
             clocks = Clocks(self._node.clock.now_ms(), self._node.now_ms())
-            held = hold_back(share, fetched.batches, fetched.times, clocks=clocks)
+            times = fetched.times_since(found.offset)
+            held = hold_back(share, fetched.batches, times, clocks=clocks)
             self._sharing.partitions.held_back(led, held.archived)
             self._has_held_back |= held.has_changed
             batches = held.fetched

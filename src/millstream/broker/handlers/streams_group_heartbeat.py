@@ -13,7 +13,7 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.mutations import mutations
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.quota_use import ClientQuotas
 from millstream.cluster.changes import NewTopic
 from millstream.coordinators.codecs.streams_changes import (
     CopartitionGroup,
@@ -38,6 +38,7 @@ from millstream.wire.apis.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     StreamsGroupStatus,
+    StreamsSubtopology,
     StreamsTaskIds,
     StreamsTopicInfo,
     StreamsTopicPartitions,
@@ -145,23 +146,32 @@ def _new_topic(topic: InternalTopic) -> NewTopic:
 
 def _check_size(topology: StreamsTopology) -> None:
     """Raises KafkaError. The topology is compared, stored and configured on the loop."""
-    size = len(topology.subtopologies) + sum(
-        len(each.source_topics)
-        + len(each.source_topic_regex)
-        + len(each.state_changelog_topics)
-        + len(each.repartition_sink_topics)
-        + len(each.repartition_source_topics)
-        + len(each.copartition_groups)
-        + sum(len(topic.topic_configs) for topic in each.state_changelog_topics)
-        + sum(len(topic.topic_configs) for topic in each.repartition_source_topics)
-        for each in topology.subtopologies
+    left = _TOPOLOGY_SIZE_MAX
+    for each in topology.subtopologies:
+        left -= _size(each)
+        if left < 0:
+            raise KafkaError(
+                KafkaCode.STREAMS_INVALID_TOPOLOGY,
+                "The topology has too many subtopologies, topics, options of topics and "
+                f"co-partition groups; up to {_TOPOLOGY_SIZE_MAX:,} are allowed.",
+            )
+
+
+def _size(subtopology: StreamsSubtopology) -> int:
+    size = (
+        1
+        + len(subtopology.source_topics)
+        + len(subtopology.source_topic_regex)
+        + len(subtopology.state_changelog_topics)
+        + len(subtopology.repartition_sink_topics)
+        + len(subtopology.repartition_source_topics)
+        + len(subtopology.copartition_groups)
     )
     if size > _TOPOLOGY_SIZE_MAX:
-        raise KafkaError(
-            KafkaCode.STREAMS_INVALID_TOPOLOGY,
-            f"The topology has {size:,} subtopologies, topics, options of topics and co-partition"
-            f" groups; up to {_TOPOLOGY_SIZE_MAX:,} are allowed.",
-        )
+        # Too many as it is: their options need not be counted.
+        return size
+    with_options = (subtopology.state_changelog_topics, subtopology.repartition_source_topics)
+    return size + sum(len(topic.topic_configs) for topics in with_options for topic in topics)
 
 
 def _check_topics(permissions: Permissions, request: Request, topology: Topology) -> None:

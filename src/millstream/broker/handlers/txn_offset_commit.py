@@ -5,7 +5,6 @@ partition to the transaction; before that, AddOffsetsToTxn must have added the g
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
@@ -13,6 +12,7 @@ from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.transaction_codes import OFFSET_COMMIT_ADDS_FROM, offset_commit_code
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.groups import offsets
@@ -30,9 +30,6 @@ from millstream.wire.apis.txn_offset_commit import (
 from millstream.wire.offset_commit import OffsetToCommit
 
 HOLDS_NEXT_REQUEST = True
-
-ADDS_FROM: Final = 5
-KNOWS_ABORTABLE_FROM: Final = 4
 
 
 async def handle(
@@ -62,7 +59,7 @@ async def handle(
         groups.admit_group(body.group_id, request.client_host)
         codes = await _commit(node, groups, body, allowed, producer)
     except KafkaError as error:
-        code = _code_for_version(error.code, request.version)
+        code = offset_commit_code(error.code, request.version)
         codes = [
             [code] * len(topic.partitions) for topic in body.topics if topic.name not in denials
         ]
@@ -104,7 +101,11 @@ async def _check(
 ) -> None:
     """Raises KafkaError unless the offsets are part of the open transaction."""
     coordinator = transactions
-    ask = coordinator.add_anywhere if version >= ADDS_FROM else coordinator.verify_anywhere
+    ask = (
+        coordinator.add_anywhere
+        if version >= OFFSET_COMMIT_ADDS_FROM
+        else coordinator.verify_anywhere
+    )
     before = coordinator.markers(producer, partitions)
     found = await wait_for(ask(transactional_id, producer, partitions))
     for code in found.values() if isinstance(found, dict) else ():
@@ -155,14 +156,3 @@ def _wanted(
         )
         for one in topic.partitions
     ]
-
-
-def _code_for_version(code: KafkaCode, version: int) -> KafkaCode:
-    if code is KafkaCode.PRODUCER_FENCED:
-        return KafkaCode.INVALID_PRODUCER_EPOCH
-    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
-        return KafkaCode.INVALID_TXN_STATE
-    if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
-        # Clients retry after this one.
-        return KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
-    return code

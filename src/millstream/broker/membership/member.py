@@ -221,6 +221,10 @@ class Member:
         live = self._node.image.brokers
         return [replica for replica in topic.partitions[index].replicas if replica not in live]
 
+    def seen_nodes(self) -> tuple[bool, frozenset[int], frozenset[int]]:
+        live = frozenset(self._node.image.brokers)
+        return self.is_fenced, live, frozenset(filter(self.membership.is_suspect, live))
+
     def other_leader(self, topic: str, index: int) -> int | None:
         state = self._node.image.partition(topic, index)
         if state is None or state.leader == self._node.node_id:

@@ -1,7 +1,7 @@
 """How fast connections are accepted, of the node and of each listener (KIP-612).
 
 Nobody is refused: beyond a rate, the listener accepts nothing for a while, and clients wait in
-the kernel's queue. What one address may open is a quota, and refused: `broker.security.quotas`.
+the kernel's queue. What one address may open is a quota, and refused: `broker.security.quota_use`.
 """
 
 from collections.abc import Mapping

@@ -92,6 +92,7 @@ class Connection:
         "_replies",
         "_rests",
         "_sender",
+        "_wake_bytes",
         "answer",
         "challenge",
         "client_id",
@@ -143,6 +144,8 @@ class Connection:
         self.shortcut: Shortcut | None = None
         self.last_request: object = None
         self._partial: PartialFrame | None = None
+        # What the poller waits for: more than one byte only while a frame is incomplete.
+        self._wake_bytes = 1
         self._replies: ReplyQueue | None = None
         self._sender: Sender | None = None
         self._is_receiving = False
@@ -261,7 +264,18 @@ class Connection:
             self._host, rest, self.address, frame_bytes_max=self.frame_bytes_max
         )
         self.frame_began_at = self.received_at
+        self._wake_for(self._partial.wake_bytes)
         self._read_if_allowed()
+
+    def _wake_for(self, count: int) -> None:
+        """Have the poller report what arrives once it is this much, or the end of the stream.
+
+        A client that sends a large frame in small pieces would otherwise cost a turn of the loop
+        for each of them.
+        """
+        if count != self._wake_bytes:
+            self._wake_bytes = count
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def _receive_partial(self, partial_frame: PartialFrame) -> None:
         """Continue a partial frame, straight into its own memory."""
@@ -269,8 +283,10 @@ class Connection:
             self._read_if_allowed()
         elif not partial_frame.receive(self.sock):
             self.close()
-        elif partial_frame.is_whole:
-            self._drain_partial(partial_frame)
+        else:
+            self._wake_for(partial_frame.wake_bytes)
+            if partial_frame.is_whole:
+                self._drain_partial(partial_frame)
 
     def _memory_is_free(self) -> None:
         if self._partial is not None:
@@ -290,6 +306,7 @@ class Connection:
         elif consumed:
             partial_frame.cut(consumed)
             self.frame_began_at = self.received_at
+            self._wake_for(partial_frame.wake_bytes)
         self._read_if_allowed()
 
     def _drop_partial(self) -> None:

@@ -8,7 +8,7 @@ the event loop, so a thread reads it first.
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final
 
@@ -27,7 +27,7 @@ Bytes = bytes | bytearray | memoryview
 class Sent(Enum):
     EVERYTHING = auto()
     SOCKET_FULL = auto()
-    # The next range is not in the page cache: read `OutputQueue.cold_range` elsewhere first.
+    # The next window of `OutputQueue.head` is not in the page cache: read it elsewhere first.
     COLD = auto()
     # Enough for one iteration of the loop; there is more.
     TURN_OVER = auto()
@@ -59,27 +59,16 @@ class SendRange:
         # Everything before this position is known to be in the page cache.
         self.warm_until = 0
 
+    @property
+    def window_end(self) -> int:
+        return self.position + min(self.left, page_cache.WINDOW_BYTES)
+
     def read_if_cached(self) -> bytearray | None:
         """The bytes, for a small range that is in the page cache; None for any other."""
         return page_cache.read_if_cached(self.fd, self.position, self.left)
 
     def release(self) -> None:
         self.file.unpin()
-
-
-class ColdWindow:
-    """A piece of a file that a thread reads. It has its own pin: the connection may close
-    and drop its range in the meantime, and the number of a closed descriptor is reused."""
-
-    __slots__ = ("_file", "window")
-
-    def __init__(self, pending: SendRange) -> None:
-        self._file = pending.file
-        length = min(pending.left, page_cache.WINDOW_BYTES)
-        self.window = (self._file.pin(), pending.position, length)
-
-    def release(self) -> None:
-        self._file.unpin()
 
 
 def release_all(pieces: Iterable[object]) -> None:
@@ -92,11 +81,13 @@ def release_all(pieces: Iterable[object]) -> None:
 class OutputQueue:
     """What waits; how it is sent depends on the socket."""
 
-    __slots__ = ("_chunks", "size_bytes")
+    __slots__ = ("_chunks", "follow", "size_bytes")
 
     def __init__(self) -> None:
         self._chunks: deque[Bytes | SendRange] = deque()
         self.size_bytes = 0
+        # Is told of each window before it is sent.
+        self.follow: Callable[[SendRange], None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -122,24 +113,22 @@ class OutputQueue:
         raise NotImplementedError
 
     def _is_warm(self, pending: SendRange) -> bool:
-        if pending.position < pending.warm_until:
-            return True
-        window = min(pending.left, page_cache.WINDOW_BYTES)
-        if page_cache.is_cached(pending.fd, pending.position, window):
-            pending.warm_until = pending.position + window
-            return True
-        return False
+        if pending.position >= pending.warm_until:
+            window_end = pending.window_end
+            length = window_end - pending.position
+            if not page_cache.is_cached(pending.fd, pending.position, length):
+                return False
+            pending.warm_until = window_end
+            if self.follow is not None:
+                self.follow(pending)
+        return True
 
-    def pin_cold_window(self) -> "ColdWindow":
-        """What must be read into the page cache before sending can continue."""
+    @property
+    def head(self) -> SendRange:
+        """The range that `send` has stopped at."""
         head = self._chunks[0]
         assert isinstance(head, SendRange)
-        return ColdWindow(head)
-
-    def window_is_warm(self) -> None:
-        head = self._chunks[0]
-        assert isinstance(head, SendRange)
-        head.warm_until = head.position + min(head.left, page_cache.WINDOW_BYTES)
+        return head
 
     def _range_sent(self, pending: SendRange, count: int) -> None:
         pending.position += count

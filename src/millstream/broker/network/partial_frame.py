@@ -19,6 +19,10 @@ from millstream.wire.headers import SIZE_BYTES
 # A frame gets memory for this much, and then for twice what it has.
 _GROWTH_BYTES_MIN: Final = 1 << 17
 _FRAME_BYTES_MIN: Final = 8
+# While this much is missing, and more than TLS may have received and not decrypted, the connection
+# need not be woken for less.
+_WAKE_BYTES: Final = 64 << 10
+_UNDECRYPTED_BYTES_MAX: Final = 32 << 10
 # Only records may be larger: 200,000 partitions, the most that a request may name, take less.
 _FRAME_WITHOUT_RECORDS_BYTES_MAX: Final = 16 << 20
 
@@ -115,6 +119,14 @@ class PartialFrame:
     @property
     def is_whole(self) -> bool:
         return self.have >= SIZE_BYTES and self.have >= self._wanted
+
+    @property
+    def wake_bytes(self) -> int:
+        """How many bytes must arrive before it is worth receiving again."""
+        if self.have < SIZE_BYTES:
+            return 1
+        missing = self._wanted - self.have - _UNDECRYPTED_BYTES_MAX
+        return _WAKE_BYTES if missing >= _WAKE_BYTES else 1
 
     def grow(self, when_free: Callable[[], None]) -> bool:
         """Make room for what may arrive next. False if there is none: `when_free` follows."""

@@ -36,6 +36,18 @@ class Pending:
         self.gate = gate
 
 
+async def settled(reply: Pieces | Pending) -> Pieces:
+    """For a coroutine, which has to wait for another's reply."""
+    if not isinstance(reply, Pending):
+        return reply
+    if reply.finish is None:
+        pieces: Pieces = await reply.answer
+        return pieces
+    assert isinstance(reply.answer, asyncio.Future)
+    await asyncio.wait([reply.answer])
+    return reply.finish(reply.answer)
+
+
 class Shortcut:
     """How to answer the request that a client is about to repeat, in one generation."""
 

@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 from millstream.broker.network.host import Host, Socket
 from millstream.broker.network.output import OutputQueue, Sent
+from millstream.broker.network.read_ahead import Piece, ReadAhead
 from millstream.broker.network.replies import Pieces
-from millstream.storage import page_cache
 
 _GOES_ON_WHEN_WRITABLE: Final = (Sent.SOCKET_FULL, Sent.TURN_OVER)
 
@@ -34,6 +34,7 @@ class Sender:
         "_is_warming",
         "_loop",
         "_owner",
+        "_read_ahead",
         "_sock",
         "is_scheduled",
         "output",
@@ -49,6 +50,7 @@ class Sender:
         self.is_scheduled = False
         self._has_writer = False
         self._is_warming = False
+        self._read_ahead: ReadAhead | None = None
 
     def push(self, pieces: Pieces) -> bool:
         """Queue a reply; True if a flush has to be scheduled."""
@@ -79,7 +81,7 @@ class Sender:
             self._owner.on_sent_everything()
         elif sent is Sent.COLD:
             self._is_warming = True
-            self._host.spawn(self._warm())
+            self._demand()
         wants_writer = sent in _GOES_ON_WHEN_WRITABLE
         if wants_writer != self._has_writer:
             self._watch_writable(wants_writer)
@@ -92,22 +94,33 @@ class Sender:
         else:
             self._loop.remove_writer(self._sock.fileno())
 
-    async def _warm(self) -> None:
-        """Read the next range into the page cache, off the loop."""
-        pin = self.output.pin_cold_window()
-        try:
-            await self._host.run_blocking(lambda: page_cache.warm(*pin.window))
-        except OSError as error:
-            self._owner.close(f"log read failed: {error}")
-        finally:
-            pin.release()
+    def _demand(self) -> None:
+        """Have the next window read into the page cache, off the loop."""
+        if self._read_ahead is None:
+            self._read_ahead = ReadAhead(self._host, self._on_read)
+            self.output.follow = self._read_ahead.follow
+        self._read_ahead.demand(self.output.head)
+
+    def _on_read(self, piece: Piece, failure: OSError | None) -> None:
+        read_ahead = self._read_ahead
+        assert read_ahead is not None
+        if read_ahead.is_over:
+            self._read_ahead = self.output.follow = None
+        if not self._is_warming or not piece.covers(self.output.head):
+            return
         self._is_warming = False
-        if self.output:
-            self.output.window_is_warm()
-            self._owner.flush()
+        if failure is not None:
+            self._owner.close(f"log read failed: {failure}")
+            return
+        piece.warmed(self.output.head)
+        read_ahead.follow(self.output.head)
+        self._owner.flush()
 
     def close(self) -> None:
         """Call before the socket is closed."""
         if self._has_writer:
             self._watch_writable(False)
+        self._is_warming = False
+        if self._read_ahead is not None:
+            self._read_ahead.close()
         self.output.clear()

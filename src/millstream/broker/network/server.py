@@ -308,7 +308,7 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def run_blocking(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+    def run_blocking(self, call: Callable[[], bool]) -> "asyncio.Future[bool]":
         return asyncio.get_running_loop().run_in_executor(self._cold_readers, call)
 
     # -- deadlines ------------------------------------------------------------------

@@ -40,6 +40,9 @@ class TlsSocket:
     def fileno(self) -> int:
         return self._sock.fileno()
 
+    def setsockopt(self, level: int, name: int, value: int, /) -> None:
+        self._sock.setsockopt(level, name, value)
+
     def close(self) -> None:
         self._sock.close()
 

@@ -4,7 +4,7 @@
 cluster, so that no other code has to know which of the two it runs in.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from millstream.cluster.state import PartitionState, Reassignment, TopicState
@@ -93,6 +93,11 @@ class Cluster(Protocol):
         ...
 
     def offline_replicas(self, topic: TopicState, index: int) -> list[int]: ...
+
+    def seen_nodes(self) -> Hashable | None:
+        """As long as this is the same, the two above depend on the partition's state alone; None
+        if they depend on more."""
+        ...
 
     def other_leader(self, topic: str, index: int) -> int | None:
         """The node that leads a partition if it is not this one; NO_LEADER while none does."""

@@ -91,6 +91,10 @@ class Standalone:
     def offline_replicas(self, topic: TopicState, index: int) -> list[int]:
         return [] if self._is_online(topic, index) else list(topic.partitions[index].replicas)
 
+    def seen_nodes(self) -> None:
+        """Partitions of a failed disk are offline, whatever their state says."""
+        return
+
     def _is_online(self, topic: TopicState, index: int) -> bool:
         found = self._node.partitions.find(topic.name, index)
         return found is not None and found.offline_reason is None

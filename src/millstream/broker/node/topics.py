@@ -22,7 +22,9 @@ from millstream.storage.values import LogConfig
 
 log = logging.getLogger(__name__)
 
-_OPENED_AT_ONCE_MAX: Final = 10
+# About a millisecond of system calls each.
+_OPENED_AT_ONCE_MAX: Final = 2
+_DELETED_AT_ONCE_MAX: Final = 20
 
 
 class Topics:
@@ -102,9 +104,21 @@ class Topics:
     def forget(self, topic: TopicState) -> None:
         """The topic is deleted: close this node's partitions of it."""
         for partition in self._node.partitions.remove_topic(topic.name):
-            self.close(partition)
+            self._end(partition)
+            self._node.disk.store.delete_later(partition.topic_partition)
         self.version += 1
         self.on_deleted(topic)
+        self._finish_deletions()
+
+    def _finish_deletions(self) -> None:
+        """In turns: directories are renamed, and there may be thousands."""
+        try:
+            is_done = self._node.disk.store.finish_deletions(_DELETED_AT_ONCE_MAX)
+        except LogDirFailed as error:
+            self._node.disk.fail(str(error))
+            return
+        if not is_done:
+            asyncio.get_running_loop().call_soon(self._finish_deletions)
 
     async def add_partitions(
         self,
@@ -230,10 +244,14 @@ class Topics:
 
     def close(self, partition: Partition) -> None:
         """Delete a partition that is no longer in the table."""
-        partition.go_away()
-        self._node.cluster.closing(partition)
-        self._node.disk.durability.forget(partition)
+        self._end(partition)
         try:
             self._node.disk.store.delete(partition.topic_partition)
         except LogDirFailed as error:
             self._node.disk.fail(str(error))
+
+    def _end(self, partition: Partition) -> None:
+        """Nobody uses it from now on."""
+        partition.go_away()
+        self._node.cluster.closing(partition)
+        self._node.disk.durability.forget(partition)

@@ -2,6 +2,9 @@
 
 Handlers are in `handlers/<api>.py` and are imported on first use (see `routes`). They
 translate; the layers below them decide.
+
+An unknown API, a version that is not served, and bytes that are no request raise ProtocolError,
+which closes the connection. Only ApiVersions is answered in a version that it does not have.
 """
 
 from collections.abc import Callable, Coroutine
@@ -9,10 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 from millstream.broker.network.connection import Connection
-from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import (
     Route,
+    import_handler,
+    is_imported,
     listed_versions,
     load_route,
     served,
@@ -21,6 +26,7 @@ from millstream.broker.requests.routes import (
 from millstream.broker.requests.services import Services
 from millstream.broker.requests.turns import stop_if_abandoned
 from millstream.errors import KafkaCode, ProtocolError
+from millstream.wire.apis import Listed
 from millstream.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millstream.wire.apis.sasl_authenticate import SaslAuthenticateRequest
 from millstream.wire.apis.sasl_handshake import SaslHandshakeRequest
@@ -61,7 +67,15 @@ class Dispatcher:
                 return reply
         cursor = Cursor(frame)
         header = read_request_header(cursor)
-        route = self._routes.get(header.api_key) or self._find_route(header)
+        route = self._routes.get(header.api_key)
+        if route is None:
+            one = served().get(header.api_key)
+            if one is None:
+                raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
+            if not is_imported(one):
+                copied = memoryview(bytearray(frame))
+                return Pending(self._answer_first(connection, one, copied), gate=True)
+            route = self._add_route(one)
         api = route.api
         if not api.min_listed <= header.version <= api.max_version:
             if api is ApiVersionsRequest.api:
@@ -115,22 +129,40 @@ class Dispatcher:
             stop_if_abandoned(request)
             request.is_long = True
             body = await turns.in_thread(read)
-            answer = self._answer(route, request, body)
-            if isinstance(answer, Message):
-                return await turns.in_thread(partial(_encode, route.api, request.header, answer))
-            return await self._encode_later(route.api, request, answer)
+            try:
+                answer = self._answer(route, request, body)
+                if isinstance(answer, Message):
+                    return await self._encode_long(route.api, request, answer)
+                return await self._encode_later(route.api, request, answer)
+            finally:
+                turns.free_soon(body)
 
     async def _encode_later(
         self, api: Api, request: Request, answer: Coroutine[Any, Any, Message]
     ) -> Pieces:
-        encode = partial(_encode, api, request.header, await answer)
-        return await self._services.turns.in_thread(encode) if request.is_long else encode()
+        message = await answer
+        if request.is_long:
+            return await self._encode_long(api, request, message)
+        return _encode(api, request.header, message)
 
-    def _find_route(self, header: RequestHeader) -> Route:
-        api = served_api(header.api_key)
-        if api is None:
-            raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
-        return self._routes.setdefault(header.api_key, load_route(api, self._services))
+    async def _encode_long(self, api: Api, request: Request, answer: Message) -> Pieces:
+        turns = self._services.turns
+        try:
+            return await turns.in_thread(partial(_encode, api, request.header, answer))
+        finally:
+            turns.free_soon(answer)
+
+    async def _answer_first(self, connection: Connection, one: Listed, frame: memoryview) -> Pieces:
+        """The first request of its kind: what it needs is imported while others are served."""
+        await self._services.turns.in_thread(partial(import_handler, one))
+        if connection.is_closed:
+            return []
+        return await settled(self.dispatch(connection, frame))
+
+    def _add_route(self, one: Listed) -> Route:
+        api = served_api(one.key)
+        assert api is not None, "it is listed"
+        return self._routes.setdefault(one.key, load_route(api, self._services))
 
 
 def _encode(api: Api, header: RequestHeader, answer: Message) -> Pieces:

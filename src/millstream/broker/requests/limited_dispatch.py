@@ -15,7 +15,7 @@ from typing import Any, Final
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.requests.dispatch import Dispatcher
-from millstream.broker.security.quotas import ClientLimits, ClientQuotas
+from millstream.broker.security.quota_use import ClientLimits, ClientQuotas
 from millstream.security.quotas import FETCH, PRODUCE, REQUEST_TIME
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.apis.produce import ProduceRequest

@@ -1,7 +1,7 @@
 """The quota of changes to the cluster, for the requests that create and delete partitions."""
 
 from millstream.broker.requests.request import Request
-from millstream.broker.security.quotas import ClientQuotas, Mutations
+from millstream.broker.security.quota_use import ClientQuotas, Mutations
 
 
 def mutations(quotas: ClientQuotas, request: Request, *, strict_from: int) -> Mutations:

@@ -1,8 +1,8 @@
 """Which APIs this node answers, and with what: those that have a file in `broker/handlers`.
 
 An API is `wire/apis/<name>.py`, which declares its messages, and `handlers/<name>.py`, which
-implements it. Nothing else names it. Both are imported when the first request comes. A handler
-module has
+implements it. Nothing else names it. Both are imported when the first request comes, in a thread.
+A handler module has
 
     handle(<parts of the node>, request, body) -> XResponse, or a coroutine of one
 
@@ -16,6 +16,7 @@ whose parts are named as in `services`, and may declare:
 """
 
 import pkgutil
+import sys
 from collections.abc import Callable, Coroutine
 from functools import cache, partial
 from importlib import import_module
@@ -40,6 +41,8 @@ Refuser = Callable[[Request, Any, KafkaCode], Message]
 FrameHandler = Callable[[Request, Cursor], Pieces | Pending]
 
 _HANDLERS: Final = "millstream.broker.handlers"
+# They read frames in place, and the next frame must not wait for the end of a long poll.
+_IMPORTED_AT_ONCE: Final = frozenset({"produce", "fetch"})
 # GetTelemetrySubscriptions and PushTelemetry.
 _TELEMETRY: Final = frozenset({71, 72})
 
@@ -83,6 +86,17 @@ def listed_versions(
         for key, one in served().items()
         if (with_ours or key < KEYS_FROM) and (with_telemetry or key not in _TELEMETRY)
     ]
+
+
+def is_imported(one: Listed) -> bool:
+    """Is its handler there, or does its import take no time that others would notice?"""
+    return one.name in _IMPORTED_AT_ONCE or f"{_HANDLERS}.{one.name}" in sys.modules
+
+
+def import_handler(one: Listed) -> None:
+    """May run in a thread. Those of groups and transactions take as long as a start."""
+    declared_api(one.key)
+    import_module(f"{_HANDLERS}.{one.name}")
 
 
 def load_route(api: Api, services: Services) -> Route:

@@ -20,12 +20,13 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.client_telemetry import ClientTelemetry
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.kept_partitions import KeptPartitions
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.timed_reading import TimedReads
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.logins import Logins
-from millstream.broker.security.quotas import ClientQuotas
+from millstream.broker.security.quota_use import ClientQuotas
 from millstream.broker.security.tokens import Tokens
 from millstream.broker.upkeep.cleaner import Cleaner
 from millstream.lazy_dataclass import dataclass
@@ -50,6 +51,7 @@ class Services:
     cleaner: Cleaner
     logins: Logins
     turns: Turns = field(default_factory=Turns)
+    kept: KeptPartitions = field(default_factory=KeptPartitions)
     timed_reads: TimedReads = field(default_factory=TimedReads)
     telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
     # Requests answered, by API key.

@@ -1,9 +1,9 @@
 """What members say about records that they have acquired, in ShareAcknowledge and ShareFetch."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from millstream.broker.coordination.share_sessions import SessionKey, Where
 from millstream.broker.coordination.sharing import Sharing
@@ -11,7 +11,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.share_state import ShareKey
-from millstream.coordinators.share.partition import GAP, REJECT, RENEW, Acknowledgement
+from millstream.coordinators.share.acknowledging import GAP, REJECT, RENEW, Acknowledgement
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.share_fetch import AcknowledgementBatch
@@ -57,35 +57,44 @@ def check_size(partitions: int, batches: int = 0) -> None:
         )
 
 
-async def acknowledge(
+def acknowledge(
     sharing: Sharing,
     node: NodeState,
     permissions: Permissions,
     request: Request,
     key: SessionKey,
     asked: Asked,
-) -> Results:
-    """Each is answered when its change is committed."""
-
-    async def one(where: Where) -> None:
+) -> Coroutine[Any, Any, Results]:
+    """All changes begin at once, in order of the request: a fetch of the same request comes after
+    them. What is returned ends when they are committed."""
+    results: Results = dict.fromkeys(asked.batches, NONE)
+    stores: dict[Where, Coroutine[Any, Any, None]] = {}
+    for where, batches in asked.batches.items():
         try:
-            # In order of the request: nothing is awaited before the change has begun.
-            acknowledgements = _checked(asked.batches[where], request, may_renew=asked.may_renew)
+            acknowledgements = _checked(batches, request, may_renew=asked.may_renew)
             name = topic_name(node, where)
             permissions.require(request, ResourceType.TOPIC, name)
             led = sharing.partitions.find(ShareKey(key.group_id, *where))
             if led is None:
                 node.partitions.get(name, where.partition).require_online()
                 raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-            await sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
+            stores[where] = sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
+        except KafkaError as error:
+            results[where] = error
+    return _stored(stores, results)
+
+
+async def _stored(stores: dict[Where, Coroutine[Any, Any, None]], results: Results) -> Results:
+    async def one(where: Where) -> None:
+        try:
+            await stores[where]
         except KafkaError as error:
             results[where] = error
 
-    results: Results = dict.fromkeys(asked.batches, NONE)
-    if len(asked.batches) == 1:
-        await one(next(iter(asked.batches)))
+    if len(stores) == 1:
+        await one(next(iter(stores)))
     else:
-        await asyncio.gather(*(one(where) for where in asked.batches))
+        await asyncio.gather(*(one(where) for where in stores))
     return results
 
 

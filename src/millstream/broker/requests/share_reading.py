@@ -1,12 +1,14 @@
 """Reading records for a share group: as many batches as it may acquire from, and no more."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.broker.requests.known_times import KnownTimes, QuickSearch
 from millstream.coordinators.share.acquiring import LogBatch
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.control import ControlType, read_end_marker
-from millstream.records.delivery_times import RecordTimes, times_of_records
+from millstream.records.delivery_times import NO_TIMES, BatchTimes, RecordTimes, may_have_times
 from millstream.replication.partition import Partition
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.log import FileRange
@@ -33,8 +35,13 @@ class FetchedBatches:
     positions: list[int]
     # Batches of transactions that were aborted.
     aborted: list[LogBatch]
-    # Of records that may not be delivered at any time.
-    times: list[RecordTimes]
+    # Of batches with records that may not be delivered at any time.
+    times: list[BatchTimes]
+    # The next batch, if it is not known whether it has such records.
+    unsearched_offset: int | None
+
+    def times_since(self, offset: int) -> Iterator[RecordTimes]:
+        return (one for batch in self.times for one in batch.since(offset))
 
     def records(self, first: int, last: int) -> bytes:
         """The batches that hold the offsets from `first` to `last`."""
@@ -65,8 +72,43 @@ def find(
     return None if found is None else Found(partition, offset, found, aborted)
 
 
-def read(found: Found, *, last_offset: int) -> FetchedBatches:
-    """Whole batches, up to the one that reaches `last_offset`."""
+def read(found: Found, *, last_offset: int, known_times: KnownTimes) -> FetchedBatches:
+    """Whole batches, up to the one that reaches `last_offset`, or before one whose times are not
+    known."""
+    data, views, positions = _read(found, last_offset)
+    times: list[BatchTimes] = []
+    unsearched_offset = None
+    if may_have_times(views, data):
+        times = _known(found.partition, views, known_times)
+        if len(times) < len(views):
+            unsearched_offset = views[len(times)].base_offset
+            views = views[: len(times)]
+    return FetchedBatches(
+        data,
+        [LogBatch(view.base_offset, view.last_offset) for view in views],
+        positions[: len(views) + 1],
+        _aborted(views, found.aborted),
+        [one for one in times if one is not NO_TIMES],
+        unsearched_offset,
+    )
+
+
+def _known(
+    partition: Partition, views: list[BatchView], known_times: KnownTimes
+) -> list[BatchTimes]:
+    """The times of the first batches, up to one that would take long to search."""
+    result: list[BatchTimes] = []
+    quick_search = QuickSearch()
+    for view in views:
+        times = known_times.find(partition, view, quick_search)
+        if times is None:
+            break
+        result.append(times)
+    return result
+
+
+def _read(found: Found, last_offset: int) -> tuple[bytes, list[BatchView], list[int]]:
+    """The batches, and their positions in the data, with the end of the last."""
     file, begin, length = found.file_range.file, found.file_range.position, found.file_range.length
     data = file.read_at(begin, min(length, _READ_BYTES))
     views: list[BatchView] = []
@@ -87,9 +129,7 @@ def read(found: Found, *, last_offset: int) -> FetchedBatches:
             break
         # Twice as much each time: the views keep what they were made of.
         data += file.read_at(begin + len(data), min(left, max(missing, len(data))))
-    batches = [LogBatch(view.base_offset, view.last_offset) for view in views]
-    times = times_of_records(views, data)
-    return FetchedBatches(data, batches, positions, _aborted(views, found.aborted), times)
+    return data, views, positions
 
 
 def _aborted(views: list[BatchView], transactions: list[AbortedTransaction]) -> list[LogBatch]:

@@ -2,6 +2,7 @@
 
 from millstream.broker.node.cluster import NodeAddress
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.kept_partitions import KeptPartitions
 from millstream.cluster.state import NO_LEADER, TopicState
 from millstream.errors import KafkaCode
 from millstream.model import TopicId
@@ -14,13 +15,16 @@ def broker(address: NodeAddress) -> MetadataBroker:
     )
 
 
-def describe(node: NodeState, topic: TopicState) -> MetadataTopic:
+def describe(node: NodeState, kept: KeptPartitions, topic: TopicState) -> MetadataTopic:
+    def partitions() -> list[MetadataPartition]:
+        return [partition(node, topic, i) for i in range(len(topic.partitions))]
+
     return MetadataTopic(
         error_code=KafkaCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[partition(node, topic, i) for i in range(len(topic.partitions))],
+        partitions=kept.of(topic, node.cluster.seen_nodes(), partitions),
     )
 
 

@@ -8,14 +8,18 @@ other clients wait for one turn and not for the request. Work ends when its clie
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from millstream.broker.network.connection import ClientGone
+from millstream.broker.requests.freeing import free
 from millstream.broker.requests.request import Request
 from millstream.lazy_dataclass import dataclass
 from millstream.wire.message import Message
 
-TURN_SECONDS_MAX: Final = 0.001
+TURN_SECONDS_MAX: Final = 0.0005
+# The first turn may be longer: most requests need no second one.
+FIRST_TURN_SECONDS_MAX: Final = 0.001
 # What one response may weigh, about. Kafka's clients refuse 100 MB.
 RESPONSE_BYTES_MAX: Final = 64 << 20
 TOO_LARGE: Final = "the response would be too large; name fewer resources in one request"
@@ -43,6 +47,9 @@ class Turns:
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
         self.large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+        # What is left of requests that are answered, and who frees it.
+        self._remains: list[object] = []
+        self._freeing: asyncio.Task[None] | None = None
 
     def is_busy(self) -> bool:
         """Are large requests under way?"""
@@ -58,7 +65,7 @@ class Turns:
     ) -> Response | Coroutine[Any, Any, Response]:
         """One response for several items, in order; at once if that does not take long."""
         work = _Work(iter(items), answer, weight)
-        if work.go_on() and not work.waits:
+        if work.go_on(FIRST_TURN_SECONDS_MAX) and not work.waits:
             return combine(work.answers)
         return self._answer_later(request, work, combine)
 
@@ -78,7 +85,7 @@ class Turns:
 
     async def each(self, request: Request, items: Iterable[Item]) -> AsyncIterator[Item]:
         """The items, with a pause where they take longer than a turn."""
-        ends_at = time.perf_counter() + TURN_SECONDS_MAX
+        ends_at = _turn_end(FIRST_TURN_SECONDS_MAX)
         for item in items:
             yield item
             if time.perf_counter() > ends_at:
@@ -118,14 +125,28 @@ class Turns:
         async with self._thread:
             return await asyncio.get_running_loop().run_in_executor(None, work)
 
+    def free_soon(self, *remains: object) -> None:
+        """Free what nobody else refers to once the caller has returned."""
+        self._remains += remains
+        if self._freeing is None:
+            self._freeing = asyncio.ensure_future(self._free_remains())
+
+    async def _free_remains(self) -> None:
+        try:
+            while self._remains:
+                remains, self._remains = self._remains, []
+                await self.in_thread(partial(free, remains))
+        finally:
+            self._freeing = None
+
 
 def stop_if_abandoned(request: Request) -> None:
     if request.connection.is_abandoned():
         raise ClientGone
 
 
-def _turn_end() -> float:
-    return time.perf_counter() + TURN_SECONDS_MAX
+def _turn_end(seconds: float | None = None) -> float:
+    return time.perf_counter() + (TURN_SECONDS_MAX if seconds is None else seconds)
 
 
 class _Work(Generic[Item, Answer]):
@@ -146,9 +167,9 @@ class _Work(Generic[Item, Answer]):
         self.waits: dict[int, tuple[Item, Coroutine[Any, Any, Answer]]] = {}
         self.is_done = False
 
-    def go_on(self) -> bool:
+    def go_on(self, seconds: float | None = None) -> bool:
         """Answer until the turn is over; whether all are answered."""
-        ends_at = _turn_end()
+        ends_at = _turn_end(seconds)
         for item in self._items:
             if self._bytes_left < 0 and self._weight is not None:
                 self.answers.append(self._weight.refuse(item))

@@ -7,10 +7,11 @@ write could open a transaction that nothing ever ends.
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final
+from typing import Any
 
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.transaction_codes import PRODUCE_ADDS_FROM, produce_code
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
@@ -19,17 +20,6 @@ from millstream.wire.produce import ProduceRequest
 
 # What must not be written: (topic, partition) and the reason.
 Refused = dict[tuple[str, int], KafkaError]
-
-ADDS_FROM: Final = 12
-KNOWS_ABORTABLE_FROM: Final = 11
-# The coordinator cannot say; producers treat this code as retriable.
-_RETRIABLE: Final = frozenset(
-    {
-        KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaCode.COORDINATOR_NOT_AVAILABLE,
-        KafkaCode.NOT_COORDINATOR,
-    }
-)
 
 
 def check_produce(
@@ -78,7 +68,7 @@ def _first_writes(
             ):
                 continue
             is_unknown = producers.get(producer.producer_id) is None
-            if version >= ADDS_FROM and batch.base_sequence != 0 and is_unknown:
+            if version >= PRODUCE_ADDS_FROM and batch.base_sequence != 0 and is_unknown:
                 refused[topic.name, index] = _not_the_first(transactions, body, producer)
                 continue
             found.setdefault(producer, {}).setdefault(topic.name, set()).add(index)
@@ -94,7 +84,7 @@ def _not_the_first(
     try:
         transactions.check_current(body.transactional_id, producer)
     except KafkaError as error:
-        return KafkaError(produce_code(error.code, ADDS_FROM), error.message)
+        return KafkaError(produce_code(error.code, PRODUCE_ADDS_FROM), error.message)
     return KafkaError(KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
@@ -133,7 +123,7 @@ class _Later:
     def _ask(self) -> Any:
         ask = (
             self._coordinator.add_anywhere
-            if self._version >= ADDS_FROM
+            if self._version >= PRODUCE_ADDS_FROM
             else self._coordinator.verify_anywhere
         )
         return ask(self._transactional_id, self._producer, self._partitions)
@@ -162,16 +152,3 @@ class _Later:
         for topic, indexes in self._partitions.items():
             for index in indexes:
                 refused.setdefault((topic, index), refusal)
-
-
-def produce_code(code: KafkaCode, version: int) -> KafkaCode:
-    """The coordinator's answer as a code that this version of Produce knows."""
-    if code in _RETRIABLE:
-        return KafkaCode.NOT_ENOUGH_REPLICAS
-    if code is KafkaCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
-        return KafkaCode.NOT_ENOUGH_REPLICAS
-    if code is KafkaCode.PRODUCER_FENCED:
-        return KafkaCode.INVALID_PRODUCER_EPOCH
-    if code is KafkaCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
-        return KafkaCode.INVALID_TXN_STATE
-    return code

@@ -17,7 +17,9 @@ from typing import Final
 _CHECK_SECONDS: Final = 5.0
 # Collections of the middle generation since the last full one; each has moved some thousands
 # of objects to the old generation.
-_DUE_AFTER: Final = 50
+_DUE_AFTER: Final = 150
+# Python's 10 make collections of up to 4 ms where many objects live on.
+_YOUNG_PER_MIDDLE: Final = 3
 # Garbage may not grow for ever because large requests never end.
 _CHECKS_PUT_OFF_MAX: Final = 12
 # Frozen objects that became garbage wait for this many collections.
@@ -26,8 +28,8 @@ _NEVER: Final = 1_000_000
 
 
 def stop_automatic_full_collections() -> None:
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, _NEVER)
+    young, _, _ = gc.get_threshold()
+    gc.set_threshold(young, _YOUNG_PER_MIDDLE, _NEVER)
 
 
 async def collect_in_quiet_moments(is_busy: Callable[[], bool]) -> None:

@@ -97,9 +97,15 @@ async def checkpoint(node: NodeState) -> None:
 
 async def sweep(node: NodeState, topics: Topics) -> None:
     now_ms = node.clock.now_ms()
-    node.disk.store.sweep(now_ms)
+    store = node.disk.store
+    if due := store.take_due_directories(now_ms):
+        await asyncio.get_running_loop().run_in_executor(None, store.remove_directories, due)
+    for count, each in enumerate(list(store.logs.values()), start=1):
+        each.segments.sweep(now_ms)
+        if count % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)
     topics.complete()
-    if node.disk.store.is_short_of_descriptors:
+    if store.is_short_of_descriptors:
         node.disk.sync_soon()
     for count, partition in enumerate(list(node.partitions), start=1):
         if partition.is_flush_due(now_ms):

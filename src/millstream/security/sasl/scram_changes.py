@@ -1,4 +1,9 @@
-"""Whether SCRAM credentials may be changed as a client asks."""
+"""Whether SCRAM credentials may be changed as a client asks.
+
+Refused: a user without a name, an unknown mechanism, too few or too many iterations (see `scram`),
+no salt, a salted password of the wrong length, deleting what is not there, and changing a
+credential twice. Then nothing is changed for that user.
+"""
 
 import hashlib
 from collections import Counter

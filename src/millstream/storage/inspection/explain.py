@@ -63,9 +63,10 @@ def _explain_scan(found: Explanation, segment: Segment, offset: int) -> None:
             found.position, found.batch_bytes = position, batch.size_bytes
             found.batch_base_offset = batch.base_offset
             found.steps.append(
-                f"{found.scanned_batches} batches ({found.scanned_bytes:,} bytes) are passed by "
-                f"their headers. The batch of offsets {batch.base_offset} to {batch.last_offset} "
-                f"is at byte {position:,}: {batch.size_bytes:,} bytes."
+                f"Batches passed by their headers: {found.scanned_batches}, "
+                f"{found.scanned_bytes:,} bytes. The batch of offsets "
+                f"{batch.base_offset} to {batch.last_offset} is at byte {position:,}: "
+                f"{batch.size_bytes:,} bytes."
             )
             return
         found.scanned_batches += 1

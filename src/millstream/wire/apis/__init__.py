@@ -56,7 +56,8 @@ def _listed(name: str) -> Listed:
 def _imported(name: str) -> Api:
     module = f"{__name__}.{name}"
     import_module(module)
-    [api] = [one for one in APIS.values() if one.request.__module__ == module]
+    # A copy: another thread may import a file meanwhile.
+    [api] = [one for one in list(APIS.values()) if one.request.__module__ == module]
     return api
 
 

@@ -167,6 +167,15 @@ def test_changes_of_the_cluster(broker: Broker, root: RawClient) -> None:
     alter(root, {"user": None}, controller_mutation_rate=None)
 
 
+def test_a_tiny_rate_of_changes_makes_nobody_wait_for_days(broker: Broker, root: RawClient) -> None:
+    alter(root, {"user": "tiny"}, controller_mutation_rate=1e-5)
+    with RawClient(broker.bootstrap, client_id="tiny") as client:
+        # 3e6 seconds by the rate; as milliseconds they do not fit into the response.
+        answer = create(client, "tiny", partitions=30)
+    assert answer.topics[0].error_code == KafkaCode.NONE
+    assert answer.throttle_time_ms == 3_600_000
+
+
 def test_connections_of_an_address(broker: Broker, root: RawClient) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     alter(root, {"ip": "127.0.0.1"}, connection_creation_rate=2)

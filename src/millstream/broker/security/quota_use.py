@@ -1,6 +1,6 @@
-"""The quotas in force, and how much of them each client has used.
+"""How much of its quotas each client has used; the rules are in `security.quotas`.
 
-They come from the options of users, client ids and addresses in the coordination store, and
+The quotas come from the options of users, client ids and addresses in the coordination store, and
 follow their changes. Each node measures its own clients, as in Kafka.
 """
 
@@ -16,17 +16,15 @@ from millstream.security.quotas import (
     CLIENT_QUOTAS,
     CONNECTIONS,
     MUTATIONS,
-    REQUEST_TIME,
     Limit,
     RateWindow,
     TokenBucket,
+    capped_wait,
     find_limit,
 )
 
 # Clients whose use is remembered. Beyond it, those that use nothing are forgotten.
 _KEPT_MAX: Final = 10_000
-# A client with a very small quota and a large request would wait for days.
-WAIT_SECONDS_MAX: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,7 @@ class ClientLimits:
         window = self._quotas.window(name, limit)
         window.record(amount, now)
         wait = window.wait_seconds(limit.rate, now)
-        if name == REQUEST_TIME:
-            wait = min(wait, self._quotas.windows.size_seconds)
-        return min(wait, WAIT_SECONDS_MAX)
+        return capped_wait(name, wait, sample_seconds=self._quotas.windows.size_seconds)
 
     def largest_use(self, name: str) -> int:
         """What may be used at once: all that the window allows."""
@@ -84,7 +80,9 @@ class ClientLimits:
             return 0.0
         burst = limit.rate * self._quotas.mutation_windows.seconds
         bucket = self._quotas.bucket(limit)
-        return bucket.wait_seconds(limit.rate, burst, self._quotas.monotonic())
+        wait = bucket.wait_seconds(limit.rate, burst, self._quotas.monotonic())
+        sample_seconds = self._quotas.mutation_windows.size_seconds
+        return capped_wait(MUTATIONS, wait, sample_seconds=sample_seconds)
 
     def take_mutations(self, count: int) -> None:
         limit = self._limits.get(MUTATIONS)
