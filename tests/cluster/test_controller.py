@@ -101,7 +101,7 @@ def test_a_controller_is_not_deposed_when_a_minority_is_dead_already():
         await until(lambda: 3 not in second.membership.image.brokers)
         version = second.membership.image.controller_epoch_version
         await second.membership._controller.depose(
-            1, epoch_version=version, broker_epoch=second.membership.broker_epoch
+            1, 1, epoch_version=version, broker_epoch=second.membership.broker_epoch
         )
         assert not second.membership.is_controller
 
@@ -371,6 +371,41 @@ def test_a_dead_controllers_office_is_taken_and_then_it_is_fenced():
         await third.membership._port_refuses(1, 1, version)
         assert second.membership.is_controller
         assert not third.membership.is_controller
+
+    run(scenario)
+
+
+def test_a_dead_controllers_epoch_ends_in_the_write_that_takes_its_office():
+    async def scenario(world: World):
+        first, second, third = await three_with_a_topic(world)
+        membership = second.membership
+        first.membership._has_left = True
+        await membership._controller.depose(
+            1,
+            1,
+            epoch_version=membership.image.controller_epoch_version,
+            broker_epoch=membership.broker_epoch,
+        )
+        # No decision in between that still counts on it.
+        assert membership.is_controller
+        assert 1 not in membership.image.brokers
+        await until(lambda: third.state().leader == 2)
+
+    run(scenario)
+
+
+def test_a_controller_that_has_started_again_is_not_deposed():
+    async def scenario(world: World):
+        _, second, _ = await three_with_a_topic(world)
+        membership = second.membership
+        await membership._controller.depose(
+            1,
+            0,
+            epoch_version=membership.image.controller_epoch_version,
+            broker_epoch=membership.broker_epoch,
+        )
+        assert not membership.is_controller
+        assert membership.image.controller_id == 1
 
     run(scenario)
 

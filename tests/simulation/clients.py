@@ -554,7 +554,11 @@ async def _be_new_member(world: "World", name: str) -> None:
         )
         sent_ms = world._time
         try:
-            answer = await _ask(world, _OFFSETS, "consumer_heartbeat", request)
+            # Nothing tells one join from the next: one that arrives that late makes the member give
+            # up what it owns without being told, with Kafka, too.
+            answer = await _ask(
+                world, _OFFSETS, "consumer_heartbeat", request, is_dropped_late=is_joining
+            )
             until_ms = sent_ms + SESSION_MS
             epoch = answer.epoch
             if answer.assignment is not None:

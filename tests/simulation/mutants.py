@@ -183,7 +183,7 @@ MUTANTS = (
         ),
     ),
     Mutant("a new owner gets the same epoch", 0, ((decisions, "_next_epoch", _same_epoch),)),
-    Mutant("an abort does not fence", 0, ((decisions, "fence_and_abort", _abort_without_fencing),)),
+    Mutant("an abort does not fence", 1, ((decisions, "fence_and_abort", _abort_without_fencing),)),
     Mutant(
         "a fenced producer may go on",
         1,

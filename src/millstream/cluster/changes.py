@@ -4,7 +4,7 @@ Every function takes the image and the options in force and returns the new valu
 raises the KafkaError that Kafka returns. Nothing here writes; `metadata` does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from typing import Final, assert_never
@@ -89,16 +89,17 @@ def check_topic_name(taken: Mapping[str, str], name: str) -> None:
         raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}")
 
 
-def check_total_partitions(config: BrokerConfig, wanted: Sequence[NewTopic]) -> None:
+def check_total_partitions(config: BrokerConfig, wanted: Iterable[NewTopic]) -> None:
     """Raises KafkaError where one request would create too many."""
     default = config.int("num.partitions")
-    _check_partition_count(
-        sum(
-            len(new.assignments) or (default if new.partitions == _USE_DEFAULT else new.partitions)
-            for new in wanted
-            if new.assignments or new.partitions >= _USE_DEFAULT
-        )
-    )
+    total = 0
+    for new in wanted:
+        if new.assignments:
+            total += len(new.assignments)
+        elif new.partitions >= _USE_DEFAULT:
+            total += default if new.partitions == _USE_DEFAULT else new.partitions
+        # At once: there may be many more, and each takes its time.
+        _check_partition_count(total)
 
 
 def assign_new_topic(

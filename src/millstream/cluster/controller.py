@@ -228,11 +228,15 @@ class Controller:
             # The response to this node's own election was lost.
             await self._begin_term(int(node.data), node.version)
 
-    async def depose(self, broker_id: int, *, epoch_version: int, broker_epoch: int) -> None:
+    async def depose(
+        self, broker_id: int, epoch: int, *, epoch_version: int, broker_epoch: int
+    ) -> None:
         """Take over from a controller whose process is dead, without waiting for its session.
 
-        `epoch_version` was read before its port was tried: if another node took over since,
-        this fails, instead of deposing that one.
+        `epoch` is its epoch when its port was found closed, which ends with that: the first
+        decision of the new controller replaces it. `epoch_version` was read before its port was
+        tried: if another node took over since, this fails, instead of deposing that one.
+        `broker_epoch` is this node's.
         """
         if self.is_controller:
             return
@@ -247,15 +251,21 @@ class Controller:
         log.warning("node %d was the controller and is dead: taking over", broker_id)
         guards: list[Operation] = [
             Check(znodes.epoch_path(self._broker_id), broker_epoch),
+            self._ending(broker_id, epoch),
             Delete(znodes.CONTROLLER),
         ]
+        self._being_fenced.add(broker_id)
         try:
-            await self._take_office(guards, epoch_version, int(node.data) + 1)
+            if await self._take_office(guards, epoch_version, int(node.data) + 1):
+                _log_dead(broker_id, epoch)
         except Deposed:
             self._resign()
+        finally:
+            self._being_fenced.discard(broker_id)
         self._is_due.set()
 
-    async def _take_office(self, guards: list[Operation], version: int, epoch: int) -> None:
+    async def _take_office(self, guards: list[Operation], version: int, epoch: int) -> bool:
+        """False if another node was faster; the watch on that wakes this loop again."""
         try:
             *_, epoch_version = await self._store.commit(
                 [
@@ -265,9 +275,9 @@ class Controller:
                 ]
             )
         except NotApplied:
-            # Another node was faster; the watch on that wakes this loop again.
-            return
+            return False
         await self._begin_term(epoch, epoch_version)
+        return True
 
     async def _begin_term(self, epoch: int, epoch_version: int) -> None:
         self._epoch, self._epoch_version = epoch, epoch_version
@@ -637,17 +647,25 @@ class Controller:
         dead = registered - self._image.brokers.keys() | self._being_fenced | {broker_id}
         return len(dead) <= (len(registered) - 1) // 2
 
-    async def _end_epoch(self, broker_id: int, epoch: int) -> None:
+    def _ending(self, broker_id: int, epoch: int) -> Put:
+        """Fails if the node has started again since."""
         data = znodes.encode_incarnation(self._token, is_suspect=False)
+        return Put(znodes.epoch_path(broker_id), data, epoch)
+
+    async def _end_epoch(self, broker_id: int, epoch: int) -> None:
         try:
-            await self._commit([Put(znodes.epoch_path(broker_id), data, epoch)])
+            await self._commit([self._ending(broker_id, epoch)])
         except NotApplied:
             return
         except Deposed:
             self._resign()
             return
-        log.warning("node %d is dead: its port refuses, epoch=%d is over", broker_id, epoch)
+        _log_dead(broker_id, epoch)
         await self._observer.read_incarnations()
+
+
+def _log_dead(broker_id: int, epoch: int) -> None:
+    log.warning("node %d is dead: its port refuses, epoch=%d is over", broker_id, epoch)
 
 
 def _log_leaders(changes: Sequence[_Change]) -> None:

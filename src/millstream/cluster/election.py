@@ -58,8 +58,9 @@ def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
 
 
 def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | None:
-    """The first live replica leads, whatever it has lost: at a person's request, or where
-    `unclean.leader.election.enable` says so."""
+    """The first live replica in the order of the assignment leads, whatever it has lost: at a
+    person's request, or where `unclean.leader.election.enable` says so. Nothing compares
+    how long the logs are."""
     if state.leader != NO_LEADER:
         return None
     for replica in state.replicas:

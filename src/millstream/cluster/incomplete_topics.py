@@ -1,4 +1,4 @@
-"""Topics whose creation or deletion was interrupted: they are in no image."""
+"""Topics whose creation or deletion was interrupted: they are in no image, and are removed."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence

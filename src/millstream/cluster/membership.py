@@ -483,7 +483,7 @@ class Membership:
         with contextlib.suppress(CoordinationFailed):
             if broker_id == self.image.controller_id:
                 await self._controller.depose(
-                    broker_id, epoch_version=controller_version, broker_epoch=self._epoch
+                    broker_id, epoch, epoch_version=controller_version, broker_epoch=self._epoch
                 )
             await self._controller.fence(broker_id, epoch)
 

@@ -58,6 +58,7 @@ _PRODUCER_ID_END: Final = 2**63 - 1
 _ATTEMPTS: Final = 10
 # Topics that are decided on before others may use the loop.
 _DECIDED_AT_ONCE_MAX: Final = 50
+_REFUSED_AT_ONCE_MAX: Final = 500
 
 # As the log calls them.
 _NAMED: Final = {
@@ -121,7 +122,7 @@ class ClusterMetadata:
             try:
                 changes.check_total_partitions(self.effective_config, wanted)
             except KafkaError as error:
-                return [TopicResult(name, error=error) for name in _names(wanted)]
+                return await _refused(wanted, error)
             results = await self._decide_topics(wanted)
             created = [result.state for result in results if result.state is not None]
             if not validate_only and created:
@@ -431,8 +432,14 @@ class ClusterMetadata:
         return new_id(self._random_bytes)
 
 
-def _names(wanted: Sequence[NewTopic]) -> list[str]:
-    return list(dict.fromkeys(new.name for new in wanted))
+async def _refused(wanted: Sequence[NewTopic], error: KafkaError) -> list[TopicResult]:
+    """The same error for each name, of which there may be many."""
+    results: dict[str, TopicResult] = {}
+    for number, new in enumerate(wanted, 1):
+        results[new.name] = TopicResult(new.name, error=error)
+        if number % _REFUSED_AT_ONCE_MAX == 0:
+            await asyncio.sleep(0)
+    return list(results.values())
 
 
 def _warn_without_effect(

@@ -279,13 +279,15 @@ class Reader:
     async def _all_below(self, path: str, mark: str, is_poll: bool) -> dict[int, Node]:
         """The numbered znodes below a path: one per broker, so there are few."""
         hint = None if is_poll else self._hint(mark)
-        found = {}
-        for name in await self._store.children(path, hint):
+
+        async def read(name: str) -> Node | None:
             try:
-                found[int(name)] = await self._store.get(f"{path}/{name}", hint)
+                return await self._store.get(f"{path}/{name}", hint)
             except NoNode:
-                continue
-        return found
+                return None
+
+        nodes = await _in_parts(await self._store.children(path, hint), read)
+        return {int(name): node for name, node in nodes if node is not None}
 
     async def _read_broker_configs(self, found: Found, is_poll: bool) -> None:
         hint = None if is_poll else self._hint("broker_configs")

@@ -5,6 +5,7 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,11 +13,12 @@ from millstream.cluster.stores.ensemble import Ensemble, SaslLogin
 from millstream.cluster.stores.store import (
     CoordinationFailed,
     Create,
+    Delete,
     Put,
     SessionEnded,
     UnknownOutcome,
 )
-from millstream.cluster.stores.zookeeper import end_session, open_zookeeper
+from millstream.cluster.stores.zookeeper import ZooKeeper, end_session, open_zookeeper
 from millstream.testing.relay import Relay
 from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked
@@ -100,8 +102,6 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
     async def scenario(server):
         store = await open_zookeeper(quick_ensemble(server.address, session_timeout_ms=20_000))
         await store.commit([Create("/a", is_ephemeral=True)])
-        hint = asyncio.Event()
-        await store.get("/a", hint.set)
         server.process.send_signal(signal.SIGSTOP)  # stopped: a write is sent and not answered
         write = asyncio.create_task(store.commit([Put("/a", b"perhaps")]))
         await asyncio.sleep(0.1)
@@ -115,7 +115,6 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
         # That one was not sent at all, so it is no riddle.
         assert not isinstance(refused.value, UnknownOutcome)
         server.start(spark_jars())
-        await hint.wait()
         while not store.is_connected:  # noqa: ASYNC110  # kazoo's own timing
             await asyncio.sleep(0.05)
         await store.sync()
@@ -125,6 +124,72 @@ def test_a_server_that_is_away_fails_requests_at_once_and_the_session_goes_on(tm
 
     with zookeeper_server(tmp_path / "zookeeper") as server:
         asyncio.run(scenario(server))
+
+
+async def _cut_off(store: ZooKeeper, relay: Relay) -> None:
+    relay.cut()
+    while store.is_connected:  # noqa: ASYNC110  # kazoo's own timing
+        await asyncio.sleep(0.01)
+
+
+async def _connect_again(store: ZooKeeper, relay: Relay) -> None:
+    relay.heal()
+    while not store.is_connected:  # noqa: ASYNC110  # kazoo's own timing
+        await asyncio.sleep(0.01)
+    # What has changed is reported before anything is answered.
+    await store.sync()
+
+
+def test_after_a_lost_connection_only_what_has_changed_is_reported(zookeeper_of_spark):
+    async def scenario(relay):
+        ensemble = quick_ensemble(zookeeper_of_spark, session_timeout_ms=40_000)
+        other = await open_zookeeper(ensemble)
+        store = await open_zookeeper(through(relay, ensemble))
+        paths = ["/same", "/changed", "/deleted", "/recreated", "/parent", "/alone"]
+        await other.commit([Create(path) for path in paths])
+        hints: list[str] = []
+        for path in paths[:4]:
+            await store.get(path, partial(hints.append, path))
+        for path in paths[4:]:
+            await store.children(path, partial(hints.append, path))
+        await store.exists("/created", partial(hints.append, "/created"))
+        await _cut_off(store, relay)
+        await other.commit([Put("/changed", b"1"), Delete("/deleted"), Delete("/recreated")])
+        await other.commit([Create("/recreated"), Create("/parent/child"), Create("/created")])
+        await _connect_again(store, relay)
+        assert sorted(hints) == ["/changed", "/created", "/deleted", "/parent", "/recreated"]
+        # The other watches are set at the new server.
+        await other.commit([Put("/same", b"1"), Create("/alone/child")])
+        await store.sync()
+        assert sorted(hints[5:]) == ["/alone", "/same"]
+        await store.close()
+        await other.close()
+
+    with relay_to(zookeeper_of_spark) as relay:
+        asyncio.run(scenario(relay))
+
+
+def test_watches_that_are_too_many_for_one_request_outlive_a_lost_connection(zookeeper_of_spark):
+    async def scenario(relay):
+        ensemble = quick_ensemble(zookeeper_of_spark, session_timeout_ms=40_000)
+        other = await open_zookeeper(ensemble)
+        store = await open_zookeeper(through(relay, ensemble))
+        # Together more than a megabyte, which is what ZooKeeper takes at once.
+        paths = [f"/{number:05}{'x' * 500}" for number in range(2500)]
+        for start in range(0, len(paths), 500):
+            await other.commit([Create(path) for path in paths[start : start + 500]])
+        hints: list[str] = []
+        for path in paths:
+            await store.get(path, partial(hints.append, path))
+        await _cut_off(store, relay)
+        await other.commit([Put(path, b"1") for path in paths[::1000]])
+        await _connect_again(store, relay)
+        assert sorted(hints) == paths[::1000]
+        await store.close()
+        await other.close()
+
+    with relay_to(zookeeper_of_spark) as relay:
+        asyncio.run(scenario(relay))
 
 
 def test_nodes_log_in_by_sasl(tmp_path):

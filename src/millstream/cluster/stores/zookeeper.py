@@ -1,10 +1,10 @@
-"""The coordination store on ZooKeeper, through kazoo; nothing else imports kazoo.
+"""The coordination store on ZooKeeper, through kazoo; only `kazoo_client` imports it, too.
 
 A store is one ZooKeeper session. When one expires, kazoo would open another on its own;
 here that is the end of the store, because everything that was checked under the old session
 has to be checked again under a new one.
 
-kazoo works on its own threads. Their results cross to the event loop only in `_cross`, and
+kazoo works on its own thread. Its results cross to the event loop only in `_cross`, in order, and
 no call here blocks the loop.
 
 A request fails at once while there is no connection: kazoo would keep it and send it when
@@ -13,15 +13,14 @@ the connection is back, long after its caller has given up.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    AuthFailedError,
     BadVersionError,
-    ConnectionDropped,
     KazooException,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -29,14 +28,14 @@ from kazoo.exceptions import (
     NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
-    SessionClosedRequireSaslError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import Callback, KazooState, KeeperState
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from millstream.cluster.stores.ensemble import Ensemble
+from millstream.cluster.stores.kazoo_client import WatchingClient
 from millstream.cluster.stores.last_session import SessionKey, read_session, write_session
 from millstream.cluster.stores.store import (
     SECRET_PATHS,
@@ -70,8 +69,6 @@ _READS_AT_ONCE: Final = 500
 _TELL_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
-# The share of a session timeout that a server may take to answer a new connection.
-_GREETING_SHARE: Final = 1 / 6
 
 
 async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
@@ -118,20 +115,20 @@ class ZooKeeper:
         self._end: CoordinationFailed | None = None
         self._has_expired = False
         self._waiting: set[asyncio.Future[Any]] = set()
+        # Calls on their way from kazoo's thread, and whether the loop is about to make them.
+        self._crossing: deque[Callable[[], None]] = deque()
+        self._is_waking = False
         self._on_end: list[OnChange] = []
         self._stopping: asyncio.Future[None] | None = None
         self.session_timeout_ms = ensemble.session_timeout_ms
         self.key: SessionKey
         # kazoo logs every attempt to reconnect; `_state_changed` logs what matters.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-        self._client = _client(ensemble, resume)
+        self._client = _client(ensemble, resume, self._granted)
         self._watchdog = Watchdog(self._loop, self._client.stop)
         self._client.add_listener(
             lambda state: self._cross(self._state_changed, state, self._client.client_state)
         )
-        self._learn_session_timeout()
-        self._limit_greeting()
-        self._notice_refused_login()
 
     async def open(self) -> None:
         self._client.start_async()
@@ -345,53 +342,8 @@ class ZooKeeper:
             if not future.done():
                 future.set_exception(end)
 
-    def _learn_session_timeout(self) -> None:
-        """The timeout that the server granted, which may be less than requested.
-
-        kazoo does not expose it: `_connect` returns two thirds of it.
-        """
-        connection = self._client._connection
-        connect = connection._connect
-
-        def connect_and_tell(*arguments: Any) -> Any:
-            read_timeout_ms, connect_timeout_ms = connect(*arguments)
-            self.session_timeout_ms = round(read_timeout_ms * 3 / 2)
-            return read_timeout_ms, connect_timeout_ms
-
-        connection._connect = connect_and_tell
-
-    def _limit_greeting(self) -> None:
-        """A server that is just starting may accept a connection and never answer on it.
-
-        kazoo would wait for a whole session timeout, and lose the session.
-        """
-        connection = self._client._connection
-        invoke = connection._invoke
-
-        def invoke_soon(timeout: float, *arguments: Any, **named: Any) -> Any:
-            session_seconds = self._client._session_timeout / 1000
-            return invoke(min(timeout, session_seconds * _GREETING_SHARE), *arguments, **named)
-
-        connection._invoke = invoke_soon
-
-    def _notice_refused_login(self) -> None:
-        """A server that requires SASL answers a wrong password with an error that kazoo does not
-        know: its thread would end with a traceback. And kazoo takes a server that stops during a
-        login for one that refuses it, and would give up the session."""
-        connection = self._client._connection
-        authenticate = connection._authenticate_with_sasl
-
-        def authenticate_or_fail(*arguments: Any) -> None:
-            try:
-                authenticate(*arguments)
-            except SessionClosedRequireSaslError as error:
-                raise AuthFailedError("the server requires SASL") from error
-            except AuthFailedError as error:
-                if isinstance(error.__cause__, ConnectionDropped):
-                    raise error.__cause__ from None
-                raise
-
-        connection._authenticate_with_sasl = authenticate_or_fail
+    def _granted(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
 
     async def _make_root(self) -> None:
         path = ""
@@ -428,11 +380,26 @@ class ZooKeeper:
             on_change()
 
     def _cross(self, function: Callable[..., None], *arguments: object) -> None:
+        self._crossing.append(partial(function, *arguments))
+        if self._is_waking:
+            return
+        self._is_waking = True
         try:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self._loop.call_soon_threadsafe(self._arrive)
         except RuntimeError:
             # The loop was closed first; nothing waits any more.
             pass
+
+    def _arrive(self) -> None:
+        """All calls that have crossed by now: a failover brings thousands of them."""
+        # First: what crosses from here on wakes the loop again.
+        self._is_waking = False
+        try:
+            while self._crossing:
+                self._crossing.popleft()()
+        finally:
+            if self._crossing:
+                self._loop.call_soon(self._arrive)
 
     def _full(self, path: str) -> str:
         if not self._root:
@@ -446,24 +413,15 @@ class ZooKeeper:
         return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_text(error)}")
 
 
-class _InOrder(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Passes on watches and responses in the order in which the server sent them.
-
-    kazoo has a thread for each, so that a response could overtake the notification of an
-    earlier change. ZooKeeper promises that order, and the controller relies on it.
-    """
-
-    def dispatch_callback(self, callback: Callback) -> None:
-        self.completion_queue.put(lambda: callback.func(*callback.args))
-
-
-def _client(ensemble: Ensemble, resume: SessionKey | None) -> KazooClient:
+def _client(
+    ensemble: Ensemble, resume: SessionKey | None, granted: Callable[[int], None]
+) -> WatchingClient:
     retry = KazooRetry(max_tries=-1, delay=_RETRY_SECONDS, backoff=2, max_delay=_RETRY_SECONDS_MAX)
-    return KazooClient(
+    return WatchingClient(
         ensemble.hosts,
+        on_session_timeout=granted,
         timeout=ensemble.session_timeout_ms / 1000,
         client_id=None if resume is None else (resume.id, resume.password),
-        handler=_InOrder(),
         connection_retry=retry,
         auth_data=[("digest", ensemble.digest)] if ensemble.digest else None,
         sasl_options=_sasl_options(ensemble),
@@ -487,7 +445,7 @@ def _sasl_options(ensemble: Ensemble) -> dict[str, str] | None:
     }
 
 
-def _stop(client: KazooClient) -> None:
+def _stop(client: WatchingClient) -> None:
     client.stop()
     client.close()
 
