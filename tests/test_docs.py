@@ -79,6 +79,41 @@ def test_every_source_file_in_a_document_exists(document: Path) -> None:
     assert [path for path in named if not (PROJECT / path).exists()] == []
 
 
+_FILE_AND_NAMES = re.compile(r"`([\w/]+\.(?:py|pyx|txt))`(?: \(([^)]*)\))?")
+
+
+def problems_of_a_row(answer: str) -> list[str]:
+    """Files that do not exist, and names that are not in the file before them. A file without a
+    folder is in that of the file before it."""
+    problems = []
+    folder = PROJECT / "src" / "millstream"
+    for file, names in _FILE_AND_NAMES.findall(answer):
+        places = [PROJECT / "src" / "millstream" / file, PROJECT / file, folder / file]
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            problems.append(file)
+            continue
+        folder = path.parent
+        text = path.read_text(encoding="utf-8")
+        # A compiled twin is named beside the function.
+        wanted = re.findall(r"`(?:\w+\.)?(\w+)(?<!\.pyx)`", names)
+        problems += [f"{name} in {file}" for name in wanted if not re.search(rf"\b{name}\b", text)]
+    return problems
+
+
+def test_everything_that_the_index_of_behaviours_names_exists() -> None:
+    document = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    index = document.partition("## Who decides what")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in index.splitlines() if line.startswith("| ")]
+    assert len(rows) > 100
+    assert [problem for row in rows for problem in problems_of_a_row(row[-1])] == []
+
+
+def test_a_row_that_names_something_else_is_noticed() -> None:
+    row = "`storage/log.py` (`Log`, `Lag`), `rolling.py`, `falling.py`; `config/options.txt`"
+    assert problems_of_a_row(row) == ["Lag in storage/log.py", "falling.py"]
+
+
 def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
     commands = named_commands((PROJECT / "README.md").read_text(encoding="utf-8"))
     first_words = {line.split()[0] for line in commands}

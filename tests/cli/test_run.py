@@ -1,15 +1,23 @@
 """`millstream run`: a node beside another command."""
 
+import asyncio
+import importlib
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from millstream.cli.run import parse_topic
 from tests.support.command_line import run_millstream
+
+# The package's name for it may be the command.
+run = importlib.import_module("millstream.cli.run")
 
 
 def test_topics_may_have_a_number_of_partitions() -> None:
@@ -43,6 +51,24 @@ def test_the_command_finds_the_node_and_its_exit_code_is_ours() -> None:
 )
 def test_exit_codes_are_those_of_a_shell(command: list[str], code: int) -> None:
     assert run_millstream("run", "--", *command).exit_code == code
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_a_command_that_a_signal_kept_from_running_did_not_succeed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_started: bool
+) -> None:
+    def stopped(config: object, while_serving: Any, *, dev: bool) -> int:
+        stop = asyncio.Event()
+        stop.set()
+        endpoint = SimpleNamespace(host="127.0.0.1", port=1)
+        node = SimpleNamespace(endpoints=[endpoint])
+        return asyncio.run(while_serving(node, stop)) if has_started else 0
+
+    monkeypatch.setattr(run, "run_node", stopped)
+    mark = tmp_path / "ran"
+    ran = CliRunner().invoke(run.run, ["--", "touch", str(mark)], standalone_mode=False)
+    assert ran.return_value == 130
+    assert not mark.exists()
 
 
 @pytest.mark.slow

@@ -66,7 +66,9 @@ def test_only_a_transaction_without_a_coordinator_hangs_and_is_ended(
     assert json.loads(run_millstream(*hanging, bootstrap=broker.bootstrap).output) == []
     assert producer.end(commit=False) is KafkaCode.NONE
     # What brokers without KIP-890 let happen: a late write opens what nobody will end.
-    monkeypatch.setattr("millstream.broker.handlers.produce.check_produce", lambda *request: {})
+    monkeypatch.setattr(
+        "millstream.broker.requests.verification.check_produce", lambda *request: {}
+    )
     assert producer.produce(b"late") is KafkaCode.NONE
     [found] = json.loads(run_millstream(*hanging, bootstrap=broker.bootstrap).output)
     assert (found["topic"], found["first_offset"]) == (producer.topic, 2)

@@ -5,7 +5,8 @@ from millstream.testing.asking import answered
 
 
 def test_what_passes_is_asked_again() -> None:
-    problems = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT]
+    codes = KafkaError
+    problems = [codes.LEADER_NOT_AVAILABLE, codes._UNKNOWN_PARTITION, codes._TRANSPORT]
 
     def ask() -> str:
         if problems:

@@ -84,8 +84,8 @@ Printer = Callable[[TextRecord], bytes]
     "--format",
     "format_text",
     default="%v\\n",
-    help="%t topic, %p partition, %o offset, %k key, %v value, %h headers, %T ms, %d date, "
-    "%K and %S lengths, \\n, \\t, \\xNN.  [default: %v\\n]",
+    help="%t topic, %p partition, %o offset, %k key, %v or %s value, %h headers, %T ms, "
+    "%d date, %K and %S lengths, %% percent, \\n, \\t, \\r, \\0, \\xNN, \\\\.  [default: %v\\n]",
 )
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object per line.")
 @registry_option("Print data with the id of a schema as JSON; the schema registry.")

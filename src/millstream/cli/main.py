@@ -193,6 +193,8 @@ def _run(arguments: list[str] | None) -> int:
     except StartError as failed:
         return _say(str(failed), ExitCode.FAILED, arguments)
     except (BrokenPipeError, OutputClosed):
+        # A command's BrokenPipeError comes as OutputClosed (see `LazyGroup.invoke`), that of the
+        # last flush as it is.
         _give_up_stdout()
         return ExitCode.OUTPUT_CLOSED
     except OSError as failed:

@@ -172,7 +172,14 @@ def print_sent(topic: str, count: int, *, quiet: bool, as_json: bool) -> None:
         echo(f"sent {counted(count, 'record')} to {topic}", err=True)
 
 
-def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks: str) -> "Producer":
+def connect_producer(
+    bootstrap: str,
+    watch: BrokerWatch,
+    compression: str,
+    acks: str,
+    *,
+    transactional_id: str | None = None,
+) -> "Producer":
     settings = {
         "partitioner": PARTITIONER,
         "compression.type": compression,
@@ -183,6 +190,8 @@ def connect_producer(bootstrap: str, watch: BrokerWatch, compression: str, acks:
         **client_settings(bootstrap),
         "error_cb": watch.on_error,
     }
+    if transactional_id is not None:
+        settings["transactional.id"] = transactional_id
     # Retries must not reorder or repeat lines; only acks=all can promise that.
     settings.setdefault("enable.idempotence", str(settings["acks"]) in ("all", "-1"))
     return start_producer(settings)

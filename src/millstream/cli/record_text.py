@@ -2,7 +2,7 @@
 
     %t topic   %p partition   %o offset   %k key   %v value (also %s)   %h headers
     %T timestamp in ms   %d timestamp as a date   %K key length   %S value length   %% percent
-    \\n newline   \\t tab   \\0 zero byte   \\xNN any byte   \\\\ backslash
+    \\n newline   \\t tab   \\r carriage return   \\0 zero byte   \\xNN any byte   \\\\ backslash
 
 A null key or value prints as nothing, its length as -1. JSON lines have bytes that are not
 UTF-8 under `key_base64` and `value_base64`.

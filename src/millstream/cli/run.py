@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.node_main import addresses, local_config, local_node_options, run_node
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
-
-# As shells report them.
-_NOT_FOUND: Final = 127
-_NOT_EXECUTABLE: Final = 126
-_SIGNALLED: Final = 128
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
@@ -40,22 +35,29 @@ def run(
 ) -> int:
     """Start a node, run COMMAND, stop the node, and exit with the command's exit code.
 
-    The command finds the address in KAFKA_BOOTSTRAP_SERVERS and MILLSTREAM_BOOTSTRAP. SIGTERM
-    and SIGINT are passed on to it.
+    The command finds the address in KAFKA_BOOTSTRAP_SERVERS and MILLSTREAM_BOOTSTRAP. SIGTERM,
+    SIGINT and SIGHUP are passed on to it. As in a shell, the exit code is 128 + N if signal N ended
+    it, 127 if there is no such command, 126 if it may not be executed.
 
     Example: millstream run --topic orders:3 -- npm test
     """
     wanted = dict(parse_topic(text) for text in topics)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="millstream: %(message)s")
     with local_config(data_dir, port, sets) as (_, config):
+        # Unless the command has its turn: a signal came before it.
+        exit_code = int(ExitCode.INTERRUPTED)
 
         async def while_serving(node: "Broker", stop: asyncio.Event) -> int:
+            nonlocal exit_code
             bootstrap = addresses(node)[0]
             if wanted:
                 await asyncio.to_thread(_create_topics, bootstrap, wanted)
-            return await _run_command(command, bootstrap)
+            if not stop.is_set():
+                exit_code = await _run_command(command, bootstrap)
+            return exit_code
 
-        return run_node(config, while_serving, dev=True)
+        run_node(config, while_serving, dev=True)
+        return exit_code
 
 
 def parse_topic(text: str) -> tuple[str, int]:
@@ -72,6 +74,12 @@ def _create_topics(bootstrap: str, topics: dict[str, int]) -> None:
 
     with Cluster(bootstrap) as cluster:
         create_topics(cluster, topics)
+
+
+# As shells report them.
+_NOT_FOUND: Final = 127
+_NOT_EXECUTABLE: Final = 126
+_SIGNALLED: Final = 128
 
 
 async def _run_command(command: tuple[str, ...], bootstrap: str) -> int:
@@ -95,6 +103,7 @@ async def _run_command(command: tuple[str, ...], bootstrap: str) -> int:
         passing = asyncio.ensure_future(_pass_on(signals, process))
         code = await process.wait()
         passing.cancel()
+    # Python reports signal N as -N.
     return _SIGNALLED - code if code < 0 else code
 
 

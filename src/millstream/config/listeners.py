@@ -1,7 +1,8 @@
 """The addresses that a node listens on, and those that clients connect to.
 
 `listeners` has one entry per name. `advertised.listeners` may give another address for the same
-name; clients of that listener get that address.
+name; clients of that listener get that address. A listener without TLS that other machines can
+reach is refused unless it is explicitly allowed; whether clients log in does not matter for that.
 """
 
 import ipaddress

@@ -1,4 +1,7 @@
-"""Passes a request on to the leader, and its answer back."""
+"""Passes a request on to the leader, and its answer back: what other instances do with writes.
+
+It is passed on once; an instance that gets it so and does not lead either refuses it.
+"""
 
 import asyncio
 import http.client

@@ -41,6 +41,8 @@ def _passing_codes() -> set[int]:
         KafkaCode.NOT_COORDINATOR,
         KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaCode.REQUEST_TIMED_OUT,
+        # What librdkafka says of a partition that has no leader at this moment.
+        KafkaError._UNKNOWN_PARTITION,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TIMED_OUT,

@@ -1,8 +1,9 @@
 """Fixtures for pytest, found through the wheel's entry point.
 
-`kafka` is one broker for the whole test run, `kafka_bootstrap` its address, and `make_topic`
-creates topics with unique names, so that tests share the broker without seeing each other. A test
-with the marker `millstream` gets another one, with other options. `kafka_cluster` is three brokers.
+`kafka` is one broker per session (each worker of pytest-xdist has its own), `kafka_bootstrap` its
+address, and `make_topic` creates topics with unique names, so that tests share the broker without
+seeing each other. A test with the marker `millstream` gets another one, with other options.
+`kafka_cluster` is three brokers.
 Nothing starts, and little is imported, until a test asks for it.
 """
 

@@ -208,9 +208,11 @@ def _known_member(
 
 
 def _check_epoch(current: CurrentAssignment, request: HeartbeatRequest) -> None:
+    """Every epoch but the member's own is fenced; the one before it is not, if the member owns
+    no more than it is assigned."""
     if request.epoch == current.epoch:
         return
-    # The response with its new epoch may have been lost; then it owns no more than it did.
+    # The response with its new epoch may have been lost.
     is_one_behind = request.epoch == current.previous_epoch and request.owned is not None
     if is_one_behind and covers(current.assigned, request.owned or {}):
         return

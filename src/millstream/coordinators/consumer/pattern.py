@@ -1,4 +1,7 @@
-"""Patterns of topic names in the consumer protocol: RE2's syntax, as in Kafka."""
+"""Patterns of topic names in the consumer protocol: RE2's syntax, as in Kafka.
+
+A pattern matches whole names. One that is not valid is INVALID_REGULAR_EXPRESSION.
+"""
 
 from functools import lru_cache
 from typing import Final

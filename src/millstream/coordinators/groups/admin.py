@@ -1,4 +1,9 @@
-"""Groups as administrators see them: list, describe, delete, and what expires."""
+"""Groups as administrators see them: list, describe, delete, and what expires.
+
+A group with members cannot be deleted (NON_EMPTY_GROUP). One without members is forgotten when
+it has no offsets, or the last of them expires (`expire_offsets`); a share group stays until it is
+deleted.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""Committed offsets: which member may commit, what is returned, and when they expire."""
+"""Committed offsets: which member may commit, what is returned, and when they expire.
+
+An offset expires `offsets.retention.minutes` after its commit, in a classic group at the earliest
+so long after the group became empty, and never while a member reads its topic (`expired`). Old
+clients may give a time of their own.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

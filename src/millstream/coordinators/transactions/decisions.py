@@ -5,9 +5,14 @@ committed are markers written to the partitions, and only when those are committ
 COMPLETE record follow. After a crash the log says what is left to do. A newer producer
 takes over the id by raising its epoch, durably, before it is answered.
 
+PREPARED are the two states in between: decided, the markers are being written. AT_REST is a
+producer whose last transaction is complete, or that has had none.
+
 A transaction times out `timeout_ms` after its first partition was added. A deadline of the
-journal then aborts it under a raised epoch, which fences its producer (`abort_timed_out`). After a
-restart the time still counts from the transaction's start (`after_replay`).
+journal then aborts it under a raised epoch (`abort_timed_out`). The producer's commit gets
+PRODUCER_FENCED, and it must begin anew. A client with an epoch per transaction gets
+INVALID_TXN_STATE for its commit; if it aborts instead, it gets the raised epoch and goes on
+(`end`). After a restart the time still counts from the transaction's start (`after_replay`).
 
 Plain functions over `TransactionsState`; every error response is a KafkaError.
 """
@@ -68,7 +73,12 @@ class InitRequest:
 def init_producer(
     state: TransactionsState, request: InitRequest, env: TransactionEnv
 ) -> Decision[ProducerReply]:
-    """Give the id to the caller, and fence its previous owner."""
+    """Give the id to the caller, and fence its previous owner.
+
+    While a transaction of the id is open or being ended, the answer is CONCURRENT_TRANSACTIONS,
+    and the client asks again: an open one is aborted first, under an epoch that fences its
+    producer; one that is prepared only waits for its markers.
+    """
     if not 0 < request.timeout_ms <= env.settings.timeout_max_ms:
         raise KafkaError(KafkaCode.INVALID_TRANSACTION_TIMEOUT)
     transaction = state.transactions.get(request.transactional_id)

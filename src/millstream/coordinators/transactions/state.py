@@ -36,6 +36,7 @@ PREDECESSORS: Final[dict[Status, frozenset[Status]]] = {
     Status.COMPLETE_COMMIT: frozenset({Status.PREPARE_COMMIT}),
     Status.COMPLETE_ABORT: frozenset({Status.PREPARE_ABORT}),
 }
+# Decided, and the markers are being written.
 PREPARED: Final = frozenset({Status.PREPARE_COMMIT, Status.PREPARE_ABORT})
 # Nothing is open, and nothing is being ended.
 AT_REST: Final = frozenset({Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT})
