@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from deltalake import DeltaTable
 
 from millstream.ingest import log_lines
 from millstream.ingest.traffic import TrafficLine
@@ -19,6 +18,7 @@ from millstream.pipeline import outputs
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.spec import Spec
 from millstream.warehouse import EVENTS, RAW
+from millstream.warehouse.reading import table_dataset
 from tests.pipeline.plain_reading import WINDOW_MS, PlainResults, read_plainly
 
 SPEC = """
@@ -202,8 +202,8 @@ def _wrong_funnels(rows: list[dict[str, Any]], plain: PlainResults) -> list[str]
 
 def _wrong_tables(spec: Spec, plain: PlainResults, closed: PlainResults) -> list[str]:
     """Tables and dead letters: every record once, as what it is."""
-    raw = DeltaTable(str(table_path(spec, RAW))).to_pyarrow_table().to_pylist()
-    events = DeltaTable(str(table_path(spec, EVENTS))).to_pyarrow_table().to_pylist()
+    raw = table_dataset(table_path(spec, RAW)).to_table().to_pylist()
+    events = table_dataset(table_path(spec, EVENTS)).to_table().to_pylist()
     dead = [dict(each.headers()) for each in read_topic(spec, outputs.DEAD)]
     good = [row for row in events if row["problem"] is None]
     of_dead = Counter((int(each["partition"]), int(each["offset"])) for each in dead)

@@ -11,9 +11,10 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import SubTreeFileSystem
 
 from millstream.warehouse.files import JOINED_BYTES, PARTITION, Batch, TableChanged, WrittenFile
-from millstream.warehouse.locations import Location
+from millstream.warehouse.locations import Location, file_system
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ def is_delta(path: Location) -> bool:
 
 
 def load_delta(path: Location) -> "Delta":
-    return Delta(DeltaTable(str(path)))
+    return Delta(DeltaTable(str(path)), path)
 
 
 def open_delta(path: Location, schema: pa.Schema) -> "Delta":
@@ -45,12 +46,13 @@ def open_delta(path: Location, schema: pa.Schema) -> "Delta":
     if added:
         table.alter.add_columns(added)
         log.info("added columns %s to %s", [field.name for field in added], path)
-    return Delta(table)
+    return Delta(table, path)
 
 
 class Delta:
-    def __init__(self, table: DeltaTable) -> None:
+    def __init__(self, table: DeltaTable, location: Location) -> None:
         self._table = table
+        self._location = location
 
     def last_batch(self, query_id: str) -> int | None:
         return self._table.transaction_version(query_id)
@@ -94,7 +96,10 @@ class Delta:
         return sorted({each[PARTITION] for each in self._table.partitions() if each[PARTITION]})
 
     def dataset(self) -> ds.Dataset:
-        return self._table.to_pyarrow_dataset()
+        # With its own file system, written in Python, a thread of Arrow that still holds a file
+        # when the interpreter ends would abort the process.
+        files, folder = file_system(self._location)
+        return self._table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(folder, files))
 
     def tidy(self, *, oldest_day: str | None) -> None:
         if oldest_day is not None:

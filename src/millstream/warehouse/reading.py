@@ -80,9 +80,9 @@ def table_dataset(path: "str | Path") -> "Dataset":
     found = location_of(str(path))
     if isinstance(found, Path) and (is_snapshot_table(found) or is_iceberg_table(found)):
         return files_dataset(found, current_version(found))
-    from deltalake import DeltaTable
+    from millstream.warehouse.delta import load_delta
 
-    return DeltaTable(str(path)).to_pyarrow_dataset()
+    return load_delta(found).dataset()
 
 
 def current_version(path: Location) -> Version:
