@@ -162,6 +162,20 @@ def test_a_marker_ends_a_transaction_and_reports_the_aborted_one(ending: Control
         )
 
 
+def test_a_marker_that_is_there_already_is_counted_and_not_written_again() -> None:
+    """It may be that of a transaction whose first write is still being verified."""
+    states = ProducerStates()
+    marker = EndTransactionMarker(ControlType.ABORT, coordinator_epoch=3)
+    data = build_end_marker(marker, base_offset=0, producer_id=2, producer_epoch=0, timestamp_ms=1)
+    assert states.check_marker(marker, 2, 0)
+    states.update(BatchView(memoryview(data)))
+    producer = states.get(2)
+    assert producer is not None
+    assert producer.markers == 1
+    assert not states.check_marker(marker, 2, 0)
+    assert producer.markers == 2
+
+
 def test_invented_producers_make_room_for_each_other() -> None:
     states = ProducerStates()
     states.update(view(0, producer_id=1))

@@ -51,7 +51,8 @@ class Producer:
     last_timestamp_ms: int = -1
     coordinator_epoch: int = -1
     transaction_first_offset: int = _NO_OFFSET
-    # Markers since the state was read: whether one came between two moments. Not in snapshots.
+    # Markers since the state was read, written or not: whether one came between two moments. Not
+    # in snapshots.
     markers: int = 0
 
     @property
@@ -100,7 +101,8 @@ class ProducerStates:
         """Whether a marker has an effect here; KafkaError if its writer is outdated.
 
         A marker is sent again when it is unknown whether it arrived; the second one would end
-        nothing.
+        nothing. It may also be the first of a transaction that has written nothing here yet. So it
+        is counted all the same: a write that is being verified must not follow it.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -116,7 +118,10 @@ class ProducerStates:
         is_known = epoch == producer.epoch and marker.coordinator_epoch == (
             producer.coordinator_epoch
         )
-        return producer.transaction_first_offset >= 0 or not is_known
+        if producer.transaction_first_offset >= 0 or not is_known:
+            return True
+        producer.markers += 1
+        return False
 
     def check(self, batch: BatchView) -> ProducedBatch | None:
         """The earlier append if this is a retry of it; KafkaError if it is out of order."""
