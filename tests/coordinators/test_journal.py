@@ -8,13 +8,16 @@ from uuid import UUID
 import pytest
 
 from millstream.coordinators.codecs.table import KeyValue
+from millstream.coordinators.consumer.group import ConsumerGroup
+from millstream.coordinators.consumer.heartbeat import HeartbeatRequest
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch, Ticket
-from millstream.coordinators.groups import offsets
+from millstream.coordinators.groups import offsets, requests
 from millstream.coordinators.groups.machine import GROUPS, GroupShard
 from millstream.coordinators.groups.offsets import CommitRequest
 from millstream.coordinators.groups.state import ShardState
 from millstream.coordinators.journal import (
     BATCH_BYTES_MAX,
+    PUT_OFF_MS,
     LoggedBatch,
     Shard,
     ShardStatus,
@@ -34,6 +37,7 @@ class MemoryPort:
         self.synced = 0
         self.is_synced_at_once = True
         self.failure: KafkaError | None = None
+        self.has_lease = True
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -247,6 +251,53 @@ def test_a_decision_that_no_client_waits_for_is_read_again_when_it_was_not_commi
         assert (acted, failed) == ([], [shard])
         await shard.load()
         assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
+def heartbeat(shard: GroupShard, member_id: str) -> Any:
+    request = HeartbeatRequest(
+        "g", member_id, 0, "", "/", rebalance_timeout_ms=600, topics=("orders",), owned={}
+    )
+    return shard.submit("g", lambda state, env: requests.consumer_heartbeat(state, request, env))
+
+
+def members(shard: GroupShard) -> list[str]:
+    group = shard.state.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    return sorted(group.members)
+
+
+def test_a_deadline_that_cannot_be_acted_upon_for_want_of_replicas_is_put_off() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        heartbeat(shard, "a")
+        over_ms = 1000 + SETTINGS.consumer_session_timeout_ms
+        port.failure = KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS)
+        shard.deadlines_are_over(over_ms)
+        assert members(shard) == ["a"]
+        port.failure = None
+        shard.deadlines_are_over(over_ms + PUT_OFF_MS - 1)
+        assert members(shard) == ["a"]
+        shard.deadlines_are_over(over_ms + PUT_OFF_MS)
+        assert members(shard) == []
+
+    asyncio.run(main())
+
+
+def test_a_silent_member_stays_while_the_lease_is_over() -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        heartbeat(shard, "a")
+        over_ms = 1000 + SETTINGS.consumer_session_timeout_ms
+        port.has_lease = False
+        shard.deadlines_are_over(over_ms)
+        assert members(shard) == ["a"]
+        port.has_lease = True
+        shard.deadlines_are_over(over_ms + PUT_OFF_MS)
+        assert members(shard) == []
 
     asyncio.run(main())
 

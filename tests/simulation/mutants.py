@@ -70,6 +70,18 @@ def _replay_without_markers(self: Any, state: Any, batch: Any) -> None:
         _replay(self, state, batch)
 
 
+_deadline_is_over = Shard._deadline_is_over
+
+
+def _try_once(self: Any, key: Any) -> bool:
+    _deadline_is_over(self, key)
+    return True
+
+
+def _act_on_all(self: Any, key: Any) -> bool:
+    return True
+
+
 def _apply_at_once(state: ShardState, change: Any, producer_id: int) -> None:
     state.apply(change)
 
@@ -152,13 +164,23 @@ MUTANTS = (
     ),
     Mutant(
         "a decision that was not committed is forgotten",
-        1,
+        5,
         ((Shard, "_not_committed", _do_nothing),),
     ),
     Mutant(
         "markers before the decision is committed",
-        75,
+        167,
         ((Shard, "_act_when_committed", _act_at_once),),
+    ),
+    Mutant(
+        "a deadline that could not be acted upon is forgotten",
+        5231,
+        ((Shard, "_deadline_is_over", _try_once),),
+    ),
+    Mutant(
+        "silent members are removed without the lease",
+        5259,
+        ((Shard, "_may_act_on", _act_on_all),),
     ),
     Mutant("a replay without markers", 8, ((Shard, "_replay", _replay_without_markers),)),
     Mutant(
@@ -168,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "completed before the markers are committed",
-        1,
+        3,
         ((TransactionCoordinator, "_complete_later", _complete_now),),
     ),
     Mutant(

@@ -5,8 +5,9 @@ an answer, counted from when the request was *sent*, a node must assume that it 
 replaced soon: it may no longer answer anything that a successor could contradict.
 
 The check is made for each answer. So after a pause of the whole process it fails before the
-next answer, and nothing has to detect the pause. It gates produces with acks 0 and 1, and changes
-of the ISR; acks=all waits for the in-sync replicas anyway. `replication.replicated` has the table.
+next answer, and nothing has to detect the pause. It gates produces with acks 0 and 1, changes of
+the ISR, and the removal of silent group members; acks=all waits for the in-sync replicas anyway.
+`replication.replicated` has the table.
 """
 
 from typing import Final

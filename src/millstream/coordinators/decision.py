@@ -9,7 +9,7 @@ log and no clock.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from millstream.cluster.state import ClusterImage
@@ -60,6 +60,18 @@ class DeadlineKind(Enum):
     FIRST_TARGET = "first target"
     # Transactions: the timeout that the producer set.
     TRANSACTION = "transaction"
+
+
+# Those that end a member because it has not been heard of in time.
+ENDS_A_MEMBER: Final = frozenset(
+    {
+        DeadlineKind.SESSION,
+        DeadlineKind.MEMBER_SESSION,
+        DeadlineKind.MEMBER_REVOKE,
+        DeadlineKind.MEMBER_JOIN,
+        DeadlineKind.MEMBER_SYNC,
+    }
+)
 
 
 class DeadlineKey(NamedTuple):

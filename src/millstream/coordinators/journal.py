@@ -22,6 +22,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.deadlines import Deadlines
 from millstream.coordinators.decision import (
+    ENDS_A_MEMBER,
     Deadline,
     DeadlineKey,
     DecisionOf,
@@ -42,6 +43,8 @@ Decide = Callable[[S, E], DecisionOf[R, C, E]]
 # A decision is one batch, written as a whole or not at all; only a huge group needs several.
 BATCH_BYTES_MAX: Final = 900_000
 _RECORD_OVERHEAD_BYTES: Final = 32
+# When a deadline is tried again that could not be acted upon: Kafka's backoff.
+PUT_OFF_MS: Final = 500
 
 
 @dataclass(slots=True)
@@ -75,6 +78,11 @@ class Port(Protocol):
 
     @property
     def start_offset(self) -> int: ...
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether no other node can have taken over because this one is silent."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +241,24 @@ class Shard(Generic[S, C, E]):
             raise reply
         return cast("R", reply)
 
-    def submit_internal(self, name: str, decide: "Decide[S, E, None, C]") -> None:
-        """Make a decision that no client asked for. Its replies go to waiting requests."""
+    def submit_internal(self, name: str, decide: "Decide[S, E, None, C]") -> bool:
+        """Make a decision that no client asked for. Its replies go to waiting requests.
+
+        False if it could not be written, as too few replicas are in sync: nobody but the caller
+        can try again. A shard that is not active makes no decision; its replay shows what is left
+        to do."""
         if self.status is not ShardStatus.ACTIVE:
-            return
+            return True
+        is_written = True
         try:
             self._run(name, decide, Ticket())
         except KafkaError as error:
-            log.warning("%s %s: %s", self.name, name, error)
+            is_written = error.code is not KafkaCode.COORDINATOR_NOT_AVAILABLE
+            # Of what is tried again and again there would be too many lines.
+            level = logging.WARNING if is_written else logging.DEBUG
+            log.log(level, "%s %s: %s", self.name, name, error)
         self._act_when_committed()
+        return is_written
 
     def end_transaction(self, marker: EndTransactionMarker, producer: ProducerEpoch) -> int | None:
         """Write a producer's marker, and let its pending records count or disappear.
@@ -264,13 +281,22 @@ class Shard(Generic[S, C, E]):
 
     def deadlines_are_over(self, uptime_ms: int) -> None:
         for key in self.deadlines.due(uptime_ms):
-            self._deadline_is_over(key)
+            is_done = self._may_act_on(key) and self._deadline_is_over(key)
             if self.status is not ShardStatus.ACTIVE:
                 return
+            if not is_done:
+                self.deadlines.set(Deadline(key, uptime_ms + PUT_OFF_MS, is_new_only=True))
 
-    def _deadline_is_over(self, key: DeadlineKey) -> None:
+    def _may_act_on(self, key: DeadlineKey) -> bool:
+        """Without the lease, a member that is silent here may be in touch with a successor. A
+        record of its end would not be committed, but would count if this node were elected again
+        with it still in the log."""
+        return key.kind not in ENDS_A_MEMBER or self._port.has_lease
+
+    def _deadline_is_over(self, key: DeadlineKey) -> bool:
+        """Whether that is settled; otherwise it has to be tried again."""
         decide = self._machine.deadline_is_over
-        self.submit_internal(key.group_id, lambda state, env: decide(state, key, env))
+        return self.submit_internal(key.group_id, lambda state, env: decide(state, key, env))
 
     def _run(self, name: str, decide: "Decide[S, E, R, C]", ticket: Ticket) -> object:
         """Decide, append, apply; the reply for the ticket, None while it has to wait."""

@@ -137,6 +137,11 @@ class Partition:
         return True
 
     @property
+    def has_lease(self) -> bool:
+        """Whether no other node can have taken over because this one is silent."""
+        return True
+
+    @property
     def is_settled(self) -> bool:
         """Is the high watermark one that never decreases?"""
         return True

@@ -135,6 +135,10 @@ class ReplicatedPartition(Partition):
         return self.leader is not None
 
     @property
+    def has_lease(self) -> bool:
+        return self._node.has_lease()
+
+    @property
     def is_settled(self) -> bool:
         """Is the high watermark not below one that an older leader has shown to clients?"""
         leadership = self.leadership

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from millstream.broker.coordination import transactions
+from millstream.broker.coordination.shards import PartitionPort
 from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.coordinators.codecs.transactions import (
+    TransactionChange,
+    TransactionStatus,
+    decode,
+)
 from millstream.coordinators.journal import ShardStatus
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
@@ -521,6 +527,33 @@ def test_a_partition_that_cannot_take_its_marker_does_not_hold_back_the_answer(
             assert producer.produce(b"y") is KafkaCode.CONCURRENT_TRANSACTIONS
             assert values_read(client, "t") == []
         wait_until(lambda: values_read(client, "t") == [b"x"], "the marker is written after all")
+        wait_until(lambda: producer.produce(b"y") is NONE, "the transaction is complete")
+
+
+def test_a_transaction_that_cannot_be_completed_for_want_of_replicas_is_completed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = PartitionPort.append
+
+    def refuse_completion(self: PartitionPort, records: Any, transaction: Any) -> int:
+        changes = [decode(key, value) for key, value in records]
+        values = [each.value for each in changes if isinstance(each, TransactionChange)]
+        if any(each and each.status is TransactionStatus.COMPLETE_COMMIT for each in values):
+            raise KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS)
+        return append(self, records, transaction)
+
+    monkeypatch.setattr("millstream.broker.coordination.transactions.MARKER_RETRY_SECONDS", 0.01)
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        producer = RawProducer(client, "mill", "t")
+        producer.take_over()
+        assert producer.produce(b"x") is NONE
+        with monkeypatch.context() as patched:
+            patched.setattr(PartitionPort, "append", refuse_completion)
+            assert producer.end() is NONE
+            assert producer.produce(b"y") is KafkaCode.CONCURRENT_TRANSACTIONS
         wait_until(lambda: producer.produce(b"y") is NONE, "the transaction is complete")
 
 

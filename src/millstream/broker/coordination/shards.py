@@ -79,6 +79,10 @@ class PartitionPort:
     def start_offset(self) -> int:
         return self._partition.log.log_start_offset
 
+    @property
+    def has_lease(self) -> bool:
+        return self._partition.has_lease
+
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
         self._partition.require_committed_writes()
         now_ms = self._node.clock.now_ms()
@@ -132,6 +136,7 @@ class Elsewhere:
     """The port of a shard whose partition is on other nodes. It is never used."""
 
     start_offset = 0
+    has_lease = False
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
         raise KafkaError(KafkaCode.NOT_COORDINATOR)
@@ -343,10 +348,12 @@ class Shards(Generic[S, C, E]):
 
     def submit_internal(
         self, shard: Shard[S, C, E], name: str, decide: "Decide[S, E, None, C]"
-    ) -> None:
-        """Make a decision that no client asked for, such as an expiry."""
-        shard.submit_internal(name, decide)
+    ) -> bool:
+        """Make a decision that no client asked for, such as an expiry. False if it could not be
+        written: the caller may try again."""
+        is_written = shard.submit_internal(name, decide)
         self._arm(shard)
+        return is_written
 
     async def active(self) -> list[Shard[S, C, E]]:
         """The shards of this node, once what they show is committed. Raises KafkaError while

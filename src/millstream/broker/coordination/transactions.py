@@ -305,13 +305,16 @@ class TransactionCoordinator:
     def _complete(
         self, shard: TransactionShard, transactional_id: str, prepared: StoredTransaction
     ) -> None:
-        self.shards.submit_internal(
+        is_written = self.shards.submit_internal(
             shard,
             shard_name(transactional_id),
             lambda state, env: decisions.markers_are_written(
                 state, transactional_id, prepared, env
             ),
         )
+        if not is_written:
+            log.warning("%s cannot be completed yet: too few replicas", transactional_id)
+            self.shards.spawn(self._write_markers_later(shard, transactional_id))
 
     async def _complete_later(
         self,
