@@ -28,9 +28,12 @@ from tests.faults.disk import CuttableDisk
 from tests.faults.history import History, anomalies
 from tests.faults.kills import Round
 from tests.support.cluster import MillstreamCluster, millstream_cluster, wait_until
+from tests.support.former_version import install_former_version
 from tests.support.java_client import JavaClient
+from tests.support.node import MillstreamNode
 from tests.support.secured_cluster import SecuredCluster, secured_cluster
 
+_AT_NEW_LEVEL = "every node knows level"
 BEFORE_FAULT = 1_500
 AFTER_FAULT = 800
 # Every so-many-th kill hits the node of the controller.
@@ -107,6 +110,45 @@ def rolling_restart_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
             yield _round(cluster, seed, _restart_all)
 
 
+def rolling_upgrade_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
+    """From the former version to this one, each time with a new cluster. In every other round two
+    nodes go back before all of them go on. No error may reach the application."""
+    former = install_former_version(folder)
+    for seed in seeds:
+        with millstream_cluster(folder / f"round-{seed}", packages=former) as cluster:
+            cluster.create_topic(TOPIC, PARTITIONS)
+            yield _round(cluster, seed, partial(_upgrade_all, former))
+
+
+def _upgrade_all(former: Path, cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
+    first, second, last = chance.sample(list(cluster.nodes.values()), 3)
+    steps: list[tuple[MillstreamNode, Path | None]] = [(first, None), (second, None)]
+    if goes_back := seed % 2 == 1:
+        steps += [(first, former), (second, former), (second, None), (first, None)]
+    for node, packages in steps:
+        _restart_in_version(cluster, node, packages, chance)
+        for each in cluster.nodes.values():
+            assert _AT_NEW_LEVEL not in each.log_text, "a level that one node does not know"
+    _restart_in_version(cluster, last, None, chance)
+    wait_until(
+        lambda: any(_AT_NEW_LEVEL in each.log_text for each in cluster.nodes.values()),
+        "the cluster is at the new level",
+    )
+    back = ", two of them back and forth" if goes_back else ""
+    return f"all nodes upgraded, one after the other{back}"
+
+
+def _restart_in_version(
+    cluster: MillstreamCluster, node: MillstreamNode, packages: Path | None, chance: random.Random
+) -> None:
+    code = node.stop()
+    assert code == 0, f"a node stopped with {code}"
+    time.sleep(chance.random() * 0.5)
+    node.packages = packages
+    node.start()
+    cluster.wait_until_in_sync(TOPIC)
+
+
 def cluster_power_cut_rounds(folder: Path, seeds: list[int]) -> Iterator[Round]:
     with ExitStack() as stack:
         disks = {}
@@ -151,11 +193,7 @@ def _kill(cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
 
 def _restart_all(cluster: MillstreamCluster, chance: random.Random, seed: int) -> str:
     for node in cluster.nodes.values():
-        code = node.stop()
-        assert code == 0, f"a node stopped with {code}"
-        time.sleep(chance.random() * 0.5)
-        node.start()
-        cluster.wait_until_in_sync(TOPIC)
+        _restart_in_version(cluster, node, node.packages, chance)
     return "all nodes restarted, one after the other"
 
 

@@ -20,6 +20,7 @@ from tests.faults.cluster_faults import (
     cluster_kill_rounds,
     cluster_power_cut_rounds,
     rolling_restart_rounds,
+    rolling_upgrade_rounds,
     secure_cluster_kill_rounds,
 )
 from tests.faults.compaction_cuts import compaction_cut_rounds
@@ -63,6 +64,7 @@ SOAKS = {
     "cluster_power_cuts": Soak(200, cluster_power_cut_rounds, 11_000),
     "secure_cluster_kills": Soak(100, secure_cluster_kill_rounds, 17_000),
     "rolling_restarts": Soak(20, rolling_restart_rounds, 12_000),
+    "rolling_upgrades": Soak(6, rolling_upgrade_rounds, 21_000),
     "zookeeper_outages": Soak(20, zookeeper_outage_rounds, 15_000),
     "pipeline_kills": Soak(32, pipeline_kill_rounds, 16_000),
     "pipeline_cluster": Soak(4, pipeline_cluster_rounds, 19_000),

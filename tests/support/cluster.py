@@ -157,10 +157,11 @@ def millstream_cluster(
     data_dir: Callable[[int], Path] | None = None,
     network: Network | None = None,
     ensemble: ZooKeeperEnsemble | None = None,
+    packages: Path | None = None,
 ) -> Iterator[MillstreamCluster]:
     """`data_dir` says where a node keeps its data; in `folder` where it does not. With a
     `network` each node has its own namespace. Without an `ensemble` the cluster has one
-    ZooKeeper server."""
+    ZooKeeper server. With `packages` nodes start in the version that is installed there."""
     folder.mkdir(parents=True, exist_ok=True)
     host = "127.0.0.1" if network is None else network.zookeeper
     with contextlib.ExitStack() as stack:
@@ -186,6 +187,7 @@ def millstream_cluster(
             logs.mkdir()
             node = MillstreamNode(place, *flags, *options)
             node.keep_log_in(logs)
+            node.packages = packages
             if network is not None:
                 node.run_inside(network.inside(node_id), network.address(node_id))
             return node

@@ -32,6 +32,8 @@ class MillstreamNode:
         self._host = "127.0.0.1"
         self._port = reserve_port()
         self._before: list[str] = []
+        # Where another version of Millstream is installed; None for this one.
+        self.packages: Path | None = None
 
     def run_inside(self, before: list[str], host: str) -> None:
         """Run behind another command, which puts it somewhere with an address of its own."""
@@ -74,13 +76,16 @@ class MillstreamNode:
                 [*self._before, *command, *self._listen(), *self._options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._version()},
             )
         try:
             self.bootstrap = self._wait_for_address()
         except BaseException:
             self.kill()
             raise
+
+    def _version(self) -> dict[str, str]:
+        return {} if self.packages is None else {"PYTHONPATH": str(self.packages)}
 
     def _listen(self) -> list[str]:
         address = f"{self._host}:{self._port}"
