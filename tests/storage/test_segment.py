@@ -188,3 +188,27 @@ def test_a_damaged_log_is_reported_where_a_reader_meets_it() -> None:
     disk.data(segment.file.path)[16] = 7
     with pytest.raises(CorruptLog, match="position 0"):
         segment.find(2)
+
+
+def test_a_reader_that_goes_on_where_it_stopped_needs_no_index() -> None:
+    disk = closed_disk([NOW_MS] * 12, [2] * 12)
+    segment = open_log_without_loading(disk)
+    assert segment.find(8) == scan_for_offset(segment, 8)
+    disk.data(INDEX_PATH)[:] = b"\xff" * len(disk.data(INDEX_PATH))
+    damaged = bytes(disk.data(INDEX_PATH))
+    for offset in range(10, 26, 2):
+        assert segment.find(offset) == scan_for_offset(segment, offset)
+    # Nobody has looked at it, or it would have been built again.
+    assert bytes(disk.data(INDEX_PATH)) == damaged
+
+
+def test_where_a_reader_stopped_is_forgotten_when_the_segment_is_cut() -> None:
+    disk = closed_disk([NOW_MS] * 12, [1] * 12)
+    segment = open_log_without_loading(disk)
+    found = segment.find(9)
+    assert found is not None
+    position, size_bytes = found
+    # Offset 10 is where it would go on.
+    segment.truncate(position - 2 * size_bytes, 7)
+    assert segment.find(10) is None
+    assert segment.find(6) == scan_for_offset(segment, 6)

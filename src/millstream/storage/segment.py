@@ -33,6 +33,7 @@ _COVER_BYTES_MAX: Final = 1 << 20
 
 class Segment:
     __slots__ = (
+        "_found_end",
         "_has_rebuilt",
         "_is_max_timestamp_known",
         "_recent_first_offset",
@@ -84,6 +85,9 @@ class Segment:
         self._recent_last_offsets: list[int] = []
         self._recent_positions: list[int] = []
         self._recent_first_offset = 0
+        # The next offset after the batch that was found last, and its position: a reader that goes
+        # on there needs no index.
+        self._found_end = (-1, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -155,6 +159,7 @@ class Segment:
     def forget_recent(self) -> None:
         self._recent_positions.clear()
         self._recent_last_offsets.clear()
+        self._found_end = (-1, 0)
 
     def flush_indexes(self) -> None:
         self.index.entries.flush()
@@ -219,9 +224,12 @@ class Segment:
             after = number + 1
             end = positions[after] if after < len(positions) else self.file.size_bytes
             return position, end - position
-        start = self._verified_start(offset)
+        next_offset, start = self._found_end
+        if offset != next_offset:
+            start = self._verified_start(offset)
         for position, batch in self.headers(start):
             if batch.last_offset >= offset:
+                self._found_end = (batch.next_offset, position + batch.size_bytes)
                 return position, batch.size_bytes
             if position - start > self._gap_bytes_max() and self._rebuild_once():
                 return self.find(offset)
