@@ -8,6 +8,7 @@ bytes of Python objects. Anything wrong raises ProtocolError.
 import struct
 import uuid
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from millstream.errors import ProtocolError
@@ -22,6 +23,13 @@ _UINT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _FLOAT64 = struct.Struct(">d")
+
+
+@lru_cache(maxsize=10_000)
+def _uuid(raw: bytes) -> uuid.UUID:
+    """The same object each time: clients repeat the ids of their topics, and tables compare an
+    object with itself much faster than with an equal one."""
+    return uuid.UUID(bytes=raw) if any(raw) else NO_TOPIC_ID
 
 
 class TooManyElements(ProtocolError):
@@ -89,8 +97,7 @@ class Cursor:
         return float(self.unpack(_FLOAT64)[0])
 
     def uuid(self) -> uuid.UUID:
-        raw = bytes(self.take(16))
-        return uuid.UUID(bytes=raw) if any(raw) else NO_TOPIC_ID
+        return _uuid(bytes(self.take(16)))
 
     def unsigned_varint(self) -> int:
         position = self.position

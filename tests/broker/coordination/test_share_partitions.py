@@ -73,9 +73,12 @@ def test_it_is_read_again_only_after_the_change_is_stored() -> None:
         log = [LogBatch(0, 9)]
         acquire(led.share, "m", fetch_offset=0, fetched=log, wanted=wanted, now_ms=0)
         asked = [Acknowledgement(0, 9, [ACCEPT])]
-        storing = asyncio.ensure_future(partitions.acknowledge(led, "m", asked))
-        await asyncio.sleep(0)
+        change = partitions.acknowledge(led, "m", asked)
+        store_later = partitions.store(led, led.share, change)
+        assert store_later is not None
+        # From here on, even if nothing of it was sent yet.
         partitions.forget_group("g")
+        storing = asyncio.ensure_future(store_later)
         again = partitions.find_or_load(KEY, where)
         for _ in range(5):
             await asyncio.sleep(0)

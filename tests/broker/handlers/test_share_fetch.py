@@ -10,7 +10,7 @@ broker/requests/share_reading.py.
 import asyncio
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,20 +203,22 @@ def test_a_fetch_acknowledges_nothing_that_it_acquires_itself(queue: Queue) -> N
     assert (found.ranges, found.acknowledged) == ([(2, 3, 1)], {0: KafkaCode.INVALID_REQUEST})
 
 
-@pytest.fixture
-def slow_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored takes longer than a fetch that finds something."""
+@pytest.fixture(params=["stored at once", "stored later"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored takes no time, or longer than a fetch that finds something."""
     write = ShareStateStore.write
 
-    async def write_later(*arguments: Any) -> None:
+    async def write_later(*arguments: Any) -> object:
         for _ in range(50):
             await asyncio.sleep(0)
-        await write(*arguments)
+        answer = write(*arguments)
+        return await answer if isinstance(answer, Awaitable) else answer
 
-    monkeypatch.setattr(ShareStateStore, "write", write_later)
+    if request.param == "stored later":
+        monkeypatch.setattr(ShareStateStore, "write", write_later)
 
 
-@pytest.mark.usefixtures("slow_store")
+@pytest.mark.usefixtures("store")
 def test_what_a_fetch_releases_is_acquired_when_that_is_stored(queue: Queue) -> None:
     queue.produce(2)
     member = queue.member()
@@ -225,7 +227,7 @@ def test_what_a_fetch_releases_is_acquired_when_that_is_stored(queue: Queue) -> 
     assert (found.ranges, found.acknowledged) == ([(0, 1, 2)], {0: KafkaCode.NONE})
 
 
-@pytest.mark.usefixtures("slow_store")
+@pytest.mark.usefixtures("store")
 def test_a_fetch_that_finds_other_records_does_not_wait_for_what_it_releases(queue: Queue) -> None:
     queue.produce(2, 2)
     member = queue.member()

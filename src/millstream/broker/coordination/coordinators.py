@@ -46,7 +46,7 @@ class GroupCoordinators:
         self._node = node
         self._topics = topics
         self._creations = creations
-        self.shards = Shards(node, topics, self._topic, machine, self._env)
+        self.shards = Shards(node, topics, OFFSETS_TOPIC, self._topic, machine, self._env)
         self._quota = MemberQuota()
         self._settings: GroupSettings | None = None
         self._settings_of: object = None

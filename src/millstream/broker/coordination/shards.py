@@ -170,12 +170,15 @@ class Shards(Generic[S, C, E]):
         self,
         node: NodeState,
         topics: Topics,
+        topic_name: str,
         topic: Callable[[], NewTopic],
         machine: Machine[S, C, E],
         env: Callable[[Ticket], E],
     ) -> None:
+        """`topic` says how the topic is created."""
         self._node = node
         self._topics = topics
+        self._topic_name = topic_name
         self._topic = topic
         self._machine = machine
         self._env = env
@@ -191,14 +194,14 @@ class Shards(Generic[S, C, E]):
 
     def start(self) -> None:
         """Start replaying existing logs; until that is done, clients get a retriable error."""
-        if self._topic().name in self._node.image.topics:
+        if self._topic_name in self._node.image.topics:
             self._open()
             self.spawn(self._load(self.all))
 
     def _open(self) -> None:
         """Create a shard for each partition. In a cluster, a shard opens when this node leads its
         partition; the others are closed, and clients find them on other nodes."""
-        name = self._topic().name
+        name = self._topic_name
         for index in range(len(self._node.image.topics[name].partitions)):
             partition = self._node.partitions.find(name, index)
             self.all.append(self._shard_of(name, index, partition))
@@ -219,7 +222,7 @@ class Shards(Generic[S, C, E]):
 
     def other_leader_of(self, name: str) -> int | None:
         """The node that coordinates a name, if it is not this one."""
-        topic = self._node.image.topics.get(self._topic().name)
+        topic = self._node.image.topics.get(self._topic_name)
         if topic is None:
             return NO_LEADER
         index = partition_for(name, len(topic.partitions))
@@ -227,13 +230,13 @@ class Shards(Generic[S, C, E]):
 
     def topic_created(self, name: str) -> None:
         """Some node of the cluster has created the topic."""
-        if name == self._topic().name and not self.all:
+        if name == self._topic_name and not self.all:
             self._open()
 
     def role_changed(self, partition: Partition) -> None:
         """This node now leads a partition, or no longer does: open or close its shard."""
         where = partition.topic_partition
-        if where.topic != self._topic().name:
+        if where.topic != self._topic_name:
             return
         self.topic_created(where.topic)
         old = self.all[where.partition]
@@ -367,7 +370,7 @@ class Shards(Generic[S, C, E]):
         return shards
 
     def _leads(self, index: int) -> bool:
-        partition = self._node.partitions.find(self._topic().name, index)
+        partition = self._node.partitions.find(self._topic_name, index)
         return partition is not None and partition.is_leader
 
     # -- time -------------------------------------------------------------------------

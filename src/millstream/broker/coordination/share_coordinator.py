@@ -35,7 +35,7 @@ ShareStateDecide = Callable[[ShareStates, ShareStateEnv], ShareStateDecision]
 class ShareCoordinator:
     def __init__(self, node: NodeState, topics: Topics) -> None:
         self._node = node
-        self.shards = Shards(node, topics, self._topic, SHARE_STATES, self._env)
+        self.shards = Shards(node, topics, SHARE_STATE_TOPIC, self._topic, SHARE_STATES, self._env)
         # By shard number: where the log ended when it was last shortened.
         self._pruned_to: dict[int, int] = {}
 
@@ -78,6 +78,10 @@ class ShareCoordinator:
         return ShareStateEnv(node.clock.now_ms(), node.image, node.config.int(option), ticket)
 
     # -- requests ---------------------------------------------------------------------
+
+    def is_here(self, key: ShareKey) -> bool:
+        """Does this node keep the state of a share partition?"""
+        return self.has_topic and self.shards.other_leader_of(key.name) is None
 
     def submit(
         self, key: ShareKey, decide: ShareStateDecide

@@ -9,7 +9,7 @@ Every wait may end in another epoch. So each caller finds the partition again af
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -18,8 +18,9 @@ from millstream.broker.coordination.dead_letters import DeadLetters
 from millstream.broker.coordination.share_reset import start_offset_of
 from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.broker.node.state import NodeState
+from millstream.config.broker_config import BrokerConfig
 from millstream.config.group_config import GroupConfig
-from millstream.coordinators.codecs.share_state import NO_START, ShareKey
+from millstream.coordinators.codecs.share_state import NO_START, ShareKey, StoredShare
 from millstream.coordinators.share.acknowledging import Acknowledgement, Change
 from millstream.coordinators.share.dead_letters import Source
 from millstream.coordinators.share.partition import ShareLimits, SharePartition
@@ -31,8 +32,9 @@ from millstream.replication.waiting import FetchWaits
 
 log = logging.getLogger(__name__)
 
-# Groups whose limits are known; with more, all are read again.
-_LIMITS_KEPT_MAX: Final = 10_000
+# Groups whose options are known; with more, all are read again.
+_CONFIGS_KEPT_MAX: Final = 10_000
+_NO_OVERRIDES: Final[dict[str, str]] = {}
 # Written together, before their records are archived.
 _LETTERS_AT_ONCE: Final = 500
 # While dead letters cannot be written, it is tried again after these seconds.
@@ -87,12 +89,16 @@ class LedShare:
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownLimits:
-    """The limits of a group with these options on a node with those."""
+class _KnownConfig:
+    """The options of a group on a node with those options."""
 
+    config: GroupConfig
     limits: ShareLimits
-    overrides: tuple[tuple[str, str], ...]
-    of: object
+    node_config: BrokerConfig
+
+    def is_of(self, node_config: BrokerConfig, overrides: Mapping[str, str]) -> bool:
+        # Overrides are changed in place; the node's options are a new object after every change.
+        return self.node_config is node_config and self.config.overrides == overrides
 
 
 class SharePartitions:
@@ -104,7 +110,7 @@ class SharePartitions:
         # Changes that are being stored, whether the share partition is still known or not.
         self._writes: dict[ShareKey, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._limits: dict[str, _KnownLimits] = {}
+        self._configs: dict[str, _KnownConfig] = {}
 
     async def stop(self) -> None:
         for led in list(self._led.values()):
@@ -178,7 +184,9 @@ class SharePartitions:
             start_offset = start_offset_of(rule, led.partition, now_ms=self._node.clock.now_ms())
             # Decided once: after a crash, "latest" would be another offset.
             start = Written(known.state_epoch, led.leader_epoch, start_offset, 0, ())
-            await self._state.write(key, start)
+            write = self._state.write(key, start)
+            if not isinstance(write, StoredShare):
+                await write
         led.state_epoch = known.state_epoch
         share = SharePartition(
             self.limits_of(key.group_id), start_offset=start_offset, stored=known.batches
@@ -188,30 +196,22 @@ class SharePartitions:
             self._write_dead_letters(led, share)
 
     def config_of(self, group_id: str) -> GroupConfig:
-        overrides = self._node.image.group_overrides.get(group_id, {})
-        return GroupConfig(self._node.config, overrides)
+        return self._known(group_id).config
 
     def limits_of(self, group_id: str) -> ShareLimits:
         """Those in force now; every request asks."""
-        overrides = tuple(self._node.image.group_overrides.get(group_id, {}).items())
-        known = self._limits.get(group_id)
-        if known is not None and known.overrides == overrides and known.of is self._node.config:
-            return known.limits
-        if len(self._limits) >= _LIMITS_KEPT_MAX:
-            self._limits.clear()
-        limits = self._read_limits(group_id)
-        self._limits[group_id] = _KnownLimits(limits, overrides, self._node.config)
-        return limits
+        return self._known(group_id).limits
 
-    def _read_limits(self, group_id: str) -> ShareLimits:
-        config = self.config_of(group_id)
-        return ShareLimits(
-            deliveries_max=config.int("share.delivery.count.limit"),
-            in_flight_max=config.int("share.partition.max.record.locks"),
-            lock_ms=config.int("share.record.lock.duration.ms"),
-            may_renew=config.boolean("share.renew.acknowledge.enable"),
-            has_dead_letters=bool(config.string("errors.deadletterqueue.topic.name")),
-        )
+    def _known(self, group_id: str) -> _KnownConfig:
+        overrides = self._node.image.group_overrides.get(group_id, _NO_OVERRIDES)
+        known = self._configs.get(group_id)
+        if known is not None and known.is_of(self._node.config, overrides):
+            return known
+        if len(self._configs) >= _CONFIGS_KEPT_MAX:
+            self._configs.clear()
+        config = GroupConfig(self._node.config, overrides)
+        known = self._configs[group_id] = _KnownConfig(config, _limits(config), self._node.config)
+        return known
 
     def _drop(self, led: LedShare) -> None:
         led.is_dropped = True
@@ -238,43 +238,85 @@ class SharePartitions:
 
     def acknowledge(
         self, led: LedShare, member_id: str, asked: Sequence[Acknowledgement]
-    ) -> Coroutine[Any, Any, None]:
-        """Begun at once; what is returned ends when it is committed. Both raise KafkaError."""
+    ) -> Change:
+        """Begin a change, which has to be given to `store`. Raises KafkaError."""
         assert led.share is not None
         led.share.limits = self.limits_of(led.key.group_id)
         change = led.share.acknowledge(member_id, asked, now_ms=self._node.now_ms())
         self.arm(led)
-        return self._store(led, led.share, change)
+        return change
 
     async def release(self, led: LedShare, member_id: str) -> None:
         """Give back what a member has acquired. Raises KafkaError."""
         assert led.share is not None
         led.share.limits = self.limits_of(led.key.group_id)
-        await self._store(led, led.share, led.share.release(member_id))
+        stored = self.store(led, led.share, led.share.release(member_id))
+        if stored is not None:
+            await stored
 
-    async def _store(self, led: LedShare, share: SharePartition, change: Change) -> None:
+    def store(
+        self, led: LedShare, share: SharePartition, change: Change
+    ) -> Coroutine[Any, Any, None] | None:
+        """None if the change is committed, or else what ends when it is. Both raise KafkaError."""
         if not change.parts:
-            return
+            return None
         try:
-            await self._write(led, share, change.state_batches())
+            write = self._write(led, share, change.state_batches())
         except KafkaError:
-            share.not_stored(change, now_ms=self._node.now_ms())
-            self.arm(led)
-            led.waits.wake()
-            self._write_dead_letters(led, share)
+            self._not_stored(led, share, change)
             raise
+        if write is not None:
+            return self._store_later(led, share, change, write)
+        self._stored(led, share, change)
+        return None
+
+    async def _store_later(
+        self, led: LedShare, share: SharePartition, change: Change, write: Coroutine[Any, Any, None]
+    ) -> None:
+        try:
+            await write
+        except KafkaError:
+            self._not_stored(led, share, change)
+            raise
+        self._stored(led, share, change)
+
+    def _stored(self, led: LedShare, share: SharePartition, change: Change) -> None:
         share.stored(change)
         led.waits.wake()
         self._write_dead_letters(led, share)
 
-    async def _write(
+    def _not_stored(self, led: LedShare, share: SharePartition, change: Change) -> None:
+        share.not_stored(change, now_ms=self._node.now_ms())
+        self.arm(led)
+        led.waits.wake()
+        self._write_dead_letters(led, share)
+
+    def _write(
         self, led: LedShare, share: SharePartition, batches: Sequence[StateBatch]
-    ) -> None:
+    ) -> Coroutine[Any, Any, None] | None:
+        """None if it is committed, or else what ends when it is. Both raise KafkaError."""
         # A power cut must not remove records whose fate it keeps: others would get their offsets.
         end = max(batch.last for batch in batches) + 1
         wait = self._node.disk.durability.wait_if_needed(led.partition, end, is_acks_all=True)
         if wait is not None:
-            await wait
+            return self._write_after(wait, led, share, batches)
+        return self._write_state(led, share, batches)
+
+    async def _write_after(
+        self,
+        wait: "asyncio.Future[None]",
+        led: LedShare,
+        share: SharePartition,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        await wait
+        write = self._write_state(led, share, batches)
+        if write is not None:
+            await write
+
+    def _write_state(
+        self, led: LedShare, share: SharePartition, batches: Sequence[StateBatch]
+    ) -> Coroutine[Any, Any, None] | None:
         if not led.is_current:
             raise KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER)
         written = Written(
@@ -284,22 +326,37 @@ class SharePartitions:
             share.finished_count,
             tuple(batches),
         )
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writes = self._writes.setdefault(led.key, set())
-        writes.add(ended)
         try:
-            await self._state.write(led.key, written)
+            answer = self._state.write(led.key, written)
         except KafkaError as error:
-            problem = shown(error)
-            if problem.code in _FENCED:
-                log.info("share partition %s is fenced: %s", led.key.name, error)
-                self._drop(led)
-            raise problem from error
+            raise self._refused(led, error) from error
+        if isinstance(answer, StoredShare):
+            return None
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writes.setdefault(led.key, set()).add(ended)
+        return self._await_write(led, answer, ended)
+
+    async def _await_write(
+        self, led: LedShare, write: Awaitable[StoredShare], ended: "asyncio.Future[None]"
+    ) -> None:
+        writes = self._writes[led.key]
+        try:
+            await write
+        except KafkaError as error:
+            raise self._refused(led, error) from error
         finally:
             ended.set_result(None)
             writes.discard(ended)
-            if not writes and self._writes.get(led.key) is writes:
+            if not writes:
                 del self._writes[led.key]
+
+    def _refused(self, led: LedShare, error: KafkaError) -> KafkaError:
+        """The share coordinator's problem, as clients see it."""
+        problem = shown(error)
+        if problem.code in _FENCED:
+            log.info("share partition %s is fenced: %s", led.key.name, error)
+            self._drop(led)
+        return problem
 
     # -- locks --------------------------------------------------------------------------
 
@@ -345,7 +402,9 @@ class SharePartitions:
     ) -> None:
         """Locks are over, or records archived, whether that can be stored or not."""
         try:
-            await self._write(led, share, ended)
+            write = self._write(led, share, ended)
+            if write is not None:
+                await write
         except KafkaError as error:
             log.info("what ended in %s is not stored: %s", led.key.name, error)
 
@@ -386,6 +445,16 @@ class SharePartitions:
             archived = share.dead_letters_written(dead)
             led.waits.wake()
             await self._store_ended(led, share, archived)
+
+
+def _limits(config: GroupConfig) -> ShareLimits:
+    return ShareLimits(
+        deliveries_max=config.int("share.delivery.count.limit"),
+        in_flight_max=config.int("share.partition.max.record.locks"),
+        lock_ms=config.int("share.record.lock.duration.ms"),
+        may_renew=config.boolean("share.renew.acknowledge.enable"),
+        has_dead_letters=bool(config.string("errors.deadletterqueue.topic.name")),
+    )
 
 
 def shown(error: KafkaError) -> KafkaError:

@@ -6,8 +6,8 @@ and forgets share partitions. Both ask here. Every request may be sent twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 from uuid import UUID
 
 from millstream.broker.coordination.share_coordinator import ShareCoordinator, ShareStateDecide
@@ -17,7 +17,14 @@ from millstream.cluster.state import NO_LEADER
 from millstream.coordinators.codecs.share_state import ShareKey, StoredShare
 from millstream.coordinators.share import stored
 from millstream.coordinators.share.state_batches import StateBatch
-from millstream.coordinators.share.stored import NO_EPOCH, UNKNOWN, Written
+from millstream.coordinators.share.stored import (
+    NO_EPOCH,
+    UNKNOWN,
+    ShareStateDecision,
+    ShareStateEnv,
+    ShareStates,
+    Written,
+)
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -46,6 +53,9 @@ from millstream.wire.apis.write_share_group_state import (
     WriteStateTopic,
 )
 from millstream.wire.message import Message, Request
+
+# What is sent if the coordinator is on another node, made only then.
+NewRequest = Callable[[], Request[Message]]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +94,7 @@ class ShareStateStore:
             lambda states, env: stored.initialize(
                 states, key, state_epoch=state_epoch, start_offset=start_offset, env=env
             ),
-            InitializeShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
+            lambda: InitializeShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
         )
 
     async def read(self, key: ShareKey, *, leader_epoch: int) -> StoredShare:
@@ -93,32 +103,29 @@ class ShareStateStore:
         return await self._ask(
             key,
             lambda states, env: stored.read(states, key, leader_epoch=leader_epoch, env=env),
-            ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
+            lambda: ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
         )
 
-    def write(self, key: ShareKey, written: Written) -> Awaitable[StoredShare]:
-        row = WriteStatePartition(
-            partition=key.partition,
-            state_epoch=written.state_epoch,
-            leader_epoch=written.leader_epoch,
-            start_offset=written.start_offset,
-            delivery_complete_count=written.finished_count,
-            state_batches=[
-                WriteStateBatch(
-                    first_offset=batch.first,
-                    last_offset=batch.last,
-                    delivery_state=batch.state,
-                    delivery_count=batch.delivery_count,
-                )
-                for batch in written.batches
-            ],
-        )
-        topic = WriteStateTopic(topic_id=key.topic_id, partitions=[row])
-        return self._ask(
-            key,
-            lambda states, env: stored.write(states, key, written, env),
-            WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
-        )
+    def write(
+        self, key: ShareKey, written: Written
+    ) -> "StoredShare | Coroutine[Any, Any, StoredShare]":
+        """The reply, or what to wait for. Both raise KafkaError."""
+
+        def decide(states: ShareStates, env: ShareStateEnv) -> ShareStateDecision:
+            return stored.write(states, key, written, env)
+
+        coordinator = self._coordinator()
+        begun: asyncio.Future[StoredShare] | None = None
+        if coordinator.is_here(key):
+            try:
+                answer = coordinator.submit(key, decide)
+                if not isinstance(answer, asyncio.Future):
+                    return answer
+                begun = answer
+            except KafkaError as error:
+                if error.code not in _PASSING:
+                    raise
+        return self._ask(key, decide, lambda: _write_request(key, written), begun)
 
     async def delete(self, key: ShareKey) -> None:
         row = DeleteStatePartition(partition=key.partition)
@@ -126,7 +133,7 @@ class ShareStateStore:
         await self._ask(
             key,
             lambda states, env: stored.delete(states, key, env),
-            DeleteShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
+            lambda: DeleteShareGroupStateRequest(group_id=key.group_id, topics=[topic]),
         )
 
     async def summary(self, key: ShareKey) -> StoredShare:
@@ -135,27 +142,34 @@ class ShareStateStore:
         return await self._ask(
             key,
             lambda states, env: stored.summary(states, key, env),
-            ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic]),
+            lambda: ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic]),
         )
 
     # -- one request --------------------------------------------------------------------
 
     async def _ask(
-        self, key: ShareKey, decide: ShareStateDecide, request: Request[Message]
+        self,
+        key: ShareKey,
+        decide: ShareStateDecide,
+        request: NewRequest,
+        begun: "asyncio.Future[StoredShare] | None" = None,
     ) -> StoredShare:
-        """Raises KafkaError."""
+        """`begun` is the answer to the first attempt, if that was made. Raises KafkaError."""
         for seconds in _RETRY_SECONDS:
             try:
-                return await self._ask_once(key, decide, request)
+                if begun is None:
+                    return await self._ask_once(key, decide, request)
+                return await begun
             except KafkaError as error:
                 if error.code not in _PASSING:
                     raise
                 log.debug("share coordinator of %s: %s", key.name, error)
+            begun = None
             await asyncio.sleep(seconds)
         return await self._ask_once(key, decide, request)
 
     async def _ask_once(
-        self, key: ShareKey, decide: ShareStateDecide, request: Request[Message]
+        self, key: ShareKey, decide: ShareStateDecide, new_request: NewRequest
     ) -> StoredShare:
         coordinator = self._coordinator()
         if not coordinator.has_topic:
@@ -166,6 +180,7 @@ class ShareStateStore:
             return await answer if isinstance(answer, asyncio.Future) else answer
         if leader == NO_LEADER:
             raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)
+        request = new_request()
         version = _VERSIONS[type(request)]
         try:
             response = await self._node.cluster.peers.ask(
@@ -174,6 +189,27 @@ class ShareStateStore:
         except NoAnswer as error:
             raise KafkaError(KafkaCode.NETWORK_EXCEPTION, str(error)) from error
         return _read_answer(key, response)
+
+
+def _write_request(key: ShareKey, written: Written) -> WriteShareGroupStateRequest:
+    row = WriteStatePartition(
+        partition=key.partition,
+        state_epoch=written.state_epoch,
+        leader_epoch=written.leader_epoch,
+        start_offset=written.start_offset,
+        delivery_complete_count=written.finished_count,
+        state_batches=[
+            WriteStateBatch(
+                first_offset=batch.first,
+                last_offset=batch.last,
+                delivery_state=batch.state,
+                delivery_count=batch.delivery_count,
+            )
+            for batch in written.batches
+        ],
+    )
+    topic = WriteStateTopic(topic_id=key.topic_id, partitions=[row])
+    return WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic])
 
 
 def _read_answer(key: ShareKey, response: Message) -> StoredShare:

@@ -65,7 +65,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._creations = creations
         self._groups = groups
-        self.shards = Shards(node, topics, self._topic, TRANSACTIONS, self._env)
+        self.shards = Shards(node, topics, TRANSACTIONS_TOPIC, self._topic, TRANSACTIONS, self._env)
         self.shards.on_committed = self._write_markers
         self._settings: TransactionSettings | None = None
         self._settings_of: object = None

@@ -17,9 +17,10 @@ from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_acknowledgements import (
     Asked,
     Results,
-    acknowledge,
+    begin,
     check_size,
     session_key,
+    store,
 )
 from millstream.broker.requests.share_leaders import current_leader, endpoints
 from millstream.errors import KafkaCode, KafkaError
@@ -46,7 +47,19 @@ def handle(
         session = _session(sharing, key, body.share_session_epoch)
     except KafkaError as error:
         return _refuse(error)
-    return _answer(sharing, node, permissions, request, body, session)
+    asked = Asked(
+        {
+            Where(topic.topic_id, row.partition_index): row.acknowledgement_batches
+            for topic in body.topics
+            for row in topic.partitions
+        },
+        body.is_renew_ack,
+    )
+    begun = begin(sharing, node, permissions, request, key, asked)
+    results = store(sharing.partitions, begun)
+    if isinstance(results, dict) and body.share_session_epoch != FINAL_EPOCH:
+        return _response(sharing, node, request, session, results)
+    return _answer_later(sharing, node, request, body, session, results)
 
 
 def _session(sharing: Sharing, key: SessionKey, epoch: int) -> ShareSession:
@@ -57,31 +70,27 @@ def _session(sharing: Sharing, key: SessionKey, epoch: int) -> ShareSession:
     return sharing.sessions.resume(key, epoch)
 
 
-async def _answer(
+async def _answer_later(
     sharing: Sharing,
     node: NodeState,
-    permissions: Permissions,
     request: Request,
     body: ShareAcknowledgeRequest,
     session: ShareSession,
+    results: Results | Coroutine[Any, Any, Results],
 ) -> ShareAcknowledgeResponse:
-    asked = Asked(
-        {
-            Where(topic.topic_id, row.partition_index): row.acknowledgement_batches
-            for topic in body.topics
-            for row in topic.partitions
-        },
-        body.is_renew_ack,
-    )
-    results = await acknowledge(sharing, node, permissions, request, session.key, asked)
+    if not isinstance(results, dict):
+        results = await results
     if body.share_session_epoch == FINAL_EPOCH:
         await sharing.end_session(session)
-    lock_ms = sharing.partitions.limits_of(session.key.group_id).lock_ms
-    return _response(node, request, results, lock_ms)
+    return _response(sharing, node, request, session, results)
 
 
 def _response(
-    node: NodeState, request: Request, results: Results, lock_ms: int
+    sharing: Sharing,
+    node: NodeState,
+    request: Request,
+    session: ShareSession,
+    results: Results,
 ) -> ShareAcknowledgeResponse:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     leaders = []
@@ -104,7 +113,7 @@ def _response(
     return ShareAcknowledgeResponse(
         error_code=KafkaCode.NONE,
         error_message=None,
-        acquisition_lock_timeout_ms=lock_ms,
+        acquisition_lock_timeout_ms=sharing.partitions.limits_of(session.key.group_id).lock_ms,
         responses=list(topics.values()),
         node_endpoints=endpoints(node, request.listener, leaders),
     )

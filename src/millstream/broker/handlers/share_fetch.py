@@ -5,7 +5,7 @@ become available again: released, or with their lock over.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,10 +24,12 @@ from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_acknowledgements import (
     Asked,
+    Begun,
     Results,
-    acknowledge,
+    begin,
     check_size,
     session_key,
+    store,
     topic_name,
 )
 from millstream.broker.requests.share_leaders import current_leader, endpoints
@@ -155,8 +157,7 @@ class _Fetch:
         self._request = request
         self._body = body
         self._session = session
-        group_id = session.key.group_id
-        config = sharing.partitions.config_of(group_id)
+        config = sharing.partitions.config_of(session.key.group_id)
         self._is_committed = config.string("share.isolation.level") == _READ_COMMITTED
         # Those whose state is being read; if that fails, here is why.
         self._loading: dict[Where, LedShare] = {}
@@ -171,31 +172,50 @@ class _Fetch:
         self._unsearched: list[tuple[Partition, int]] = []
         self._searches_left = _SEARCHES_MAX
 
-    async def answer(self, *, has_acknowledgements: bool) -> ShareFetchResponse:
-        body, session = self._body, self._session
-        results: Results = {}
-        acknowledging: asyncio.Task[Results] | None = None
-        if has_acknowledgements:
-            # Begun before the fetch, stored beside it, as in Kafka: what is released here is
-            # acquired here only if the fetch finds nothing else before that is stored.
-            acknowledging = asyncio.get_running_loop().create_task(self._acknowledge())
-        rows: dict[Where, _Row] = {}
+    def answer(
+        self, *, has_acknowledgements: bool
+    ) -> ShareFetchResponse | Coroutine[Any, Any, ShareFetchResponse]:
+        body = self._body
+        begun = self._begin_acknowledging() if has_acknowledgements else Begun({})
         is_last = body.share_session_epoch == FINAL_EPOCH
+        rows: dict[Where, _Row] | None = {}
         if not is_last and not body.is_renew_ack and body.max_records > 0 and body.max_bytes > 0:
-            try:
-                rows = await self._fetch()
-            except BaseException:
-                if acknowledging is not None:
-                    # What was acknowledged counts, whether the client is still there or not.
-                    await asyncio.shield(acknowledging)
-                raise
-        if acknowledging is not None:
-            results = await acknowledging
-        if is_last:
-            await self._sharing.end_session(session)
+            rows = self._fetch_at_once()
+        # Begun before the fetch, stored after its first look, as in Kafka: what is released here is
+        # acquired here only if nothing else was found.
+        results = store(self._sharing.partitions, begun)
+        if rows is not None and isinstance(results, dict) and not is_last:
+            return self._response(rows, results)
+        return self._answer_later(rows, results)
+
+    async def _answer_later(
+        self, rows: dict[Where, _Row] | None, results: Results | Coroutine[Any, Any, Results]
+    ) -> ShareFetchResponse:
+        """`rows` is None if the fetch has to wait."""
+        if rows is None:
+            rows, results = await self._fetch_beside(results)
+        elif not isinstance(results, dict):
+            results = await results
+        if self._body.share_session_epoch == FINAL_EPOCH:
+            await self._sharing.end_session(self._session)
         return self._response(rows, results)
 
-    def _acknowledge(self) -> Coroutine[Any, Any, Results]:
+    async def _fetch_beside(
+        self, results: Results | Coroutine[Any, Any, Results]
+    ) -> tuple[dict[Where, _Row], Results]:
+        """Fetch while the changes are stored."""
+        if isinstance(results, dict):
+            return await self._fetch(), results
+        storing = asyncio.get_running_loop().create_task(results)
+        try:
+            rows = await self._fetch()
+        except BaseException:
+            # What was acknowledged counts, whether the client is still there or not.
+            await asyncio.shield(storing)
+            raise
+        return rows, await storing
+
+    def _begin_acknowledging(self) -> Begun:
         asked = Asked(
             {
                 Where(topic.topic_id, row.partition_index): row.acknowledgement_batches
@@ -205,11 +225,27 @@ class _Fetch:
             },
             self._body.is_renew_ack,
         )
-        return acknowledge(
+        return begin(
             self._sharing, self._node, self._permissions, self._request, self._session.key, asked
         )
 
     # -- waiting ------------------------------------------------------------------------
+
+    def _fetch_at_once(self) -> dict[Where, _Row] | None:
+        """What a first look finds, as most do where records wait; None if that is nothing."""
+        if self._request.connection.is_abandoned():
+            return None
+        rows, found, _ = self._look()
+        if not rows and not self._is_enough(found):
+            return None
+        rows.update(self._acquire(found))
+        if self._unsearched:
+            self._begin_search()
+        return rows or None
+
+    def _is_enough(self, found: Sequence[tuple[LedShare, Found, Where]]) -> bool:
+        size_bytes = sum(one.file_range.length for _, one, _ in found)
+        return bool(found) and size_bytes >= self._body.min_bytes
 
     async def _fetch(self) -> dict[Where, _Row]:
         loop = asyncio.get_running_loop()
@@ -221,9 +257,7 @@ class _Fetch:
                 return {}
             is_over = loop.time() >= ends_at
             rows, found, watched = self._look()
-            size_bytes = sum(one.file_range.length for _, one, _ in found)
-            is_enough = rows or (found and size_bytes >= self._body.min_bytes)
-            if is_enough or is_over or not watched:
+            if rows or self._is_enough(found) or is_over or not watched:
                 acquired = self._acquire(found)
                 if self._unsearched and await self._search(is_awaited=not acquired):
                     continue
@@ -238,7 +272,7 @@ class _Fetch:
     async def _search(self, *, is_awaited: bool) -> bool:
         """Have the missing times searched; was that awaited? Then everything has to be looked at
         again: the log, the leader and the state may be others."""
-        searches = [self._known_times.search(*where) for where in self._unsearched]
+        searches = self._begin_search()
         if not is_awaited or not self._searches_left:
             return False
         self._searches_left -= 1
@@ -246,6 +280,9 @@ class _Fetch:
         self._unread |= self._just_read
         await asyncio.wait(searches, return_when=asyncio.FIRST_COMPLETED)
         return True
+
+    def _begin_search(self) -> "list[asyncio.Task[None]]":
+        return [self._known_times.search(*where) for where in self._unsearched]
 
     def _look(
         self,

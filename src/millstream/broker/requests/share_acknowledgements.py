@@ -2,16 +2,24 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from millstream.broker.coordination.share_partitions import LedShare, SharePartitions
 from millstream.broker.coordination.share_sessions import SessionKey, Where
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.codecs.share_state import ShareKey
-from millstream.coordinators.share.acknowledging import GAP, REJECT, RENEW, Acknowledgement
+from millstream.coordinators.share.acknowledging import (
+    GAP,
+    REJECT,
+    RENEW,
+    Acknowledgement,
+    Change,
+)
+from millstream.coordinators.share.partition import SharePartition
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.share_fetch import AcknowledgementBatch
@@ -36,6 +44,14 @@ class Asked:
     may_renew: bool
 
 
+@dataclass(slots=True)
+class Begun:
+    """What was refused at once, and the changes that have begun."""
+
+    results: Results
+    changes: dict[Where, tuple[LedShare, SharePartition, Change]] = field(default_factory=dict)
+
+
 def session_key(
     permissions: Permissions, request: Request, group_id: str | None, member_id: str | None
 ) -> SessionKey:
@@ -57,18 +73,17 @@ def check_size(partitions: int, batches: int = 0) -> None:
         )
 
 
-def acknowledge(
+def begin(
     sharing: Sharing,
     node: NodeState,
     permissions: Permissions,
     request: Request,
     key: SessionKey,
     asked: Asked,
-) -> Coroutine[Any, Any, Results]:
+) -> Begun:
     """All changes begin at once, in order of the request: a fetch of the same request comes after
-    them. What is returned ends when they are committed."""
-    results: Results = dict.fromkeys(asked.batches, NONE)
-    stores: dict[Where, Coroutine[Any, Any, None]] = {}
+    them. What is returned must be given to `store`."""
+    begun = Begun(dict.fromkeys(asked.batches, NONE))
     for where, batches in asked.batches.items():
         try:
             acknowledgements = _checked(batches, request, may_renew=asked.may_renew)
@@ -78,23 +93,41 @@ def acknowledge(
             if led is None:
                 node.partitions.get(name, where.partition).require_online()
                 raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-            stores[where] = sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
+            assert led.share is not None
+            change = sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
+            begun.changes[where] = led, led.share, change
+        except KafkaError as error:
+            begun.results[where] = error
+    return begun
+
+
+def store(partitions: SharePartitions, begun: Begun) -> Results | Coroutine[Any, Any, Results]:
+    """What became of the changes, once they are committed: at once if nothing has to be waited
+    for. What is returned otherwise must be awaited."""
+    results = begun.results
+    waits: dict[Where, Coroutine[Any, Any, None]] = {}
+    for where, change in begun.changes.items():
+        try:
+            wait = partitions.store(*change)
         except KafkaError as error:
             results[where] = error
-    return _stored(stores, results)
+        else:
+            if wait is not None:
+                waits[where] = wait
+    return _stored(waits, results) if waits else results
 
 
-async def _stored(stores: dict[Where, Coroutine[Any, Any, None]], results: Results) -> Results:
+async def _stored(waits: dict[Where, Coroutine[Any, Any, None]], results: Results) -> Results:
     async def one(where: Where) -> None:
         try:
-            await stores[where]
+            await waits[where]
         except KafkaError as error:
             results[where] = error
 
-    if len(stores) == 1:
-        await one(next(iter(stores)))
+    if len(waits) == 1:
+        await one(next(iter(waits)))
     else:
-        await asyncio.gather(*(one(where) for where in stores))
+        await asyncio.gather(*(one(where) for where in waits))
     return results
 
 

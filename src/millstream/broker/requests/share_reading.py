@@ -129,7 +129,7 @@ def _read(found: Found, last_offset: int) -> tuple[bytes, list[BatchView], list[
             break
         # Twice as much each time: the views keep what they were made of.
         data += file.read_at(begin + len(data), min(left, max(missing, len(data))))
-    return data, views, positions
+    return data[: positions[-1]], views, positions
 
 
 def _aborted(views: list[BatchView], transactions: list[AbortedTransaction]) -> list[LogBatch]:

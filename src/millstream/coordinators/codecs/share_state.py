@@ -6,7 +6,9 @@ shortened from its start, once newer snapshots have made the start superfluous.
 """
 
 import base64
+import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,6 +23,10 @@ _FINISHED_COUNT_TAG: Final = 0
 NO_START: Final = -1
 # How many records are finished is not known: Kafka before 4.2 did not store it.
 NO_COUNT: Final = -1
+# Version, snapshot epoch, leader epoch and start offset; a range, and the end of its tags.
+_UPDATE: Final = struct.Struct(">hiiq")
+_RANGE: Final = struct.Struct(">qqbhB")
+_NO_TAGS: Final = 0
 
 
 class ShareKey(NamedTuple):
@@ -33,8 +39,13 @@ class ShareKey(NamedTuple):
     @property
     def name(self) -> str:
         """Kafka's, which says which coordinator the partition belongs to."""
-        topic_id = base64.urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
-        return f"{self.group_id}:{topic_id}:{self.partition}"
+        return _name(self)
+
+
+@lru_cache(maxsize=10_000)
+def _name(key: ShareKey) -> str:
+    topic_id = base64.urlsafe_b64encode(key.topic_id.bytes).decode().rstrip("=")
+    return f"{key.group_id}:{topic_id}:{key.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +88,52 @@ ShareChange = SnapshotChange | UpdateChange
 
 
 def encode(change: ShareChange) -> KeyValue:
-    key = Writer()
-    key.int16(SNAPSHOT_KEY if isinstance(change, SnapshotChange) else UPDATE_KEY)
-    key.string(change.key.group_id)
-    key.uuid(change.key.topic_id)
-    key.int32(change.key.partition)
-    if change.value is None:
-        return key.getvalue(), None
+    """Raises ValueError if a value is out of range."""
+    if isinstance(change, UpdateChange):
+        return _key(UPDATE_KEY, change.key), _encode_update(change.value)
+    key = _key(SNAPSHOT_KEY, change.key)
+    return key, None if change.value is None else _encode_snapshot(change.value)
+
+
+@lru_cache(maxsize=10_000)
+def _key(kind: int, key: ShareKey) -> bytes:
+    writer = Writer()
+    writer.int16(kind)
+    writer.string(key.group_id)
+    writer.uuid(key.topic_id)
+    writer.int32(key.partition)
+    return writer.getvalue()
+
+
+def _encode_update(value: ShareUpdate) -> bytes:
+    """Written for every acknowledgement, so its numbers are packed together."""
+    writer = Writer()
+    try:
+        writer.raw(_UPDATE.pack(0, value.snapshot_epoch, value.leader_epoch, value.start_offset))
+    except struct.error as problem:
+        raise ValueError(f"{value}: {problem}") from None
+    _write_batches(writer, value.batches)
+    _write_finished_count(writer, value.finished_count)
+    return writer.getvalue()
+
+
+def _encode_snapshot(value: StoredShare) -> bytes:
     writer = Writer()
     writer.int16(0)
-    value = change.value
     writer.int32(value.snapshot_epoch)
-    if isinstance(value, StoredShare):
-        writer.int32(value.state_epoch)
+    writer.int32(value.state_epoch)
     writer.int32(value.leader_epoch)
     writer.int64(value.start_offset)
-    if isinstance(value, StoredShare):
-        writer.int64(value.created_ms)
-        writer.int64(value.written_ms)
+    writer.int64(value.created_ms)
+    writer.int64(value.written_ms)
     _write_batches(writer, value.batches)
-    count = value.finished_count
+    _write_finished_count(writer, value.finished_count)
+    return writer.getvalue()
+
+
+def _write_finished_count(writer: Writer, count: int) -> None:
     tagged = {} if count == NO_COUNT else {_FINISHED_COUNT_TAG: count.to_bytes(4, "big")}
     writer.tagged_fields(tagged)
-    return key.getvalue(), writer.getvalue()
 
 
 def decode(key: bytes, value: bytes | None) -> ShareChange | None:
@@ -154,12 +188,11 @@ def _read_finished_count(reader: Reader) -> int:
 
 def _write_batches(writer: Writer, batches: tuple[StateBatch, ...]) -> None:
     writer.compact_array_length(len(batches))
-    for batch in batches:
-        writer.int64(batch.first)
-        writer.int64(batch.last)
-        writer.int8(batch.state)
-        writer.int16(batch.delivery_count)
-        writer.tagged_fields()
+    try:
+        for batch in batches:
+            writer.raw(_RANGE.pack(*batch, _NO_TAGS))
+    except struct.error as problem:
+        raise ValueError(f"{batches}: {problem}") from None
 
 
 def _read_batches(reader: Reader) -> tuple[StateBatch, ...]:

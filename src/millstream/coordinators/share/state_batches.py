@@ -39,17 +39,21 @@ def combine(
     known: Sequence[StateBatch], news: Iterable[StateBatch], *, start_offset: int
 ) -> tuple[StateBatch, ...]:
     """The known ranges after the news, without what is below `start_offset`."""
-    batches = list(known)
-    for batch in news:
-        _overlay(batches, batch)
-    return tuple(_cut(batches, start_offset))
+    batches = _cut(known, start_offset)
+    for batch in _cut(news, start_offset):
+        if not batches or batches[-1].last + 1 < batch.first:
+            batches.append(batch)
+        else:
+            _overlay(batches, batch)
+    return tuple(batches)
 
 
-def _cut(batches: list[StateBatch], start_offset: int) -> list[StateBatch]:
-    kept = [batch for batch in batches if batch.last >= start_offset]
-    if kept and kept[0].first < start_offset:
-        kept[0] = kept[0]._replace(first=start_offset)
-    return kept
+def _cut(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    return [
+        batch if batch.first >= start_offset else batch._replace(first=start_offset)
+        for batch in batches
+        if batch.last >= start_offset
+    ]
 
 
 def _overlay(batches: list[StateBatch], new: StateBatch) -> None:

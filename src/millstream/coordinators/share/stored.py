@@ -83,12 +83,15 @@ class ShareStates:
             return
         # Updates of one leader may arrive in another order; a start never moves back.
         start_offset = max(known.start_offset, value.start_offset)
-        self.partitions[key] = replace(
-            known,
-            leader_epoch=max(known.leader_epoch, value.leader_epoch),
-            start_offset=start_offset,
-            finished_count=value.finished_count,
-            batches=combine(known.batches, value.batches, start_offset=start_offset),
+        self.partitions[key] = StoredShare(
+            known.snapshot_epoch,
+            known.state_epoch,
+            max(known.leader_epoch, value.leader_epoch),
+            start_offset,
+            value.finished_count,
+            known.created_ms,
+            known.written_ms,
+            combine(known.batches, value.batches, start_offset=start_offset),
         )
         self.updates[key] += 1
         self._see_leader(key, value.leader_epoch)
