@@ -21,8 +21,9 @@ from millstream.records.batch import (
     BatchView,
 )
 from millstream.records.checksum import crc32c
-from millstream.records.compression import compress, decompress
+from millstream.records.compression import compress
 from millstream.records.records import Record
+from millstream.records.unpacking import unpacked
 
 # Python 3.11 looks a member up in Python code, which a small batch would feel.
 _UNCOMPRESSED: Final = Codec.NONE
@@ -135,7 +136,8 @@ def recompress(batch: BatchView, codec: Codec, *, limit_bytes: int) -> bytearray
 
     The records themselves are not looked at: their bytes are the same under every codec.
     """
-    payload = compress(codec, decompress(batch.codec, batch.records, limit_bytes=limit_bytes))
+    with unpacked(batch.codec, batch.records, limit_bytes=limit_bytes) as records:
+        payload = compress(codec, records)
     rewritten = bytearray(batch.buffer[:HEADER_BYTES])
     HEADER.pack_into(
         rewritten,

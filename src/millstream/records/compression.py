@@ -3,11 +3,13 @@
 Compressed bytes arrive from strangers: a kilobyte of zstd can stand for tens of megabytes.
 `decompress` never holds more than `limit_bytes` of output, whatever the input claims.
 The codec libraries are imported on first use; most brokers never decompress anything.
-How far a produced batch may unpack is decided in `validation`.
+How far a produced batch may unpack is decided in `validation`. For large batches there is
+`unpacking`.
 """
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 from millstream.model import Codec
@@ -21,15 +23,35 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 
-_GZIP_WBITS: Final = 31
+GZIP_WBITS: Final = 31
 _ZSTD_FIRST_GUESS: Final = 16
+# A few pieces, and one for so many bytes of the limit: each takes microseconds, however small it
+# is. Clients write snappy blocks of 32 KiB, and a single gzip member.
+_FEW_PIECES: Final = 16
+_BYTES_PER_PIECE: Final = 8 * 1024
 
 
 class TooLarge(ValueError):
-    """The data unpacks to more than the limit."""
+    """The data unpacks to more than the limit, or is in more pieces than belong to so much."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"records unpack to more than {limit_bytes} bytes")
+
+
+class Pieces:
+    """Counts the gzip members or the snappy blocks of one batch."""
+
+    __slots__ = ("_left", "_limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._left = _FEW_PIECES + limit_bytes // _BYTES_PER_PIECE
+
+    def add(self) -> None:
+        """Raises TooLarge: a megabyte of empty pieces would take a second to unpack."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooLarge(self._limit_bytes)
 
 
 def compress(codec: Codec, data: Bytes) -> bytes:
@@ -37,7 +59,7 @@ def compress(codec: Codec, data: Bytes) -> bytes:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            stream = zlib.compressobj(wbits=_GZIP_WBITS)
+            stream = zlib.compressobj(wbits=GZIP_WBITS)
             return stream.compress(data) + stream.flush()
         case Codec.SNAPPY:
             return _compress_snappy(memoryview(data))
@@ -45,12 +67,12 @@ def compress(codec: Codec, data: Bytes) -> bytes:
             import lz4.frame
 
             # Kafka's Java reader refuses linked blocks.
-            framed: bytes = lz4.frame.compress(bytes(data), block_linked=False, store_size=False)
+            framed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
             return framed
         case Codec.ZSTD:
             import cramjam
 
-            return bytes(cramjam.zstd.compress(bytes(data)))
+            return bytes(cramjam.zstd.compress(data))
 
 
 def decompress(codec: Codec, data: Bytes, *, limit_bytes: int) -> bytes:
@@ -77,11 +99,13 @@ def _within(data: bytes, limit_bytes: int) -> bytes:
 
 def _decompress_gzip(data: Bytes, limit_bytes: int) -> bytes:
     """Every member of the stream: Java's reader continues after the first, so do we."""
+    pieces = Pieces(limit_bytes)
     parts: list[bytes] = []
     size = 0
     rest = bytes(data)
     while rest:
-        stream = zlib.decompressobj(wbits=_GZIP_WBITS)
+        pieces.add()
+        stream = zlib.decompressobj(wbits=GZIP_WBITS)
         try:
             part = stream.decompress(rest, limit_bytes - size + 1)
         except zlib.error as error:
@@ -108,10 +132,22 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
-    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(bytes(data), 0, limit_bytes)
     parts: list[bytes] = []
     size = 0
+    for block in snappy_blocks(data, limit_bytes):
+        part = _decompress_snappy_block(bytes(block), size, limit_bytes)
+        size += len(part)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def snappy_blocks(data: memoryview, limit_bytes: int) -> Iterator[memoryview]:
+    """Those of Java's stream, or the one that bare snappy is. Raises TooLarge where they are more
+    than belong to `limit_bytes`."""
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield data
+        return
+    pieces = Pieces(limit_bytes)
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if len(data) - position < 4:
@@ -120,13 +156,9 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
         position += 4
         if length < 0 or length > len(data) - position:
             raise ValueError("snappy block is longer than its stream")
-        part = _decompress_snappy_block(
-            bytes(data[position : position + length]), size, limit_bytes
-        )
-        size += len(part)
-        parts.append(part)
+        pieces.add()
+        yield data[position : position + length]
         position += length
-    return b"".join(parts)
 
 
 def _decompress_snappy_block(block: bytes, size_before: int, limit_bytes: int) -> bytes:
@@ -170,10 +202,15 @@ def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
         try:
             length = cramjam.zstd.decompress_into(data, buffer)
         except cramjam.DecompressionError as error:
-            if "write whole buffer" not in str(error):
+            if not is_zstd_full(error):
                 raise ValueError(f"damaged zstd data: {error}") from error
             if size == limit_bytes:
                 raise TooLarge(limit_bytes) from error
             size = min(limit_bytes, size * 8)
             continue
         return bytes(memoryview(buffer)[:length])
+
+
+def is_zstd_full(error: Exception) -> bool:
+    """Is it that the records are larger than the buffer, and nothing worse?"""
+    return "write whole buffer" in str(error)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from millstream.model import Codec
+from millstream.records import unpacking
 from millstream.records.batch import CODEC_MASK, BatchView
 from millstream.records.compression import TooLarge, decompress
 from millstream.records.records import RECORD_BYTES_MIN
@@ -81,8 +82,12 @@ def may_have_times(batches: Sequence[BatchView], data: bytes) -> bool:
 
 
 def search(batch: BatchView) -> BatchTimes:
+    """May take long: to be called in a thread."""
     try:
-        return search_records(batch, unpacked(batch, limit_bytes=UNPACKED_BYTES_MAX))
+        with unpacking.unpacked(
+            batch.codec, batch.records, limit_bytes=UNPACKED_BYTES_MAX
+        ) as records:
+            return search_records(batch, records)
     except ValueError:
         # Too large, or damaged: its readers find out.
         return NO_TIMES

@@ -27,6 +27,7 @@ from millstream.records.batch import (
     BatchView,
 )
 from millstream.records.compression import Bytes, TooLarge, decompress
+from millstream.records.unpacking import unpacked
 from millstream.records.walking import IMPLEMENTATION, Problem, Walked, walked
 
 INT64_MAX: Final = 2**63 - 1
@@ -236,13 +237,26 @@ def _check_codec(number: int, rules: BatchRules) -> None:
 def _check_records(
     batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int
 ) -> None:
-    if batch.attributes & CODEC_MASK:
-        data: Bytes = _unpacked(batch, decoded_bytes_max)
-        start, stop = 0, len(data)
-    else:
-        data, start, stop = batch.buffer, HEADER_BYTES, batch.size_bytes
-        if stop > LIGHT_PLAIN and decoded_bytes_max < HEAVY:
+    if not batch.attributes & CODEC_MASK:
+        if batch.size_bytes > LIGHT_PLAIN and decoded_bytes_max < HEAVY:
             raise TooHeavy
+        _walk(batch, rules, now_ms, batch.buffer, HEADER_BYTES, batch.size_bytes)
+    elif decoded_bytes_max < HEAVY:
+        data = _unpacked_light(batch, decoded_bytes_max)
+        _walk(batch, rules, now_ms, data, 0, len(data))
+    else:
+        try:
+            with unpacked(batch.codec, batch.records, limit_bytes=decoded_bytes_max) as records:
+                _walk(batch, rules, now_ms, records, 0, len(records))
+        except TooLarge as error:
+            raise _invalid(str(error)) from None
+        except ValueError as error:
+            raise _damaged(error) from error
+
+
+def _walk(
+    batch: BatchView, rules: BatchRules, now_ms: int, data: Bytes, start: int, stop: int
+) -> None:
     earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
     if rules.timestamp_type is not _LOG_APPEND_TIME:
         earliest_ms = now_ms - rules.timestamp_before_max_ms
@@ -268,16 +282,18 @@ def _check_records(
     raise _record_errors(found, earliest_ms, latest_ms)
 
 
-def _unpacked(batch: BatchView, decoded_bytes_max: int) -> bytes:
+def _unpacked_light(batch: BatchView, decoded_bytes_max: int) -> bytes:
     try:
         return decompress(batch.codec, batch.records, limit_bytes=decoded_bytes_max)
     except TooLarge:
-        if decoded_bytes_max < HEAVY:
-            raise TooHeavy from None
-        raise _invalid(f"records unpack to more than {decoded_bytes_max} bytes") from None
+        raise TooHeavy from None
     except ValueError as error:
-        # Not CORRUPT_MESSAGE, as if it had happened on the way: clients would send it again.
-        raise _invalid(f"records cannot be unpacked: {error}") from error
+        raise _damaged(error) from error
+
+
+def _damaged(error: ValueError) -> KafkaError:
+    # Not CORRUPT_MESSAGE, as if it had happened on the way: clients would send it again.
+    return _invalid(f"records cannot be unpacked: {error}")
 
 
 def _record_errors(found: Walked, earliest_ms: int, latest_ms: int) -> RecordErrors:

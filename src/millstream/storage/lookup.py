@@ -7,12 +7,14 @@ says (`at_least_one`).
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Final
 
 from millstream.model import Codec
 from millstream.records.batch import HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchView
 from millstream.records.compression import TooLarge, decompress
+from millstream.records.unpacking import unpacked
 from millstream.records.validation import DECODED_BYTES_MAX
 from millstream.records.walking import find_time
 from millstream.storage.segment import Segment
@@ -202,13 +204,14 @@ def _first_at(
     """Raises TooLarge, unless `limit_bytes` is what a batch may have at all."""
     append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_MASK else None
     try:
-        found = find_time(
-            _records(batch, limit_bytes),
-            batch.record_count,
-            base_timestamp_ms=batch.base_timestamp_ms,
-            timestamp_ms=timestamp_ms if append_time_ms is None else -INT64_MAX,
-            delta_min=max(from_offset - batch.base_offset, 0),
-        )
+        with _records(batch, limit_bytes) as records:
+            found = find_time(
+                records,
+                batch.record_count,
+                base_timestamp_ms=batch.base_timestamp_ms,
+                timestamp_ms=timestamp_ms if append_time_ms is None else -INT64_MAX,
+                delta_min=max(from_offset - batch.base_offset, 0),
+            )
     except ValueError as error:
         if isinstance(error, TooLarge) and limit_bytes < DECODED_BYTES_MAX:
             raise
@@ -226,12 +229,10 @@ def _first_at(
     )
 
 
-def _records(batch: BatchView, limit_bytes: int) -> bytes | memoryview:
-    if batch.codec is not Codec.NONE:
-        return decompress(batch.codec, batch.records, limit_bytes=limit_bytes)
-    if len(batch.records) > limit_bytes:
-        raise TooLarge(limit_bytes)
-    return batch.records
+def _records(batch: BatchView, limit_bytes: int) -> AbstractContextManager[bytes | memoryview]:
+    if limit_bytes > _BYTES_ON_LOOP_MAX or batch.codec is Codec.NONE:
+        return unpacked(batch.codec, batch.records, limit_bytes=limit_bytes)
+    return nullcontext(decompress(batch.codec, batch.records, limit_bytes=limit_bytes))
 
 
 def _batch_itself(batch: BatchView, from_offset: int) -> TimestampOffset:

@@ -50,23 +50,42 @@ def test_every_element_is_freed() -> None:
     assert deaths.count == expected
 
 
+class Watched:
+    """A list of the partitions of a topic, and how many of them die whenever a part of it goes."""
+
+    def __init__(self, one: ListOffsetsTopic) -> None:
+        deaths = Deaths(list(one.partitions))
+        freed = self.freed = []  # type: list[int]
+
+        class Noting(list[object]):
+            def copy(self) -> "Noting":
+                return Noting(self)
+
+            def __delitem__(self, place: object) -> None:
+                super().__delitem__(place)  # type: ignore[arg-type]
+                freed.append(deaths.count - sum(freed))
+
+        self.partitions = Noting(one.partitions)
+
+
 def test_few_elements_are_freed_at_once() -> None:
     one = topic(5_000)
-    deaths = Deaths(list(one.partitions))
-    freed: list[int] = []
+    watched = Watched(one)
+    freed = watched.freed
+    remains: list[object] = [watched.partitions]
+    del one, watched
+    free(remains)
+    assert sum(freed) == 5_000
+    assert max(freed) <= freeing._FREED_AT_ONCE_MAX
 
-    class Noting(list[object]):
-        """A list that notes how many have died before each part of it goes."""
 
-        def copy(self) -> "Noting":
-            return Noting(self)
-
-        def __delitem__(self, place: object) -> None:
-            super().__delitem__(place)  # type: ignore[arg-type]
-            freed.append(deaths.count - sum(freed))
-
-    remains: list[object] = [Noting(one.partitions)]
-    del one
+def test_a_long_list_in_a_single_topic_is_not_freed_with_it() -> None:
+    one = topic(5_000)
+    watched = Watched(one)
+    freed = watched.freed
+    one.partitions = watched.partitions  # type: ignore[assignment]
+    remains: list[object] = [request([topic(1), one])]
+    del one, watched
     free(remains)
     assert sum(freed) == 5_000
     assert max(freed) <= freeing._FREED_AT_ONCE_MAX

@@ -22,21 +22,22 @@ def free(remains: list[object]) -> None:
     while remains:
         last = remains.pop()
         if isinstance(last, Message):
-            remains += _lists_of(last)
+            remains += _lists_below(last)
         elif isinstance(last, list) and len(last) > _FREED_AT_ONCE_MAX:
             # A copy: the list itself may belong to somebody.
             elements = last.copy()
             # Without this name the elements are referred to by the copy alone.
             del last
             _free_elements(elements, remains)
+        elif isinstance(last, list):
+            remains += _lists_in(last)
 
 
 def _free_elements(elements: list[object], remains: list[object]) -> None:
     is_deep = _has_lists(elements[0])
     while elements:
         if is_deep:
-            for element in elements[-_FREED_AT_ONCE_MAX:]:
-                remains += _lists_of(element)
+            remains += _lists_in(elements[-_FREED_AT_ONCE_MAX:])
         del elements[-_FREED_AT_ONCE_MAX:]
 
 
@@ -46,6 +47,17 @@ def _has_lists(element: object) -> bool:
     )
 
 
-def _lists_of(element: object) -> list[object]:
-    values = vars(element).values()
-    return [value for value in values if isinstance(value, list) and len(value) > _SHORT]
+def _lists_in(elements: list[object]) -> list[object]:
+    if not elements or not _has_lists(elements[0]):
+        return []
+    return [found for element in elements for found in _lists_below(element)]
+
+
+def _lists_below(element: object) -> list[object]:
+    """The lists that are not short. A request for a single topic may name 200,000 partitions, so
+    short ones are looked into."""
+    found: list[object] = []
+    for value in vars(element).values():
+        if isinstance(value, list):
+            found += [value] if len(value) > _SHORT else _lists_in(value)
+    return found
