@@ -1,9 +1,14 @@
 """Fetches that wait, that are small, that are outside the log, and those of a session."""
 
+import asyncio
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.offset_for_leader_epoch import (
@@ -79,6 +84,43 @@ def test_a_fetch_is_woken_by_a_produce_that_came_in_the_same_packet(
     client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
     result = client.receive(FetchRequest, 4).responses[0].partitions[0]
     assert values_in(result) == [b"wake up"]
+
+
+def test_a_fetch_that_is_read_in_turns_is_woken_by_a_produce_between_two_of_them(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_between, goes_on = threading.Event(), threading.Event()
+    next_turn = Turns._next_turn
+
+    async def hold(self: Turns, request: Any, work: Any) -> Any:
+        is_between.set()
+        await asyncio.get_running_loop().run_in_executor(None, goes_on.wait, 60)
+        return await next_turn(self, request, work)
+
+    monkeypatch.setattr(Turns, "_next_turn", hold)
+    monkeypatch.setattr("millstream.broker.requests.turns.FIRST_TURN_SECONDS_MAX", -1)
+    monkeypatch.setattr("millstream.broker.handlers.fetch._PARTITIONS_AT_ONCE_MAX", 1)
+    with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as writer:
+        wanted = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+            for index in range(2)
+        ]
+        reader.send(
+            FetchRequest(
+                replica_id=-1,
+                # Longer than the client waits for anything.
+                max_wait_ms=600_000,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=0,
+                topics=[FetchTopic(topic=topic, partitions=wanted)],
+            ),
+            4,
+        )
+        assert is_between.wait(60)
+        produce(writer, topic, batch(b"wake up"))
+        goes_on.set()
+        assert values_in(reader.receive(FetchRequest, 4).responses[0].partitions[0]) == [b"wake up"]
 
 
 def test_fetch_outside_the_log_and_with_wrong_epochs_is_refused(

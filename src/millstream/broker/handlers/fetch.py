@@ -189,7 +189,7 @@ class _Fetch:
 
     # Of a request that waits: what was read before.
     _reads: list[Read]
-    _timer: asyncio.TimerHandle
+    _timer: asyncio.TimerHandle | None
     _wait: FetchWait
     _watched: list[FetchWaits]
 
@@ -210,6 +210,7 @@ class _Fetch:
         self._partitions = partitions
         self._is_incremental = is_incremental
         self._searches_left = _SEARCHES_MAX
+        self._timer = None
 
     @property
     def _generation(self) -> int:
@@ -244,6 +245,8 @@ class _Fetch:
         return reads, total
 
     async def read_in_turns(self) -> tuple[list[Read], int]:
+        """The wait begins here, at each partition in the turn in which it is read: an append
+        between two turns would wake nothing otherwise. `end_wait` has to follow."""
         parts, request, body = self._parts, self._request, self._body
         budget = min(body.max_bytes, parts.node.fetch_bytes_max)
         reads: list[Read] = []
@@ -252,6 +255,10 @@ class _Fetch:
             result = _read(parts, request, body, partition, budget - total, is_first=total == 0)
             reads.append((partition, result))
             total += result.records_bytes
+            if result.code == KafkaCode.NONE:
+                waits = self._waits_of(partition)
+                waits.add(self._wait)
+                self._watched.append(waits)
         return reads, total
 
     def may_search(self) -> bool:
@@ -275,35 +282,46 @@ class _Fetch:
 
         Registered with the partitions in the same turn: an append in between would wake nothing.
         """
-        body = self._body
         self._reads = reads
-        wait = self._wait = FetchWait(
-            body.min_bytes - size_bytes,
+        self.begin_wait()
+        self._watched = self._all_waits()
+        add_to_all(self._watched, self._wait)
+        return self.wait_for_more(size_bytes)
+
+    def begin_wait(self) -> None:
+        """For the smallest response, at no partition yet."""
+        body = self._body
+        self._wait = FetchWait(
+            body.min_bytes,
             reads_committed=body.isolation_level == READ_COMMITTED,
             is_replica=body.replica_id >= 0,
         )
-        self._watched = self._all_waits()
-        add_to_all(self._watched, wait)
+        self._watched = []
+
+    def wait_for_more(self, size_bytes: int) -> "asyncio.Future[None]":
+        """Done at once if what was read, and has arrived since the wait began, is enough."""
+        self._wait.arrived(size_bytes)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(body.max_wait_ms / 1000, wait.wake)
-        return wait.future
+        self._timer = loop.call_later(self._body.max_wait_ms / 1000, self._wait.wake)
+        return self._wait.future
 
     def _all_waits(self) -> list[FetchWaits]:
         """Of every partition that this request reads."""
-        generation = self._generation
         if self._session is not None and self._is_incremental:
-            known = self._session.known_waits(generation)
+            known = self._session.known_waits(self._generation)
             if known is not None:
                 return known
-        return [
-            each.partition.fetch_waits
-            if each.generation == generation and each.partition is not None
-            else _locate(self._parts, self._request, each).fetch_waits
-            for each in self._partitions
-        ]
+        return [self._waits_of(each) for each in self._partitions]
+
+    def _waits_of(self, each: SessionPartition) -> FetchWaits:
+        """Of a partition that was read without an error."""
+        if each.generation == self._generation and each.partition is not None:
+            return each.partition.fetch_waits
+        return _locate(self._parts, self._request, each).fetch_waits
 
     def end_wait(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         remove_from_all(self._watched, self._wait)
 
     def finish(self, _: "asyncio.Future[None]") -> Pieces:
@@ -335,15 +353,15 @@ class _Fetch:
 
 async def _answer_many(fetch: _Fetch) -> Pieces:
     """For so many partitions that reading them takes several turns."""
-    reads, size_bytes = await fetch.read_in_turns()
-    if not fetch.has_enough(reads, size_bytes):
-        done = fetch.wait(reads, size_bytes)
-        try:
-            await done
-        finally:
-            fetch.end_wait()
-        reads, _ = await fetch.read_in_turns()
-    return fetch.answer(reads)
+    fetch.begin_wait()
+    try:
+        reads, size_bytes = await fetch.read_in_turns()
+        if not fetch.has_enough(reads, size_bytes):
+            await fetch.wait_for_more(size_bytes)
+            reads, _ = await fetch.read_in_turns()
+        return fetch.answer(reads)
+    finally:
+        fetch.end_wait()
 
 
 def _locate(parts: Parts, request: Request, partition: SessionPartition) -> Partition:
