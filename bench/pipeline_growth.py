@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from bench import clients, pipeline
 from bench.brokers import Broker, Millstream, memory_bytes_of, running
 from bench.pipeline import Feed, Query, Watcher
+from bench.spark_source import children_of
 from millstream.ingest.traffic import Site
 from millstream.pipeline import run
 from millstream.pipeline.spec import parse_spec
@@ -172,7 +173,7 @@ def _memory_mb(node: Broker) -> dict[str, float]:
     found = {"driver": 0.0, "JVM": 0.0, "workers": 0.0, "node": node.memory_bytes() / 1e6}
     me = multiprocessing.current_process().pid or 0
     found["driver"] = memory_bytes_of(me) / 1e6
-    for pid in _children(me):
+    for pid in children_of(me):
         # Not Kafka's, if that runs, too.
         if "org.apache.spark.deploy.SparkSubmit" not in _command(pid):
             continue
@@ -190,16 +191,7 @@ def _memory_bytes(pid: int) -> int:
 
 
 def _descendants(pid: int) -> list[int]:
-    return [found for child in _children(pid) for found in (child, *_descendants(child))]
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(each) for task in tasks for each in (task / "children").read_text().split()]
-    except FileNotFoundError:
-        # It has ended.
-        return []
+    return [found for child in children_of(pid) for found in (child, *_descendants(child))]
 
 
 def _command(pid: int) -> str:

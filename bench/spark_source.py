@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,17 +75,27 @@ Measured = dict[int, dict[str, Case]]
 
 def cpu_seconds_of(pid: int) -> float:
     """CPU of a process and of all below it."""
-    total = 0.0
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        # Own time, and that of children that have ended.
-        total += sum(map(int, fields[11:15])) / _TICKS
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                total += cpu_seconds_of(int(child))
-    except FileNotFoundError:
-        return total
-    return total
+    except (FileNotFoundError, ProcessLookupError):
+        # It has ended.
+        return 0.0
+    # Own time, and that of children that have ended.
+    own = sum(map(int, fields[11:15])) / _TICKS
+    return own + sum(map(cpu_seconds_of, children_of(pid)))
+
+
+def children_of(pid: int, processes: Path = Path("/proc")) -> list[int]:
+    """The processes that any of its threads started; none if it has ended."""
+    found: list[int] = []
+    try:
+        for task in (processes / str(pid) / "task").iterdir():
+            # Java's threads come and go; one that is gone must not hide the others' children.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    return found
 
 
 def start_session() -> SparkSession:

@@ -10,6 +10,8 @@ dead letters and tables; one round does not count, for Java compiles most of the
 the sides take turns in being first. A stage is everything up to it, over lines that lie in a
 topic, run twice after that. Delays are those of a trigger of one second. *After millions of lines*
 sends them at an even 25,000 a second, and compares the last tenth of them with the third.
+*Flink SQL* counts lines, errors and bytes per minute and host, from the same lines in Kafka, and
+nothing else; it reads only the status and the size of a line (`bench/flink.py`).
 """
 
 import itertools
@@ -22,7 +24,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from bench import clients, pipeline
+from bench import clients, flink, pipeline
 from bench.bench import Bench
 from bench.pipeline import READ, RESULTS, STAGES, TABLES, Feed, Whole
 from bench.pipeline_growth import SETTLED_STEP, Step, run_long
@@ -71,15 +73,19 @@ class Sides:
         return topic
 
     def each_round(
-        self, what: str, numbers: Sequence[int], measure: Callable[[Feed, bool], None]
+        self,
+        what: str,
+        feeds: Sequence[Feed],
+        numbers: Sequence[int],
+        measure: Callable[[Feed, bool], None],
     ) -> None:
-        """All sides, in turns first; round 0, if there is one, does not count.
+        """All feeds, in turns first; round 0, if there is one, does not count.
 
         Java goes on compiling for several rounds, so the side measured later has an advantage.
         """
         for number in numbers:
-            first = number % len(self.feeds)
-            for feed in [*self.feeds[first:], *self.feeds[:first]]:
+            first = number % len(feeds)
+            for feed in [*feeds[first:], *feeds[:first]]:
                 os.sync()
                 self.bench.say(f"pipeline: {what}, {feed.name}, round {number} of {numbers[-1]}")
                 measure(feed, number > 0)
@@ -93,9 +99,9 @@ def run(bench: Bench) -> list[Row]:
     bench.say("pipeline: starting a session")
     spark = pipeline.start_session(folder, "local[2]")
     try:
-        topics = {feed.name: sides.filled_topic(feed, _PARTITIONS) for feed in sides.feeds}
         _measure_wholes(sides, spark)
-        _measure_stages(sides, spark, topics)
+        flink_row = _flink_row(sides)
+        _measure_stages(sides, spark)
         delays = {feed.name: _delays(sides, spark, feed) for feed in sides.feeds}
         growth = [_partitions_row(sides, spark, count) for count in (1, 4)]
         growth += _long_rows(sides, spark)
@@ -106,6 +112,7 @@ def run(bench: Bench) -> list[Row]:
         spark.stop()
     return [
         *_whole_rows(sides),
+        flink_row,
         *_stage_rows(sides),
         *_share_rows(sides),
         *_delay_rows(delays),
@@ -136,7 +143,8 @@ def _measure_wholes(sides: Sides, spark: SparkSession) -> None:
         if counts:
             sides.wholes.setdefault(feed.name, []).append(whole)
 
-    sides.each_round("all results", range(3 if sides.bench.is_quick else 4), measure)
+    rounds = range(3 if sides.bench.is_quick else 4)
+    sides.each_round("all results", sides.feeds, rounds, measure)
 
 
 def _run_whole(sides: Sides, spark: SparkSession, feed: Feed, partitions: int) -> Whole:
@@ -147,11 +155,28 @@ def _run_whole(sides: Sides, spark: SparkSession, feed: Feed, partitions: int) -
     return pipeline.run_whole(spark, feed, spec, lines, first)
 
 
-def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -> None:
+def _flink_row(sides: Sides) -> Row:
+    bench = sides.bench
+    bench.say("pipeline: Flink SQL")
+    os.sync()
+    ours = [whole.rate for whole in sides.wholes[_OURS]]
+    try:
+        # Any feed from Kafka: only the way to the broker is used.
+        rate = flink.run_windows(sides.feeds[1], bench.path("flink"), sides.lines)
+    except flink.NotInstalled as failed:
+        bench.say(f"pipeline: no Flink: {failed}")
+        return Row(PART, "all results (no Flink beside them: not installed)", "lines/s", ours)
+    return Row(
+        PART, "all results", "lines/s", ours, [rate], None, "Flink SQL, windows of hosts only"
+    )
+
+
+def _measure_stages(sides: Sides, spark: SparkSession) -> None:
+    feeds = [feed for feed in sides.feeds if not feed.by_operators]
+    topics = {feed.name: sides.filled_topic(feed, _PARTITIONS) for feed in feeds}
+
     def measure_stage(stage: str) -> Callable[[Feed, bool], None]:
         def measure(feed: Feed, counts: bool) -> None:
-            if feed.by_operators:
-                return
             spec = pipeline.make_spec(feed, sides.folder, topics[feed.name], _name())
             create_topics(spec)
             seconds = pipeline.run_stage(spark, feed, spec, stage)
@@ -163,7 +188,7 @@ def _measure_stages(sides: Sides, spark: SparkSession, topics: dict[str, str]) -
 
     for stage in STAGES:
         # Each side first once, for the first has more to compile.
-        sides.each_round(stage, [1, 2], measure_stage(stage))
+        sides.each_round(stage, feeds, [1, 2], measure_stage(stage))
 
 
 def _delays(sides: Sides, spark: SparkSession, feed: Feed) -> list[float]:
