@@ -354,7 +354,8 @@ class Node:
             return
         # The timer of the request that is answered must not fetch once more.
         self.asked[where] = self.asked.get(where, 0) + 1
-        delay_ms = 12
+        # Most of what a run would do at its end is to ask for records that are not there.
+        delay_ms = 60 if self.world.is_settling else 12
         if isinstance(step, BackOff):
             delay_ms = 20
         elif isinstance(step, CutBack) or (isinstance(step, TakeRecords) and records):

@@ -31,6 +31,8 @@ ELECTIONS_FROM_MS = 120
 FAULTS_MS = 5_000
 # Clients begin nothing new after it.
 CLIENTS_MS = FAULTS_MS + 1_500
+# Requests that were on their way are answered by then; what is left are timeouts and retries.
+SETTLING_FROM_MS = CLIENTS_MS + 500
 END_MS = CLIENTS_MS + 4_500
 # How long nodes wait for each other.
 PEER_MS = 1_500
@@ -181,6 +183,10 @@ class World:
     @property
     def is_closing(self) -> bool:
         return self._time > CLIENTS_MS
+
+    @property
+    def is_settling(self) -> bool:
+        return self._time > SETTLING_FROM_MS
 
     def at(self, delay_ms: float, call: Callable[[], object]) -> None:
         heapq.heappush(self._queue, (self._time + delay_ms, next(self._number), call))
