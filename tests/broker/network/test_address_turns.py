@@ -1,9 +1,15 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from millstream.broker.network import address_turns
-from millstream.broker.network.address_turns import ITERATIONS_MAX, AddressTurns
+from millstream.broker.network.address_turns import (
+    ACTIVE_SECONDS,
+    ITERATIONS_MAX,
+    REST_SECONDS,
+    AddressTurns,
+)
 
 
 @pytest.fixture
@@ -19,18 +25,17 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_one_connection_of_each_address_continues_in_an_iteration() -> None:
+def test_one_connection_continues_in_an_iteration_and_addresses_take_turns() -> None:
     async def test() -> None:
         turns, seen = AddressTurns(), []
         for name in ("a1", "a2", "a3", "b1"):
             turns.rest(name[0], lambda name=name: seen.append(name))  # type: ignore[misc]
-        assert seen == []
-        await asyncio.sleep(0)
-        assert seen == ["a1", "b1"]
-        await asyncio.sleep(0)
-        assert seen == ["a1", "b1", "a2"]
-        await asyncio.sleep(0)
-        assert seen == ["a1", "b1", "a2", "a3"]
+        expected: list[str] = []
+        for name in ("a1", "b1", "a2", "a3"):
+            assert seen == expected
+            expected.append(name)
+            await asyncio.sleep(0)
+            assert seen == expected
 
     asyncio.run(test())
 
@@ -84,3 +89,61 @@ def test_while_others_use_the_loop_they_get_several_iterations() -> None:
             assert seen == expected
 
     asyncio.run(test())
+
+
+class Timers:
+    """Stands in for the loop: what is to be called soon, and what later."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.soon.append(call)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.later.append((seconds, call))
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
+    found = Timers()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: found)
+    return found
+
+
+@pytest.mark.usefixtures("quiet")
+def test_while_another_address_is_active_the_lines_rest_for_milliseconds(timers: Timers) -> None:
+    turns, seen = AddressTurns(), []
+    turns.hear("good", timers.now)
+    for name in ("a1", "a2"):
+        turns.rest("a", lambda name=name: seen.append(name))  # type: ignore[misc]
+    for expected in (["a1"], ["a1", "a2"]):
+        timers.soon.pop()()
+        [(seconds, go_on)] = timers.later
+        assert seconds == REST_SECONDS
+        timers.later.clear()
+        go_on()
+        assert seen == expected
+    assert not timers.soon
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("what", ["long ago", "gone", "in line", "itself"])
+def test_nobody_rests_for_addresses_that_do_not_need_the_loop(timers: Timers, what: str) -> None:
+    turns, seen = AddressTurns(), []
+    turns.hear("a" if what == "itself" else "other", timers.now)
+    turns.rest("a", lambda: seen.append("a"))
+    if what == "long ago":
+        timers.now += 2 * ACTIVE_SECONDS
+    elif what == "gone":
+        turns.forget("other")
+    elif what == "in line":
+        turns.rest("other", lambda: seen.append("other"))
+    timers.soon.pop()()
+    assert seen == ["a"]
+    assert not timers.later

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
-from millstream.broker.network.connection import IN_FLIGHT_MAX, Connection
+from millstream.broker.network.connection import IN_FLIGHT_MAX, OUTPUT_MEMORY_MAX, Connection
 from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
@@ -125,6 +125,11 @@ class Client:
                 break
             data += part
         return data
+
+    @property
+    def unsent_bytes(self) -> int:
+        sender = self.connection._sender
+        return 0 if sender is None else sender.output.memory_bytes
 
     async def settle(self) -> None:
         """Let the loop handle everything that is already there."""
@@ -278,6 +283,31 @@ def test_pipelined_requests_of_one_client_do_not_keep_others_waiting() -> None:
         expected = b"".join(frame(body) for body in many)
         assert await busy.receive(len(expected)) == expected
         assert host.seen.index(b"other 001") < 5
+
+    run(test)
+
+
+def test_small_requests_with_large_replies_wait_until_these_are_read() -> None:
+    reply = bytes(100_000)
+
+    class WordyHost(Host):
+        def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+            super().dispatch(connection, data)
+            return [frame(reply)]
+
+    async def test() -> None:
+        host = WordyHost()
+        client = Client(host)
+        for sock in (client.sock, client.connection.sock):
+            assert isinstance(sock, socket.socket)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await client.send(b"".join(frame(b"ask %06d" % number) for number in range(100)))
+        await client.settle()
+        assert len(host.seen) < 10
+        for _ in range(100):
+            assert client.unsent_bytes < OUTPUT_MEMORY_MAX + len(frame(reply))
+            assert await client.receive(len(frame(reply))) == frame(reply)
+        assert len(host.seen) == 100
 
     run(test)
 

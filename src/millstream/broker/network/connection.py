@@ -38,6 +38,9 @@ SHARED_BUFFER_BYTES: Final = (1 << 20) + (1 << 16)
 IN_FLIGHT_MAX: Final = 512
 # Beyond this, we stop reading from a client that does not read its replies.
 OUTPUT_BYTES_MAX: Final = 64 << 20
+# The same for replies in memory, without ranges of files: small requests may have large replies,
+# and one client many connections.
+OUTPUT_MEMORY_MAX: Final = 256 << 10
 # The other side sends nothing more; where the system cannot say that, it tells of errors.
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 # How long a client may take to read the reply after which its connection is closed.
@@ -93,6 +96,7 @@ class Connection:
         "_rests",
         "_sender",
         "_wake_bytes",
+        "address",
         "answer",
         "challenge",
         "client_id",
@@ -123,6 +127,8 @@ class Connection:
         self.sock = sock
         self.listener = listener
         self.peer = peer
+        # The peer's address, without the port.
+        self.address = peer.rpartition(":")[0]
         # What answers the frames, and the largest that is taken: less before a client has proved
         # who it is (`restrict`).
         self.answer: Answer = host.dispatch
@@ -173,7 +179,8 @@ class Connection:
         self._take_in(partial(self._received, data, len(data)))
 
     def _take_in(self, receive: Callable[[], None]) -> None:
-        self.received_at = self._loop.time()
+        self.received_at = now = self._loop.time()
+        self._host.turns.hear(self.address, now)
         self._is_receiving = True
         try:
             receive()
@@ -315,11 +322,6 @@ class Connection:
             partial_frame.drop()
 
     @property
-    def address(self) -> str:
-        """The peer's address, without the port."""
-        return self.peer.rpartition(":")[0]
-
-    @property
     def partial_bytes(self) -> int:
         """How many bytes of an incomplete frame have arrived."""
         return 0 if self._partial is None else self._partial.have
@@ -372,7 +374,10 @@ class Connection:
         if replies is not None and (replies.gates or len(replies) >= IN_FLIGHT_MAX):
             return True
         sender = self._sender
-        return sender is not None and sender.output.size_bytes >= OUTPUT_BYTES_MAX
+        if sender is None:
+            return False
+        output = sender.output
+        return output.memory_bytes >= OUTPUT_MEMORY_MAX or output.size_bytes >= OUTPUT_BYTES_MAX
 
     def _read_if_allowed(self) -> None:
         held_back = self._is_held_back()

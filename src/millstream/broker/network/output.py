@@ -81,11 +81,13 @@ def release_all(pieces: Iterable[object]) -> None:
 class OutputQueue:
     """What waits; how it is sent depends on the socket."""
 
-    __slots__ = ("_chunks", "follow", "size_bytes")
+    __slots__ = ("_chunks", "follow", "memory_bytes", "size_bytes")
 
     def __init__(self) -> None:
         self._chunks: deque[Bytes | SendRange] = deque()
         self.size_bytes = 0
+        # Of that, what is not in files.
+        self.memory_bytes = 0
         # Is told of each window before it is sent.
         self.follow: Callable[[SendRange], None] | None = None
 
@@ -101,12 +103,13 @@ class OutputQueue:
             assert isinstance(piece, (bytes, bytearray, memoryview))
             self._chunks.append(piece)
             self.size_bytes += len(piece)
+            self.memory_bytes += len(piece)
 
     def clear(self) -> None:
         """Drop everything and unpin the files."""
         release_all(self._chunks)
         self._chunks.clear()
-        self.size_bytes = 0
+        self.size_bytes = self.memory_bytes = 0
 
     def send(self) -> Sent:
         """Send as much as the socket takes. Raises OSError when the peer is gone."""
@@ -142,6 +145,7 @@ class OutputQueue:
         """Remove the bytes that were sent; the rest of a chunk goes first next time."""
         chunks = self._chunks
         self.size_bytes -= count
+        self.memory_bytes -= count
         SENT.by_copy += count
         while count:
             head = chunks[0]
