@@ -246,7 +246,7 @@ def _array_reader(field: Field, version: int, *, flexible: bool) -> Read:
     def read_array(cursor: Cursor) -> list[Any] | None:
         count = read_count(cursor)
         if count >= 0:
-            return [read_one(cursor) for _ in range(count)]
+            return [read_one(cursor) for _ in cursor.each_of(count)]
         if not is_nullable:
             raise ProtocolError(problem)
         return None
@@ -375,7 +375,7 @@ def _array_writer(field: Field, version: int, *, flexible: bool) -> Write:
 
     def write_items(out: bytearray, items: list[Any]) -> None:
         write_count(out, len(items))
-        for item in items:
+        for item in output.each_of(out, items):
             write_one(out, item)
 
     def write_array(out: bytearray, items: list[Any] | None) -> None:

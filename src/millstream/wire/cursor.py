@@ -7,7 +7,7 @@ bytes of Python objects. Anything wrong raises ProtocolError.
 
 import struct
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +17,10 @@ from millstream.model import NO_TOPIC_ID
 # Enough for a full-cluster request over 10,000 partitions; bounds what one frame can
 # make us allocate to some tens of megabytes.
 ELEMENTS_MAX: Final = 200_000
+# Shorter ones are read and written without a pause.
+LONG_ARRAY: Final = 100
+
+EachOf = Callable[[Sequence[Any]], Iterable[Any]]
 
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
@@ -37,15 +41,21 @@ class TooManyElements(ProtocolError):
 
 
 class Cursor:
-    __slots__ = ("data", "elements_left", "end", "position")
+    __slots__ = ("_each", "data", "elements_left", "end", "position")
 
     def __init__(
-        self, data: memoryview, position: int = 0, elements_max: int = ELEMENTS_MAX
+        self,
+        data: memoryview,
+        position: int = 0,
+        elements_max: int = ELEMENTS_MAX,
+        each: EachOf | None = None,
     ) -> None:
+        """`each` goes through the elements of long arrays, and may pause between them."""
         self.data = data
         self.position = position
         self.end = len(data)
         self.elements_left = elements_max
+        self._each = each
 
     def take(self, size: int) -> memoryview:
         start = self.position
@@ -190,6 +200,12 @@ class Cursor:
         if self.elements_left < 0:
             raise TooManyElements("a request with too many elements")
         return count
+
+    def each_of(self, count: int) -> Iterable[object]:
+        """So many things, for the elements of an array."""
+        if self._each is None or count < LONG_ARRAY:
+            return range(count)
+        return self._each(range(count))
 
     def tags(self) -> Iterator[tuple[int, int]]:
         """(tag, size) of each tagged field; the caller consumes or skips `size` bytes."""

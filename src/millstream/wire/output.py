@@ -2,12 +2,31 @@
 
 import struct
 import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.wire.cursor import LONG_ARRAY, EachOf
 
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _FLOAT64 = struct.Struct(">d")
+
+
+class PausingOutput(bytearray):
+    """For a writer that may pause between the elements of long arrays."""
+
+    def __init__(self, start: bytes | bytearray, each: EachOf) -> None:
+        super().__init__(start)
+        self.each = each
+
+
+def each_of(out: bytearray, items: list[Any]) -> Iterable[Any]:
+    """The elements of an array that is written."""
+    if len(items) < LONG_ARRAY or not isinstance(out, PausingOutput):
+        return items
+    return out.each(items)
 
 
 def int8(out: bytearray, value: int) -> None:

@@ -202,3 +202,20 @@ async def test_what_is_left_of_a_request_is_freed_in_a_thread() -> None:
     await turns._freeing
     assert len(where) == 1_000
     assert threading.current_thread() not in where
+
+
+@running
+async def test_a_large_request_ends_when_what_is_left_of_it_is_freed() -> None:
+    turns = Turns()
+    freed: list[object] = []
+    for _ in range(2):
+        async with turns.large_request():
+            remains = [answer("left")] * 2
+            weakref.finalize(remains[0], freed.append, "left")
+            turns.free_soon(remains)
+            del remains
+    assert not freed
+    async with turns.large_request():
+        assert freed == ["left", "left"]
+    async with turns.large_request(), turns.large_request():
+        pass

@@ -92,7 +92,7 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
 
 async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Pieces:
     turns = parts.turns
-    async with turns.large_requests:
+    async with turns.large_request():
         stop_if_abandoned(request)
         body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
     try:

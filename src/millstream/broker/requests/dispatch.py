@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending, Pieces, settled
+from millstream.broker.requests.pacing import with_pauses
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import (
     Route,
@@ -39,6 +40,7 @@ from millstream.wire.headers import (
     response_header,
 )
 from millstream.wire.message import Api, Message
+from millstream.wire.output import PausingOutput
 
 _BEFORE_AUTHENTICATION: Final = frozenset(
     request.api.key
@@ -94,7 +96,7 @@ class Dispatcher:
         try:
             body = read(Cursor(data, cursor.position, _FEW_ELEMENTS))
         except TooManyElements:
-            large = partial(read, Cursor(data, cursor.position))
+            large = partial(read, Cursor(data, cursor.position, each=with_pauses))
             return Pending(self._answer_large(route, request, large), gate=True)
         answer = self._answer(route, request, body)
         if isinstance(answer, Message):
@@ -125,7 +127,7 @@ class Dispatcher:
     ) -> Pieces:
         assert route.handle is not None
         turns = self._services.turns
-        async with turns.large_requests:
+        async with turns.large_request():
             stop_if_abandoned(request)
             request.is_long = True
             body = await turns.in_thread(read)
@@ -148,7 +150,7 @@ class Dispatcher:
     async def _encode_long(self, api: Api, request: Request, answer: Message) -> Pieces:
         turns = self._services.turns
         try:
-            return await turns.in_thread(partial(_encode, api, request.header, answer))
+            return await turns.in_thread(partial(_encode_in_thread, api, request.header, answer))
         finally:
             turns.free_soon(answer)
 
@@ -166,7 +168,14 @@ class Dispatcher:
 
 
 def _encode(api: Api, header: RequestHeader, answer: Message) -> Pieces:
-    out = response_header(header)
+    return _encode_into(response_header(header), api, header, answer)
+
+
+def _encode_in_thread(api: Api, header: RequestHeader, answer: Message) -> Pieces:
+    return _encode_into(PausingOutput(response_header(header), with_pauses), api, header, answer)
+
+
+def _encode_into(out: bytearray, api: Api, header: RequestHeader, answer: Message) -> Pieces:
     response_writer(api.request, header.version)(out, answer)
     return [finish_frame(out)]
 

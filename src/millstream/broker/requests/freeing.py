@@ -4,7 +4,8 @@ Python frees what nothing refers to at once, and everything below it in the same
 for 200,000 elements of a request. In whichever thread that happens, the loop waits for it.
 """
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from millstream.wire.message import Message
 
@@ -34,30 +35,31 @@ def free(remains: list[object]) -> None:
 
 
 def _free_elements(elements: list[object], remains: list[object]) -> None:
-    is_deep = _has_lists(elements[0])
     while elements:
-        if is_deep:
-            remains += _lists_in(elements[-_FREED_AT_ONCE_MAX:])
+        remains += _lists_in(elements[-_FREED_AT_ONCE_MAX:])
         del elements[-_FREED_AT_ONCE_MAX:]
 
 
-def _has_lists(element: object) -> bool:
-    return isinstance(element, Message) and any(
-        kind.startswith("list") for kind in element.declared_fields.values()
-    )
-
-
-def _lists_in(elements: list[object]) -> list[object]:
-    if not elements or not _has_lists(elements[0]):
+def _lists_in(elements: list[Any]) -> list[object]:
+    if not elements or not _list_fields(elements[0].__class__):
         return []
     return [found for element in elements for found in _lists_below(element)]
 
 
-def _lists_below(element: object) -> list[object]:
+def _lists_below(element: Any) -> list[object]:
     """The lists that are not short. A request for a single topic may name 200,000 partitions, so
     short ones are looked into."""
     found: list[object] = []
-    for value in vars(element).values():
-        if isinstance(value, list):
+    values = vars(element)
+    for name in _list_fields(element.__class__):
+        value = values.get(name)
+        if value:
             found += [value] if len(value) > _SHORT else _lists_in(value)
     return found
+
+
+@cache
+def _list_fields(kind: type[Any]) -> list[str]:
+    if not issubclass(kind, Message):
+        return []
+    return [name for name, what in kind.declared_fields.items() if what.startswith("list")]

@@ -8,6 +8,7 @@ other clients wait for one turn and not for the request. Work ends when its clie
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -46,7 +47,7 @@ class Turns:
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
-        self.large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+        self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
         # What is left of requests that are answered, and who frees it.
         self._remains: list[object] = []
         self._freeing: asyncio.Task[None] | None = None
@@ -54,6 +55,19 @@ class Turns:
     def is_busy(self) -> bool:
         """Are large requests under way?"""
         return self._turn.locked() or self._thread.locked()
+
+    @asynccontextmanager
+    async def large_request(self) -> AsyncIterator[None]:
+        """To be held by a request with thousands of elements. The next may begin when what is left
+        of this one is freed, and not before: else their memory adds up."""
+        await self._large_requests.acquire()
+        try:
+            yield
+        finally:
+            if self._freeing is None:
+                self._large_requests.release()
+            else:
+                self._freeing.add_done_callback(lambda _: self._large_requests.release())
 
     def answer_each(
         self,
