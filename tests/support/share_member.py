@@ -43,7 +43,7 @@ from tests.support.raw_client import RawClient
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 _GROUP_RESOURCE = 32
 _SET = 0
-_JOIN_SECONDS_MAX = 30
+_JOIN_SECONDS_MAX = 120
 
 # First and last offset, and the count of deliveries.
 Range = tuple[int, int, int]
