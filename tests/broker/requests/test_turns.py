@@ -43,6 +43,7 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every item takes longer than a turn."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
     monkeypatch.setattr(turns_module, "FIRST_TURN_SECONDS_MAX", -1)
+    monkeypatch.setattr(turns_module, "REST_SECONDS", 0)
 
 
 def answer(name: str) -> DeletedGroup:
@@ -219,3 +220,23 @@ async def test_a_large_request_ends_when_what_is_left_of_it_is_freed() -> None:
         assert freed == ["left", "left"]
     async with turns.large_request(), turns.large_request():
         pass
+
+
+@running
+async def test_the_loop_is_left_to_others_for_longer_than_a_turn(
+    request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr(turns_module, "FIRST_TURN_SECONDS_MAX", -1)
+    monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
+    found = [item async for item in Turns().each(request_of, range(5))]
+    assert found == [0, 1, 2, 3, 4]
+    assert rests == [turns_module.REST_SECONDS] * 5
+    assert turns_module.REST_SECONDS >= 0.001
