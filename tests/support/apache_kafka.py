@@ -17,7 +17,7 @@ from tests.support.jars import classpath
 from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked, skip_if_java_is_left_out
 
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 240
 _STOP_SECONDS_MAX = 40
 _CLUSTER_ID = "q1Sh-9_ISia_zwGINzRvyQ"
 

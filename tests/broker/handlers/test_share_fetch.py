@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from millstream.broker.coordination.share_state import ShareStateStore
+from millstream.broker.requests import share_reading
 from millstream.errors import KafkaCode, NoSpace
 from millstream.storage.log import Log
 from millstream.testing import Broker
@@ -225,6 +226,23 @@ def test_what_a_fetch_releases_is_acquired_when_that_is_stored(queue: Queue) -> 
     member.fetch(wait_ms=LONG_MS)
     found = member.fetch(wait_ms=LONG_MS, acknowledge=[(0, 1, [RELEASE])])
     assert (found.ranges, found.acknowledged) == ([(0, 1, 2)], {0: KafkaCode.NONE})
+
+
+@pytest.mark.usefixtures("store")
+def test_what_is_acknowledged_counts_if_the_fetch_beside_it_fails(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.produce(2, 2)
+    member = queue.member()
+    assert member.fetch(wait_ms=LONG_MS, records=2).ranges == [(0, 1, 1)]
+
+    def read_from_a_broken_disk(*arguments: Any, **options: Any) -> Any:
+        raise OSError("the disk is broken")
+
+    with monkeypatch.context() as broken, pytest.raises(ConnectionError):
+        broken.setattr(share_reading, "read", read_from_a_broken_disk)
+        member.fetch(wait_ms=LONG_MS, acknowledge=[(0, 1, [ACCEPT])])
+    assert queue.member().fetch(wait_ms=LONG_MS).ranges == [(2, 3, 1)]
 
 
 @pytest.mark.usefixtures("store")

@@ -180,7 +180,12 @@ class _Fetch:
         is_last = body.share_session_epoch == FINAL_EPOCH
         rows: dict[Where, _Row] | None = {}
         if not is_last and not body.is_renew_ack and body.max_records > 0 and body.max_bytes > 0:
-            rows = self._fetch_at_once()
+            try:
+                rows = self._fetch_at_once()
+            except OSError:
+                # What was acknowledged counts, whatever becomes of the fetch. Whoever goes on with
+                # it meets the problem again.
+                rows = None
         # Begun before the fetch, stored after its first look, as in Kafka: what is released here is
         # acquired here only if nothing else was found.
         results = store(self._sharing.partitions, begun)
