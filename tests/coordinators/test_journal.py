@@ -286,6 +286,41 @@ def test_a_deadline_that_cannot_be_acted_upon_for_want_of_replicas_is_put_off() 
     asyncio.run(main())
 
 
+def test_requests_that_wait_for_a_decision_get_its_error_if_it_cannot_be_written() -> None:
+    """The members that wait for the assignment of a classic group, for example."""
+
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        tickets: list[Ticket] = []
+
+        def wait(state: ShardState, env: Env) -> Decision[str]:
+            tickets.append(env.ticket)
+            return Decision()
+
+        change = offsets.commit(
+            shard.state,
+            CommitRequest("g", "", None, -1, [("orders", [OffsetToCommit(0, 5, -1, "")])]),
+            env(Ticket()),
+        )
+        waiting: Any = shard.submit("g", wait)
+        port.failure = KafkaError(KafkaCode.NOT_ENOUGH_REPLICAS)
+        with pytest.raises(KafkaError) as refused:
+            shard.submit(
+                "g",
+                lambda state, env: Decision(
+                    reply="mine", records=change.records, replies=[(tickets[0], "yours")]
+                ),
+            )
+        assert refused.value.code is KafkaCode.COORDINATOR_NOT_AVAILABLE
+        assert waiting.done()
+        with pytest.raises(KafkaError) as told:
+            await waiting
+        assert told.value.code is KafkaCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(main())
+
+
 def test_a_silent_member_stays_while_the_lease_is_over() -> None:
     async def main() -> None:
         port = MemoryPort()

@@ -78,10 +78,6 @@ def _try_once(self: Any, key: Any) -> bool:
     return True
 
 
-def _act_on_all(self: Any, key: Any) -> bool:
-    return True
-
-
 def _apply_at_once(state: ShardState, change: Any, producer_id: int) -> None:
     state.apply(change)
 
@@ -176,11 +172,6 @@ MUTANTS = (
         "a deadline that could not be acted upon is forgotten",
         5231,
         ((Shard, "_deadline_is_over", _try_once),),
-    ),
-    Mutant(
-        "silent members are removed without the lease",
-        5259,
-        ((Shard, "_may_act_on", _act_on_all),),
     ),
     Mutant("a replay without markers", 8, ((Shard, "_replay", _replay_without_markers),)),
     Mutant(

@@ -304,7 +304,13 @@ class Shard(Generic[S, C, E]):
         decision = decide(self.state, env)
         own: object = None
         while True:
-            self._append(name, decision.records, decision.transaction)
+            try:
+                self._append(name, decision.records, decision.transaction)
+            except KafkaError as error:
+                # The decision has taken these requests from the state: nobody else answers them.
+                for waiter, _ in decision.replies:
+                    self._deliver(name, waiter, error)
+                raise
             self._set_deadlines(decision.deadlines)
             self._due_when_committed += decision.when_committed
             for waiter, reply in decision.replies:

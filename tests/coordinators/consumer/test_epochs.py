@@ -1,12 +1,16 @@
-"""Random lives of consumer groups: no partition ever has two owners."""
+"""Random lives of consumer groups: no partition ever has two owners. And steps that are lost."""
 
 import random
+from typing import Any
 
 import pytest
 
 from millstream.coordinators.codecs.changes import Assignment
+from millstream.coordinators.consumer.heartbeat import HeartbeatRequest
+from millstream.coordinators.decision import Ticket
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaError
-from tests.coordinators.world import World, image_of
+from tests.coordinators.world import GROUP, World, image_of
 
 
 class Client:
@@ -97,3 +101,20 @@ def settle(world: World, clients: list[Client]) -> None:
             client.beat(world, ("a",))
             client.take_in()
             owners(clients)
+
+
+@pytest.mark.parametrize(
+    "subscription", [{"topics": ("a",)}, {"topics": (), "pattern": "a.*"}], ids=["names", "pattern"]
+)
+def test_topics_that_have_changed_are_noticed_although_the_first_decision_was_not_written(
+    subscription: dict[str, Any],
+) -> None:
+    world = World(image=image_of(a=1))
+    epoch = world.beat("m", 0, **subscription).epoch
+    assert world.beat("m", epoch).epoch == epoch
+    world.set_topics(a=2, ab=1)
+    request = HeartbeatRequest(GROUP, "m", epoch, "c", "/127.0.0.1")
+    # Too few replicas are in sync: the member gets an error, and the records are lost.
+    lost = requests.consumer_heartbeat(world.state, request, world.env(Ticket()))
+    assert lost.records
+    assert world.beat("m", epoch).epoch > epoch

@@ -187,8 +187,9 @@ def _next_epoch(
         return group.epoch
     _drop_unused_patterns(group, draft)
     metadata_hash = topics_hash(draft.all_topics(), env.image)
-    group.topics_version_seen = env.topics_version
     if not is_changed and metadata_hash == group.metadata_hash:
+        # Not before: if the record below cannot be written, the next heartbeat must look again.
+        group.topics_version_seen = env.topics_version
         return group.epoch
     stored = StoredConsumerGroup(group.epoch + 1, metadata_hash)
     draft.records.append(ConsumerGroupChange(group.group_id, stored))
@@ -212,10 +213,11 @@ def _match_pattern(group: ConsumerGroup, draft: _Draft, news: News, env: Env) ->
     pattern = news.stored.pattern
     if pattern is None or _is_matched(group, news, env):
         return False
-    group.patterns_seen[pattern] = (env.topics_version, news.visible.version)
     topics = matching_topics(pattern, env.image, news.visible)
     known = draft.patterns.get(pattern)
     if known is not None and known.topics == topics:
+        # Not before: see `_next_epoch`.
+        group.patterns_seen[pattern] = (env.topics_version, news.visible.version)
         return False
     matched = MatchedTopics(topics, env.topics_version, env.now_ms)
     draft.patterns[pattern] = matched
