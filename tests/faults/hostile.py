@@ -228,7 +228,9 @@ class Crowd:
             try:
                 self._chance.choice(self._habits)(sock)
             except BlockingIOError:
-                continue
+                # The node reads nothing from it: to try again at once would take the core, and
+                # the other attacks of this process would wait.
+                pass
             except OSError:
                 sock.close()
                 socks.remove(sock)
