@@ -7,7 +7,7 @@ pytest.importorskip("deltalake", reason="the extra `pipeline` is not installed: 
 
 from bench.parts.pipeline import long_rows, stage_shares
 from bench.pipeline import delays_ms
-from bench.pipeline_growth import STEPS, Step, delays_of
+from bench.pipeline_growth import STEPS, Step, delays_of, middle_of
 
 
 def test_a_line_is_seen_by_the_first_count_that_includes_it() -> None:
@@ -41,3 +41,8 @@ def test_a_long_run_is_compared_with_its_own_beginning() -> None:
     memory, *delays = long_rows(steps)
     assert (list(memory.ours), list(memory.theirs), memory.verdict) == ([100.0], [30.0], "MISS")
     assert [row.verdict for row in delays] == ["pass", ""]
+
+
+def test_memory_that_is_taken_for_a_moment_does_not_count() -> None:
+    found = [{"driver": 300.0, "node": 50.0}, {"driver": 540.0, "node": 51.0}]
+    assert middle_of([*found, {"driver": 310.0, "node": 52.0}]) == {"driver": 310.0, "node": 51.0}
