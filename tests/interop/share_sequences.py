@@ -171,8 +171,11 @@ def begin(bootstrap: str, seed: int, attempt: int, name: str) -> Run:
 
 
 def begin_again(bootstrap: str, name: str) -> Run:
-    """After a crash, with other members."""
-    return Run(_joined(bootstrap, name), RawClient(bootstrap), name)
+    """After a crash, with other members. How many records are in flight does not matter from here
+    on: Kafka still counts those that were finished behind others; we do not."""
+    client = RawClient(bootstrap)
+    set_group_options(client, name, share_partition_max_record_locks=str(_ALL))
+    return Run(_joined(bootstrap, name), client, name)
 
 
 def _joined(bootstrap: str, name: str) -> list[ShareMember]:
@@ -346,7 +349,7 @@ class Compared:
                     self._take_all(number)
                     self._do(kind, number, numbers)
                 case "finish with fetch":
-                    if in_flight_max(self.seed) == FEW_LOCKS:
+                    if in_flight_max(self.seed) == FEW_LOCKS and not self._has_crashed:
                         # What is finished makes room, but not before it is stored.
                         self._take_all(number)
                     self._do(kind, number, numbers)
@@ -391,6 +394,9 @@ class Compared:
             self.problem = TOO_SLOW
         elif _is_their_bug(kind, theirs):
             self._are_sessions_alike = False
+        elif self._has_crashed and has_short_locks(self.seed) and _are_cut(theirs, ours):
+            # The same records, in more ranges.
+            pass
         elif self._has_crashed and has_short_locks(self.seed) and _is_cut(theirs, ours):
             # From here on they acquire different records.
             self.is_cut = True
@@ -428,6 +434,20 @@ def _late(first: object, again: object) -> object:
 def _is_their_bug(kind: str, answer: object) -> bool:
     """Kafka fails where nothing is in flight any more; we say that the records are not acquired."""
     return kind == "wrong" and answer is KafkaCode.UNKNOWN_SERVER_ERROR
+
+
+def _are_cut(theirs: object, ours: object) -> bool:
+    """As `_is_cut`, where the answer has the rest of the range, too."""
+    match theirs, ours:
+        case (code, [*ranges], said), (code_here, [*ranges_here], said_here):
+            is_same = _counts(ranges) == _counts(ranges_here)
+            return is_same and (code, said) == (code_here, said_here)
+    return False
+
+
+def _counts(ranges: Sequence[tuple[int, int, int]]) -> dict[int, int]:
+    """How often each record was delivered."""
+    return {n: count for first, last, count in ranges for n in range(first, last + 1)}
 
 
 def _is_cut(theirs: object, ours: object) -> bool:
