@@ -33,6 +33,7 @@ from millstream.broker.requests.limited_dispatch import LimitedDispatcher
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.services import Services
 from millstream.broker.requests.timing import RequestTimes, TimedDispatch
+from millstream.broker.requests.turns import Turns
 from millstream.broker.security.audit import AuditLog
 from millstream.broker.security.authorizer import configured_authorizer
 from millstream.broker.security.certificates import Certificates
@@ -300,6 +301,7 @@ class Broker:
         permissions = self._permissions(metadata)
         quotas = self._quotas(metadata)
         self.services = Services(
+            turns=Turns(self._server.turns.is_shared),
             node=self.node,
             topics=self.topics,
             coordination=self.coordination,

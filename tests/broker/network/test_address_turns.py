@@ -8,6 +8,7 @@ from millstream.broker.network.address_turns import (
     ACTIVE_SECONDS,
     ITERATIONS_MAX,
     REST_SECONDS,
+    TURNS_BEFORE_REST,
     AddressTurns,
 )
 
@@ -117,33 +118,42 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_while_another_address_is_active_the_lines_rest_for_milliseconds(timers: Timers) -> None:
+def test_while_several_addresses_are_active_the_lines_rest_after_a_few_turns(
+    timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
     turns, seen = AddressTurns(), []
+    for number in range(2 * TURNS_BEFORE_REST + 1):
+        turns.rest("a", lambda number=number: seen.append(number))  # type: ignore[misc]
+    turns.hear("a", timers.now)
     turns.hear("good", timers.now)
-    for name in ("a1", "a2"):
-        turns.rest("a", lambda name=name: seen.append(name))  # type: ignore[misc]
-    for expected in (["a1"], ["a1", "a2"]):
+    for rests in (1, 2):
+        for _ in range(TURNS_BEFORE_REST - (rests == 2)):
+            timers.soon.pop()()
+        assert len(seen) == rests * TURNS_BEFORE_REST
         timers.soon.pop()()
         [(seconds, go_on)] = timers.later
         assert seconds == REST_SECONDS
         timers.later.clear()
         go_on()
-        assert seen == expected
-    assert not timers.soon
+    assert seen == list(range(2 * TURNS_BEFORE_REST + 1))
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("what", ["long ago", "gone", "in line", "itself"])
-def test_nobody_rests_for_addresses_that_do_not_need_the_loop(timers: Timers, what: str) -> None:
+@pytest.mark.parametrize("what", ["alone", "long ago"])
+def test_nobody_rests_for_addresses_that_do_not_need_the_loop(
+    timers: Timers, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(address_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
     turns, seen = AddressTurns(), []
-    turns.hear("a" if what == "itself" else "other", timers.now)
-    turns.rest("a", lambda: seen.append("a"))
+    turns.hear("a", timers.now)
     if what == "long ago":
-        timers.now += 2 * ACTIVE_SECONDS
-    elif what == "gone":
-        turns.forget("other")
-    elif what == "in line":
-        turns.rest("other", lambda: seen.append("other"))
-    timers.soon.pop()()
-    assert seen == ["a"]
+        turns.hear("other", timers.now)
+    timers.now += 2 * ACTIVE_SECONDS
+    turns.hear("other" if what == "long ago" else "a", timers.now)
+    assert not turns.is_shared()
+    for _ in range(2 * TURNS_BEFORE_REST):
+        turns.rest("a", lambda: seen.append("a"))
+        timers.soon.pop()()
+    assert len(seen) == 2 * TURNS_BEFORE_REST
     assert not timers.later

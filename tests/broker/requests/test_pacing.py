@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_every_item_comes_and_pauses_are_longer_than_the_work(clock: Clock) -> None:
     seen = []
-    for item in with_pauses(range(1000)):
+    for item in with_pauses(lambda: True, range(1000)):
         seen.append(item)
         clock.now += WORK_SECONDS / 10
     assert seen == list(range(1000))
@@ -41,8 +41,14 @@ def test_every_item_comes_and_pauses_are_longer_than_the_work(clock: Clock) -> N
 
 
 def test_short_work_is_not_interrupted(clock: Clock) -> None:
-    for _ in with_pauses(range(10)):
+    for _ in with_pauses(lambda: True, range(10)):
         clock.now += WORK_SECONDS / 20
+    assert clock.slept == 0
+
+
+def test_nobody_pauses_for_no_one(clock: Clock) -> None:
+    for _ in with_pauses(lambda: False, range(1000)):
+        clock.now += WORK_SECONDS
     assert clock.slept == 0
 
 

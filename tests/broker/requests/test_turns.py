@@ -28,6 +28,7 @@ def running(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 class FakeConnection:
     has_left = False
+    proved_node_id = -1
 
     def is_abandoned(self) -> bool:
         return self.has_left
@@ -236,7 +237,13 @@ async def test_the_loop_is_left_to_others_for_longer_than_a_turn(
     monkeypatch.setattr(asyncio, "sleep", note)
     monkeypatch.setattr(turns_module, "FIRST_TURN_SECONDS_MAX", -1)
     monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
-    found = [item async for item in Turns().each(request_of, range(5))]
+    found = [item async for item in Turns(lambda: True).each(request_of, range(5))]
     assert found == [0, 1, 2, 3, 4]
     assert rests == [turns_module.REST_SECONDS] * 5
     assert turns_module.REST_SECONDS >= 0.001
+    rests.clear()
+    assert [item async for item in Turns(lambda: False).each(request_of, range(3))] == [0, 1, 2]
+    # Followers do not wait for anybody.
+    request_of.connection.proved_node_id = 2
+    assert [item async for item in Turns(lambda: True).each(request_of, range(3))] == [0, 1, 2]
+    assert rests == [0] * 6

@@ -4,11 +4,10 @@ A connection that has sent many requests at once is served for a moment, and the
 the others had a turn. Connections of one address rest in one line, the lines take turns, and one
 connection continues at a time: two hundred connections get no more of the loop than one.
 
-While no other address sends anything, the next connection continues in the next iteration of the
-loop, if nobody used this one, and after a few iterations at the latest. While others do, they have
-the loop for several milliseconds. A request that takes several iterations, such as a produce that
-waits for the disk, then meets no such turn in each of them; and a loop that sleeps in between gets
-a core from the kernel as soon as something arrives.
+The next connection continues in the next iteration of the loop, if nobody used this one, and after
+a few iterations at the latest. A request that takes several of them, such as a produce that waits
+for the disk, then does not wait for such a turn in each. While several addresses send something,
+all lines rest after a few turns: a process that never sleeps gets its core from the kernel late.
 """
 
 import asyncio
@@ -19,9 +18,11 @@ from typing import Final
 
 # How long one address's pipelined requests may occupy the loop before others get a turn.
 TURN_SECONDS_MAX: Final = 0.001
-# How long the others then have it to themselves, and for how long they count after they sent
-# something.
-REST_SECONDS: Final = 0.004
+# After so many turns the others have the loop to themselves, for the shortest time that uvloop can
+# sleep. More would cost a producer that is alone on its machine too much of its speed.
+TURNS_BEFORE_REST: Final = 4
+REST_SECONDS: Final = 0.001
+# For how long an address counts after it has sent something.
 ACTIVE_SECONDS: Final = 0.05
 # An iteration of the loop that takes longer has served somebody.
 QUIET_SECONDS_MAX: Final = 0.0001
@@ -37,19 +38,24 @@ class AddressTurns:
         self._lines: dict[str, deque[GoOn]] = {}
         # The address whose connection continues right now.
         self._current: str | None = None
-        # When each address was last heard, by the loop's time.
-        self._heard: dict[str, float] = {}
+        # Who was heard last, and when that was somebody else than before, by the loop's time.
+        self._last_heard = ""
+        self._changed_at = -ACTIVE_SECONDS
+        # Since the last rest.
+        self._turns = 0
         # Since the last turn.
         self._iterations = 0
         self._looked_at = 0.0
 
     def hear(self, address: str, now: float) -> None:
         """A connection of this address has received something."""
-        self._heard[address] = now
+        if address != self._last_heard:
+            self._last_heard = address
+            self._changed_at = now
 
-    def forget(self, address: str) -> None:
-        """Its last connection is closed."""
-        self._heard.pop(address, None)
+    def is_shared(self) -> bool:
+        """Have several addresses sent something in the last moments? Any thread may ask."""
+        return time.monotonic() - self._changed_at < ACTIVE_SECONDS
 
     def is_over(self, address: str) -> bool:
         """Must a connection of this address rest, because others of it are in line?"""
@@ -69,16 +75,13 @@ class AddressTurns:
     def _look(self) -> None:
         """Called once in each iteration."""
         loop = asyncio.get_running_loop()
-        if self._are_others_active(loop.time()):
+        if self._turns >= TURNS_BEFORE_REST and self.is_shared():
+            self._turns = 0
             loop.call_later(REST_SECONDS, self._next)
         elif self._is_due():
             self._next()
         else:
             loop.call_soon(self._look)
-
-    def _are_others_active(self, now: float) -> bool:
-        since = now - ACTIVE_SECONDS
-        return any(at > since and who not in self._lines for who, at in self._heard.items())
 
     def _is_due(self) -> bool:
         now = time.perf_counter()
@@ -95,6 +98,7 @@ class AddressTurns:
             # Behind the other addresses.
             self._lines[address] = line
         self._current = address
+        self._turns += 1
         try:
             go_on()
         finally:

@@ -58,6 +58,7 @@ class Dispatcher:
         self._generation = services.node.partitions.generation
         self._counts = services.counts
         self._routes: dict[int, Route] = {}
+        self._with_pauses = partial(with_pauses, services.turns.is_shared)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
         # The checks below were made for the request that set the shortcut. Those that may have
@@ -96,7 +97,7 @@ class Dispatcher:
         try:
             body = read(Cursor(data, cursor.position, _FEW_ELEMENTS))
         except TooManyElements:
-            large = partial(read, Cursor(data, cursor.position, each=with_pauses))
+            large = partial(read, Cursor(data, cursor.position, each=self._with_pauses))
             return Pending(self._answer_large(route, request, large), gate=True)
         answer = self._answer(route, request, body)
         if isinstance(answer, Message):
@@ -150,7 +151,8 @@ class Dispatcher:
     async def _encode_long(self, api: Api, request: Request, answer: Message) -> Pieces:
         turns = self._services.turns
         try:
-            return await turns.in_thread(partial(_encode_in_thread, api, request.header, answer))
+            out = PausingOutput(response_header(request.header), self._with_pauses)
+            return await turns.in_thread(partial(_encode_into, out, api, request.header, answer))
         finally:
             turns.free_soon(answer)
 
@@ -169,10 +171,6 @@ class Dispatcher:
 
 def _encode(api: Api, header: RequestHeader, answer: Message) -> Pieces:
     return _encode_into(response_header(header), api, header, answer)
-
-
-def _encode_in_thread(api: Api, header: RequestHeader, answer: Message) -> Pieces:
-    return _encode_into(PausingOutput(response_header(header), with_pauses), api, header, answer)
 
 
 def _encode_into(out: bytearray, api: Api, header: RequestHeader, answer: Message) -> Pieces:

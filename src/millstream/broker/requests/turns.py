@@ -19,8 +19,8 @@ from millstream.lazy_dataclass import dataclass
 from millstream.wire.message import Message
 
 TURN_SECONDS_MAX: Final = 0.0005
-# Before each turn the loop is left to everybody else. It sleeps if nobody needs it, and then gets
-# a core as soon as something arrives, unlike a process that never sleeps.
+# Before each turn the loop is left to other addresses, if there are any. It sleeps if nobody needs
+# it, and then gets a core as soon as something arrives, unlike a process that never sleeps.
 REST_SECONDS: Final = 0.001
 # The first turn may be longer: most requests need no second one.
 FIRST_TURN_SECONDS_MAX: Final = 0.001
@@ -46,7 +46,9 @@ class Weight(Generic[Item, Answer]):
 
 
 class Turns:
-    def __init__(self) -> None:
+    def __init__(self, is_shared: Callable[[], bool] = lambda: False) -> None:
+        """`is_shared` says whether clients of several addresses use the node right now."""
+        self.is_shared = is_shared
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
@@ -111,9 +113,13 @@ class Turns:
     async def _next_turn(self, request: Request, work: Callable[[], R]) -> R:
         request.is_long = True
         async with self._turn:
-            await asyncio.sleep(REST_SECONDS)
+            await asyncio.sleep(REST_SECONDS if self._must_rest(request) else 0)
             stop_if_abandoned(request)
             return work()
+
+    def _must_rest(self, request: Request) -> bool:
+        """Not for a follower: acknowledgements wait for its fetches."""
+        return request.connection.proved_node_id < 0 and self.is_shared()
 
     def prepare(
         self,
