@@ -286,6 +286,24 @@ def test_an_empty_day_has_a_report_too(spec: Spec) -> None:
     assert "| 2026-05-01 | 0 | 0 | 0 | 0 bytes | 0 |  |" in (path / "report.md").read_text()
 
 
+def test_what_has_no_figures_is_only_named_at_the_end(make_table: MakeTable) -> None:
+    """A log that is not of a web site has no pages, visits or services."""
+    spec = make_table([event(berlin(SHORT_DAY), program="cron", level="info")])
+    path = make_report(spec, period_of(Kind.DAILY, SHORT_DAY, spec.timezone))
+    text = (path / "report.md").read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == ["## Overview", "## Traffic by hour", "## Load of hosts"]
+    assert "| hour | lines |\n" in text
+    assert text.endswith(
+        "\nNothing was found for: pages, funnel, retention, latency, errors, messages, gauges.\n"
+    )
+    page = (path / "report.html").read_text()
+    assert page.count("<figure") == 1
+    assert "<h2>Pages" not in page
+    assert "Nothing was found for: pages," in page
+    assert (path / "pages.csv").exists()
+
+
 def test_without_a_table_there_is_no_report(make_spec: MakeSpec) -> None:
     with pytest.raises(NoTable):
         make_report(make_spec(), period_of(Kind.DAILY, SHORT_DAY, "UTC"))

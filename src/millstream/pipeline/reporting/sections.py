@@ -112,7 +112,7 @@ def traffic(events: Events, period: Period) -> Section:
         "traffic",
         f"Traffic by {'hour' if is_day else 'day'}",
         _table(rows, {**first, "service_p95_ms": _NUMBER}),
-        charts=("page_views", "errors", "service_p95_ms"),
+        charts=("lines", "page_views", "errors", "service_p95_ms"),
     )
 
 

@@ -1,4 +1,8 @@
-"""A report as Markdown and as one HTML page with its plots inside; nothing to load."""
+"""A report as Markdown and as one HTML page with its plots inside; nothing to load.
+
+Many logs have no page views, no services, no errors. A section without a figure is only named at
+the end, and columns and charts without one are left out. The files of a section have everything.
+"""
 
 import html
 from dataclasses import dataclass
@@ -9,6 +13,8 @@ import pyarrow as pa
 from millstream.pipeline.reporting.charts import bar, column_chart
 
 _UNITS: Final = (("_percent", " (%)"), ("_ms", " (ms)"))
+# That there were no errors is news.
+_ALWAYS_SHOWN: Final = frozenset({"lines", "errors"})
 _SIZES: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -26,6 +32,27 @@ class Section:
     charts: tuple[str, ...] = ()
     # Two rows, this period and the one before: shown as large figures.
     is_summary: bool = False
+
+
+def _without_figures(table: pa.Table) -> list[str]:
+    """Columns of numbers that are all missing or 0."""
+    return [
+        name
+        for name in table.schema.names
+        if _is_number(table, name) and not any(table[name].to_pylist())
+    ]
+
+
+def _says_something(section: Section) -> bool:
+    table = section.table
+    numbers = sum(_is_number(table, name) for name in table.schema.names)
+    return section.is_summary or len(_without_figures(table)) < numbers
+
+
+def _silent(sections: list[Section]) -> str:
+    """A sentence; empty if every section says something."""
+    names = [section.name for section in sections if not _says_something(section)]
+    return f"Nothing was found for: {', '.join(names)}." if names else ""
 
 
 def heading(column: str) -> str:
@@ -60,12 +87,20 @@ def _size(value: int) -> str:
 
 def as_markdown(title: str, note: str, sections: list[Section]) -> str:
     parts = [f"# {title}", note]
-    for section in sections:
+    for section in filter(_says_something, sections):
         parts.append(f"## {section.title}")
         if section.note:
             parts.append(section.note)
-        parts.append(_markdown_table(section.table) if section.table.num_rows else "Nothing.")
+        parts.append(_markdown_table(_shown(section)))
+    if silent := _silent(sections):
+        parts.append(silent)
     return "\n\n".join(parts) + "\n"
+
+
+def _shown(section: Section) -> pa.Table:
+    """Figures of the summary are compared with those of other reports: they are always there."""
+    table = section.table
+    return table if section.is_summary else table.drop_columns(_without_figures(table))
 
 
 def _markdown_table(table: pa.Table) -> str:
@@ -88,7 +123,9 @@ def _is_number(table: pa.Table, name: str) -> bool:
 
 
 def as_html(title: str, note: str, sections: list[Section]) -> str:
-    body = "".join(_section_html(section) for section in sections)
+    body = "".join(_section_html(section) for section in filter(_says_something, sections))
+    if silent := _silent(sections):
+        body += f"<section><p class=note>{html.escape(silent)}</p></section>"
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width'>"
@@ -101,15 +138,15 @@ def _section_html(section: Section) -> str:
     head = f"<section><h2>{html.escape(section.title)}</h2>"
     if section.note:
         head += f"<p class=note>{html.escape(section.note)}</p>"
-    if not section.table.num_rows:
-        return head + "<p>Nothing.</p></section>"
     if section.is_summary:
         return head + _figures_html(section.table) + "</section>"
     table = _table_html(section)
     if section.bar is not None and section.bar.startswith("errors"):
         table = f"<div class=bad>{table}</div>"
     if section.charts:
-        charts = "".join(_chart_html(section.table, name) for name in section.charts)
+        shown = _shown(section)
+        drawn = [name for name in section.charts if name in shown.schema.names]
+        charts = "".join(_chart_html(shown, name) for name in drawn)
         table = f"{charts}<details><summary>as a table</summary>{table}</details>"
     return f"{head}{table}</section>"
 
@@ -126,11 +163,13 @@ def _chart_html(table: pa.Table, name: str) -> str:
 def _figures_html(table: pa.Table) -> str:
     now, before = table.to_pylist()
     first, *names = table.schema.names
+    silent = set(_without_figures(table)) - _ALWAYS_SHOWN
     figures = "".join(
         f"<div><span>{html.escape(_without_unit(name))}</span>"
         f"<b>{_with_unit(name, now[name])}</b>"
         f"<small>{html.escape(_change(name, now[name], before[name]))}</small></div>"
         for name in names
+        if name not in silent
     )
     note = f"Small figures: the {first} before, and the change since."
     return f"<div class=figures>{figures}</div><p class=note>{note}</p>"
@@ -153,8 +192,9 @@ def _change(name: str, now: Any, before: Any) -> str:
 
 
 def _table_html(section: Section) -> str:
-    table, drawn = section.table, section.bar
+    table = _shown(section)
     names = table.schema.names
+    drawn = section.bar if section.bar in names else None
     kinds = {name: " class=n" if _is_number(table, name) else "" for name in names}
     head = "".join(f"<th{kinds[name]}>{html.escape(heading(name))}</th>" for name in names)
     rows = []
@@ -180,9 +220,9 @@ _STYLE: Final = (
     "section{border-top:1px solid var(--line);padding:1.2em 0}"
     ".note,small,span,summary,figcaption{color:var(--soft)}.note{margin:.1em 0 .8em}"
     ".wide{overflow-x:auto}table{border-collapse:collapse}"
-    "td,th{padding:.25em 1.2em .25em 0;text-align:left;white-space:nowrap;"
+    "td,th{padding:.25em 1.2em .25em 0;text-align:left;vertical-align:top;"
     "font-variant-numeric:tabular-nums}th{font-weight:600;border-bottom:1px solid var(--line)}"
-    ".n{text-align:right}"
+    "td{max-width:24em;overflow-wrap:anywhere}.n{text-align:right;white-space:nowrap}"
     ".figures{display:flex;flex-wrap:wrap;gap:.4em 2.4em;margin-bottom:.6em}"
     ".figures div{display:grid}"
     ".figures b{font-size:1.7em;font-variant-numeric:tabular-nums}"
