@@ -160,7 +160,7 @@ def run_windows(feed: Feed, folder: Path, lines: list[TrafficLine]) -> float:
 def _running(
     home: Path, folder: Path, bootstrap: str, names: Mapping[str, str]
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """The job, in a process of its own that ends with it."""
+    """Run the job in a separate process, which ends with it."""
     (folder / "config.yaml").write_text(_CONFIGURATION)
     text = _SQL.replace("@bootstrap@", bootstrap)
     for name, topic in names.items():

@@ -183,8 +183,8 @@ class _Fetch:
             try:
                 rows = self._fetch_at_once()
             except OSError:
-                # What was acknowledged counts, whatever becomes of the fetch. Whoever goes on with
-                # it meets the problem again.
+                # The acknowledgements count even if the fetch fails. The next look at the log
+                # meets the same problem, and reports it.
                 rows = None
         # Begun before the fetch, stored after its first look, as in Kafka: what is released here is
         # acquired here only if nothing else was found.
