@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.network.replies import Pending
+from millstream.broker.requests.routes import import_handler, served
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
@@ -104,6 +105,8 @@ def test_a_partition_that_is_gone_is_refused(client: RawClient, broker: Broker) 
 
 async def codes_of_held_commits(folder: Path) -> list[int]:
     flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    # The first request of a process waits for this as well, in whichever test it is.
+    import_handler(served()[OffsetCommitRequest.api.key])
     node = Node(load_config(flags=flags), dev=True)
     await node.start()
     kept = node.node.disk.durability
