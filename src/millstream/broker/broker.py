@@ -290,7 +290,11 @@ class Broker:
         )
         self.producer_ids = ProducerIds(metadata)
         self.coordination = Coordinators(self.node)
-        self.topics = Topics(self.node, ensure_internal=self.coordination.ensure_internal_topic)
+        self.topics = Topics(
+            self.node,
+            ensure_internal=self.coordination.ensure_internal_topic,
+            is_shared=self._server.turns.is_shared,
+        )
         self.topics.on_deleted = self.coordination.topic_deleted
         self.coordination.topics = self.topics
         self.coordination.producer_ids = self.producer_ids

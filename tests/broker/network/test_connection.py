@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 import pytest
 
 from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
-from millstream.broker.network.connection import IN_FLIGHT_MAX, OUTPUT_MEMORY_MAX, Connection
+from millstream.broker.network.connection import (
+    IN_FLIGHT_MAX,
+    OUTPUT_MEMORY_MAX,
+    SHARED_BUFFER_BYTES,
+    Connection,
+    kept_frame,
+)
 from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
@@ -398,6 +404,45 @@ def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_clai
         partial = client.connection._partial
         assert partial is not None
         assert len(partial._data) <= 65536
+
+    run(test)
+
+
+def test_memory_of_a_large_frame_grows_in_steps_that_take_no_time() -> None:
+    async def test() -> None:
+        host = Host()
+        host.frame_bytes_max = 1 << 26
+        client = Client(host)
+        half = 10 << 20
+        await client.send(struct.pack(">i", 2 * half) + bytes(half))
+        await client.settle()
+        partial = client.connection._partial
+        assert partial is not None
+        assert partial.have <= len(partial._data) <= partial.have + (1 << 20)
+        await client.send(bytes(half))
+        assert await client.receive(2 * half + 4) == frame(bytes(2 * half))
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [100, SHARED_BUFFER_BYTES, SHARED_BUFFER_BYTES + 1])
+def test_a_frame_that_is_kept_survives_the_next_one(size: int) -> None:
+    async def test() -> None:
+        host = Host(buffer_bytes=SHARED_BUFFER_BYTES)
+        host.frame_bytes_max = 1 << 26
+        kept: list[memoryview] = []
+
+        def keep(connection: Connection, data: memoryview) -> Pieces:
+            kept.append(kept_frame(data))
+            return [frame(b"kept")]
+
+        client = Client(host)
+        client.connection.answer = keep
+        bodies = [bytes([number]) * size for number in range(3)]
+        for body in bodies:
+            await client.send(frame(body))
+            await client.receive(8)
+        assert [bytes(one) for one in kept] == bodies
 
     run(test)
 

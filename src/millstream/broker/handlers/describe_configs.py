@@ -1,6 +1,7 @@
 """DescribeConfigs (32), versions 1-4: every option with its default, and where it is set."""
 
 from collections.abc import Coroutine, Hashable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from millstream.broker.node.state import NodeState
@@ -136,12 +137,19 @@ def _entries(
     else:
         kind = config_view.NAMED[resource.resource_type]
         entries = config_view.named_entries(node, kind, name, names=keys)
-    for entry in entries:
-        if not body.include_synonyms:
-            entry.synonyms = []
-        if not body.include_documentation:
-            entry.documentation = None
-    return entries
+    return [_shown(body, entry) for entry in entries]
+
+
+def _shown(body: DescribeConfigsRequest, entry: DescribedConfig) -> DescribedConfig:
+    """As much of it as the client wants; the entry itself may belong to other requests, too."""
+    if body.include_synonyms and body.include_documentation:
+        return entry
+    shown = copy(entry)
+    if not body.include_synonyms:
+        shown.synonyms = []
+    if not body.include_documentation:
+        shown.documentation = None
+    return shown
 
 
 def require(permissions: Permissions, request: Request, resource_type: int, name: str) -> None:

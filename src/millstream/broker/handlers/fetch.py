@@ -11,6 +11,7 @@ import asyncio
 from functools import partial
 from typing import Final, Protocol
 
+from millstream.broker.network.connection import kept_frame
 from millstream.broker.network.output import SendRange
 from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
@@ -85,8 +86,8 @@ class Parts(Protocol):
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if cursor.end - cursor.position > _FRAME_BYTES_MAX:
-        copied = Cursor(memoryview(bytes(cursor.data)), cursor.position, PARTITIONS_MAX)
-        return Pending(_handle_large(parts, request, copied), gate=True)
+        kept = Cursor(kept_frame(cursor.data), cursor.position, PARTITIONS_MAX)
+        return Pending(_handle_large(parts, request, kept), gate=True)
     return _handle(parts, request, read_fetch_request(cursor, request.version))
 
 

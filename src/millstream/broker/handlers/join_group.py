@@ -26,6 +26,19 @@ _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 def handle(
     groups: GroupCoordinators, permissions: Permissions, request: Request, body: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    def show(reply: JoinReply) -> JoinGroupResponse:
+        return _answer(reply, request.version)
+
+    def refuse(error: KafkaError) -> JoinGroupResponse:
+        return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
+
+    try:
+        permissions.require(request, ResourceType.GROUP, body.group_id)
+        # Before the metadata is copied: it may be larger than a member's may be.
+        size_bytes = protocols_bytes((p.name, p.metadata) for p in body.protocols)
+        groups.admit_member(body.group_id, request.client_host, size_bytes)
+    except KafkaError as error:
+        return refuse(error)
     join = JoinRequest(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -43,18 +56,6 @@ def handle(
         can_skip_assignment=request.version >= KNOWS_SKIP_ASSIGNMENT,
         first_wait_ms=first_wait_ms(request.connection.client_software),
     )
-
-    def show(reply: JoinReply) -> JoinGroupResponse:
-        return _answer(reply, request.version)
-
-    def refuse(error: KafkaError) -> JoinGroupResponse:
-        return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
-
-    try:
-        permissions.require(request, ResourceType.GROUP, body.group_id)
-        groups.admit_member(join.group_id, join.client_host, protocols_bytes(join.protocols))
-    except KafkaError as error:
-        return refuse(error)
     return groups.ask(
         body.group_id, lambda state, env: requests.join(state, join, env), show=show, refuse=refuse
     )

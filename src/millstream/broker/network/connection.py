@@ -51,6 +51,12 @@ class ClientGone(Exception):
     """Raised by work for a client that has left."""
 
 
+def kept_frame(frame: memoryview) -> memoryview:
+    """The frame, in memory that is not used for the next one: copied out of the shared buffer. What
+    is larger than that is in memory of its own, and copying it would take milliseconds."""
+    return frame if len(frame) > SHARED_BUFFER_BYTES else memoryview(bytes(frame))
+
+
 Answer = Callable[["Connection", memoryview], Pieces | Pending]
 
 

@@ -16,8 +16,10 @@ from millstream.security.tls_session import is_client_hello
 from millstream.wire.apis.produce import ProduceRequest
 from millstream.wire.headers import SIZE_BYTES
 
-# A frame gets memory for this much, and then for twice what it has.
+# A frame gets memory for this much, and then for twice what it has, but not for more than the
+# maximum at a time: clearing ten megabytes would keep other clients waiting.
 _GROWTH_BYTES_MIN: Final = 1 << 17
+_GROWTH_BYTES_MAX: Final = 1 << 20
 _FRAME_BYTES_MIN: Final = 8
 # While this much is missing, and more than TLS may have received and not decrypted, the connection
 # need not be woken for less.
@@ -133,7 +135,8 @@ class PartialFrame:
         data = self._data
         if isinstance(data, memoryview):
             return True
-        room = min(self._wanted, max(2 * self.have, _GROWTH_BYTES_MIN))
+        growth = min(max(self.have, _GROWTH_BYTES_MIN), _GROWTH_BYTES_MAX)
+        room = min(self._wanted, self.have + growth)
         if len(data) >= room:
             return True
         if not self._buffers.memory.grow(self._account, room, when_free):

@@ -25,16 +25,25 @@ log = logging.getLogger(__name__)
 # About a millisecond of system calls each.
 _OPENED_AT_ONCE_MAX: Final = 2
 _DELETED_AT_ONCE_MAX: Final = 20
+# Between such turns while others use the node: it serves them, and its disk commits the new
+# directories a few at a time, or a sync of another client would wait for all of them.
+_REST_SECONDS: Final = 0.001
 
 
 class Topics:
     def __init__(
-        self, node: NodeState, *, ensure_internal: Callable[[str], Awaitable[None]]
+        self,
+        node: NodeState,
+        *,
+        ensure_internal: Callable[[str], Awaitable[None]],
+        is_shared: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`ensure_internal` creates an internal topic with its coordinator's options."""
+        """`ensure_internal` creates an internal topic with its coordinator's options.
+        `is_shared` says whether clients of several addresses use the node right now."""
         self._node = node
         self._metadata = node.metadata
         self._ensure_internal = ensure_internal
+        self._is_shared = is_shared
         # Changes whenever a topic is created, deleted or gets partitions.
         self.version = 0
         # Called with a topic after its partitions are closed.
@@ -63,7 +72,7 @@ class Topics:
             if current is None or current.topic_id != state.topic_id:
                 return
             self._open_or_wait(state, missing[first : first + _OPENED_AT_ONCE_MAX])
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._rest_seconds())
 
     def open_or_wait(self, state: TopicState) -> None:
         """The topic exists, whatever the disk says; it is usable once there is room."""
@@ -118,7 +127,11 @@ class Topics:
             self._node.disk.fail(str(error))
             return
         if not is_done:
-            asyncio.get_running_loop().call_soon(self._finish_deletions)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._rest_seconds(), self._finish_deletions)
+
+    def _rest_seconds(self) -> float:
+        return _REST_SECONDS if self._is_shared() else 0
 
     async def add_partitions(
         self,

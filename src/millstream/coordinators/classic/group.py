@@ -32,7 +32,7 @@ class ClassicState(Enum):
 _PROTOCOL_BYTES: Final = 100
 
 
-def protocols_bytes(protocols: Protocols) -> int:
+def protocols_bytes(protocols: Iterable[tuple[str, bytes | memoryview]]) -> int:
     return sum(_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
