@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
+from millstream.broker.network.client_turns import TURN_SECONDS_MAX, ClientTurns
 from millstream.broker.network.connection import (
     IN_FLIGHT_MAX,
     OUTPUT_MEMORY_MAX,
@@ -21,6 +21,7 @@ from millstream.broker.network.memory import RequestMemory
 from millstream.broker.network.receiving import COMPILED, LoopReceiver, Receiver, start_receiving
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.errors import ProtocolError
+from millstream.model import Principal
 
 
 def frame(body: bytes) -> bytes:
@@ -43,7 +44,7 @@ class Host:
         self.buffer = memoryview(bytearray(buffer_bytes))
         self.frame_bytes_max = 1 << 20
         self.memory = RequestMemory(request_bytes_max)
-        self.turns = AddressTurns()
+        self.turns = ClientTurns()
         self.receiver: Receiver = LoopReceiver()
         if self.is_compiled:
             loop = asyncio.get_running_loop()
@@ -404,6 +405,19 @@ def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_clai
         partial = client.connection._partial
         assert partial is not None
         assert len(partial._data) <= 65536
+
+    run(test)
+
+
+def test_a_user_shares_nothing_with_others_at_the_same_address() -> None:
+    async def test() -> None:
+        host = Host()
+        stranger, first, second, other = (Client(host).connection for _ in range(4))
+        for connection in (first, second):
+            connection.identify(Principal("User:alice"))
+        other.identify(Principal("User:bob"))
+        assert first.client == second.client
+        assert len({stranger.client, first.client, other.client}) == 3
 
     run(test)
 

@@ -91,7 +91,7 @@ def test_an_address_that_has_taken_all_slots_gives_some_to_others() -> None:
     sessions = FetchSessions(10)
 
     def open_from(address: str) -> FetchSession:
-        return sessions.open(request(0, 0, 1), uses_topic_ids=False, address=address, now_ms=0)
+        return sessions.open(request(0, 0, 1), uses_topic_ids=False, client=address, now_ms=0)
 
     greedy = [open_from("10.0.0.1") for _ in range(12)]
     assert [session.id == NO_SESSION for session in greedy] == [False] * 10 + [True] * 2
@@ -105,7 +105,7 @@ def test_sessions_of_one_address_hold_a_bounded_number_of_partitions() -> None:
 
     def open_with(count: int, address: str = "10.0.0.1") -> FetchSession:
         wanted = request(0, 0, *range(count))
-        return sessions.open(wanted, uses_topic_ids=False, address=address, now_ms=0)
+        return sessions.open(wanted, uses_topic_ids=False, client=address, now_ms=0)
 
     assert open_with(PARTITIONS_MAX + 1).id == NO_SESSION
     kept = [open_with(PARTITIONS_MAX).id != NO_SESSION for _ in range(7)]

@@ -115,7 +115,7 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
         session = parts.fetch_sessions.open(
             body,
             uses_topic_ids=uses_topic_ids,
-            address=request.connection.address,
+            client=request.connection.client,
             now_ms=now_ms,
         )
     else:

@@ -19,14 +19,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from millstream.broker.network.address_turns import TURN_SECONDS_MAX, AddressTurns
+from millstream.broker.network.client_turns import TURN_SECONDS_MAX, ClientTurns
 from millstream.broker.network.host import Host, Socket
 from millstream.broker.network.output import PlainOutput, release_all
 from millstream.broker.network.partial_frame import PartialFrame, frame_size
 from millstream.broker.network.replies import Pending, Pieces, ReplyQueue, Shortcut, Slot
 from millstream.broker.network.sender import Sender
 from millstream.errors import ProtocolError
-from millstream.model import ANONYMOUS
+from millstream.model import ANONYMOUS, Principal
 from millstream.wire.headers import SIZE_BYTES
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ Answer = Callable[["Connection", memoryview], Pieces | Pending]
 
 class ConnectionHost(Host, Protocol):
     @property
-    def turns(self) -> AddressTurns: ...
+    def turns(self) -> ClientTurns: ...
     def dispatch(self, connection: "Connection", frame: memoryview) -> Pieces | Pending: ...
     def forget(self, connection: "Connection") -> None: ...
     def is_alone(self, connection: "Connection") -> bool:
@@ -105,6 +105,7 @@ class Connection:
         "address",
         "answer",
         "challenge",
+        "client",
         "client_id",
         "client_software",
         "closes_when_sent",
@@ -139,8 +140,10 @@ class Connection:
         # who it is (`restrict`).
         self.answer: Answer = host.dispatch
         self.frame_bytes_max = host.frame_bytes_max
-        # Who is at the other end, as far as it has proved that.
+        # Who is at the other end, as far as it has proved that (`identify`).
         self.principal = ANONYMOUS
+        # All connections of one client share its turns and its memory.
+        self.client = self.address
         # How it has proved that, for those who check; None on listeners where nothing is proved.
         self.session: object = None
         # Why the connection is closed once everything is sent; None if it is not.
@@ -186,7 +189,7 @@ class Connection:
 
     def _take_in(self, receive: Callable[[], None]) -> None:
         self.received_at = now = self._loop.time()
-        self._host.turns.hear(self.address, now)
+        self._host.turns.hear(self.client, now)
         self._is_receiving = True
         try:
             receive()
@@ -246,7 +249,7 @@ class Connection:
                 break
             # One frame is the common case, and reads no clock.
             if frame_end < end and not turn_ends_at:
-                if self._host.turns.is_over(self.address):
+                if self._host.turns.is_over(self.client):
                     self._rest()
                     break
                 turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
@@ -270,11 +273,11 @@ class Connection:
 
     def _rest(self) -> None:
         self._rests += 1
-        self._host.turns.rest(self.address, self._end_rest)
+        self._host.turns.rest(self.client, self._end_rest)
 
     def _begin_partial(self, rest: memoryview) -> None:
         self._partial = PartialFrame(
-            self._host, rest, self.address, frame_bytes_max=self.frame_bytes_max
+            self._host, rest, self.client, frame_bytes_max=self.frame_bytes_max
         )
         self.frame_began_at = self.received_at
         self._wake_for(self._partial.wake_bytes)
@@ -341,6 +344,12 @@ class Connection:
         return bool(poller.poll(0))
 
     # -- what a client may send --------------------------------------------------------
+
+    def identify(self, principal: Principal) -> None:
+        """It has proved who it is, and shares nothing with others at its address any more."""
+        self.principal = principal
+        if principal != ANONYMOUS:
+            self.client = f"{principal} at {self.address}"
 
     def restrict(self, answer: "Answer", *, frame_bytes_max: int) -> None:
         """Every frame goes to `answer` from now on, also one that was sent before."""

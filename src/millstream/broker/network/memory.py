@@ -1,7 +1,7 @@
 """A bound on the memory of all incoming requests together.
 
 Bytes that have arrived count, not the size that a frame announces: a frame's account grows
-with its buffer. One address may hold half of the memory, so that another one always gets
+with its buffer. One client may hold half of the memory, so that another one always gets
 some. A frame that finds no room waits, and TCP makes its client wait. The first frame that
 would wait may exceed the limit, so one of many half-received frames can always complete.
 """
@@ -17,10 +17,10 @@ FREE_BYTES_MAX: Final = 1 << 16
 class FrameAccount:
     """The memory of one incomplete frame."""
 
-    __slots__ = ("address", "held_bytes")
+    __slots__ = ("client", "held_bytes")
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, client: str) -> None:
+        self.client = client
         self.held_bytes = 0
 
 
@@ -28,7 +28,7 @@ class RequestMemory:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.held_bytes = 0
-        self._by_address: dict[str, int] = {}
+        self._by_client: dict[str, int] = {}
         # May exceed the limit; at most one at a time.
         self._first: FrameAccount | None = None
         self._waiting: deque[Callable[[], None]] = deque()
@@ -53,25 +53,25 @@ class RequestMemory:
                 return False
         account.held_bytes = size_bytes
         self.held_bytes += more
-        self._by_address[account.address] = self._by_address.get(account.address, 0) + more
+        self._by_client[account.client] = self._by_client.get(account.client, 0) + more
         return True
 
     def _has_room(self, account: FrameAccount, more: int) -> bool:
-        of_address = self._by_address.get(account.address, 0)
+        of_client = self._by_client.get(account.client, 0)
         return (
             self.held_bytes + more <= self._limit_bytes
-            and of_address + more <= self._limit_bytes // 2
+            and of_client + more <= self._limit_bytes // 2
         )
 
     def release(self, account: FrameAccount) -> None:
         """The frame is dispatched or dropped."""
         if self._first is account:
             self._first = None
-        left = self._by_address.get(account.address, 0) - account.held_bytes
+        left = self._by_client.get(account.client, 0) - account.held_bytes
         if left > 0:
-            self._by_address[account.address] = left
+            self._by_client[account.client] = left
         else:
-            self._by_address.pop(account.address, None)
+            self._by_client.pop(account.client, None)
         self.held_bytes -= account.held_bytes
         account.held_bytes = 0
         # Each frame tries again and queues again if there is still no room.

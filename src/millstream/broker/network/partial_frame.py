@@ -77,11 +77,11 @@ class PartialFrame:
     )
 
     def __init__(
-        self, buffers: Buffers, rest: memoryview, address: str, *, frame_bytes_max: int
+        self, buffers: Buffers, rest: memoryview, client: str, *, frame_bytes_max: int
     ) -> None:
         self._buffers = buffers
         self.frame_bytes_max = frame_bytes_max
-        self._account = FrameAccount(address)
+        self._account = FrameAccount(client)
         # Lent by `buffers` if it is a memoryview.
         self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
         # This many bytes of `_data` have arrived: 0 <= it <= len(_data).

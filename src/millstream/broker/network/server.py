@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from millstream.broker.network.accept_rate import AcceptRate
-from millstream.broker.network.address_turns import AddressTurns
+from millstream.broker.network.client_turns import ClientTurns
 from millstream.broker.network.connection import SHARED_BUFFER_BYTES, Connection
 from millstream.broker.network.deadlines import overdue
 from millstream.broker.network.memory import RequestMemory
@@ -84,7 +84,7 @@ class Server:
         self._spare_buffers: list[memoryview] = []
         self._lent_buffers = 0
         self.memory = RequestMemory(limits.request_bytes_max)
-        self.turns = AddressTurns()
+        self.turns = ClientTurns()
         self.receiver: Receiver = LoopReceiver()
         self.connections: set[Connection] = set()
         self.endpoints: list[Endpoint] = []

@@ -83,7 +83,7 @@ class TlsConnection(Connection):
             return
         try:
             if self._tls_sock.shake_hands():
-                self.principal = self._identity.principal(self._tls_sock.peer_certificate())
+                self.identify(self._identity.principal(self._tls_sock.peer_certificate()))
                 self.handshake_began_at = None
                 self.received_at = self._loop.time()
         except BlockingIOError:

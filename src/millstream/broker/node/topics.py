@@ -39,7 +39,7 @@ class Topics:
         is_shared: Callable[[], bool] = lambda: False,
     ) -> None:
         """`ensure_internal` creates an internal topic with its coordinator's options.
-        `is_shared` says whether clients of several addresses use the node right now."""
+        `is_shared` says whether several clients use the node right now."""
         self._node = node
         self._metadata = node.metadata
         self._ensure_internal = ensure_internal

@@ -21,10 +21,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 # A session that was not used for this long may be replaced when the cache is full.
 EVICT_AFTER_MS: Final = 120_000
-# Partitions in one session, and in all sessions of one address. A larger session is not kept;
+# Partitions in one session, and in all sessions of one client. A larger session is not kept;
 # the client names all its partitions each time.
 PARTITIONS_MAX: Final = 20_000
-_ADDRESS_PARTITIONS_MAX: Final = 100_000
+_CLIENT_PARTITIONS_MAX: Final = 100_000
 
 # A topic as the request's version identifies it: by name or by id.
 TopicKey = str | TopicId
@@ -90,7 +90,7 @@ class FetchSession:
     __slots__ = (
         "_known_waits",
         "_known_waits_of",
-        "address",
+        "client",
         "epoch",
         "id",
         "partitions",
@@ -98,9 +98,9 @@ class FetchSession:
         "uses_topic_ids",
     )
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, address: str, now_ms: int) -> None:
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, client: str, now_ms: int) -> None:
         self.id = session_id
-        self.address = address
+        self.client = client
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.used_at_ms = now_ms
@@ -185,13 +185,13 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(
-        self, request: FetchRequest, *, uses_topic_ids: bool, address: str = "", now_ms: int
+        self, request: FetchRequest, *, uses_topic_ids: bool, client: str = "", now_ms: int
     ) -> FetchSession:
         """A session for a full fetch; its id is NO_SESSION when the cache has no room."""
         self.close(request.session_id)
-        session_id = self._new_id() if self._make_room(address, now_ms) else NO_SESSION
+        session_id = self._new_id() if self._make_room(client, now_ms) else NO_SESSION
         session = FetchSession(
-            session_id, uses_topic_ids=uses_topic_ids, address=address, now_ms=now_ms
+            session_id, uses_topic_ids=uses_topic_ids, client=client, now_ms=now_ms
         )
         session.update(request)
         # A session without partitions is not kept, as in Kafka.
@@ -224,28 +224,28 @@ class FetchSessions:
 
     def _may_keep(self, session: FetchSession) -> bool:
         size = len(session.partitions)
-        held = (len(s.partitions) for s in self._sessions.values() if s.address == session.address)
-        return size <= PARTITIONS_MAX and size + sum(held) <= _ADDRESS_PARTITIONS_MAX
+        held = (len(s.partitions) for s in self._sessions.values() if s.client == session.client)
+        return size <= PARTITIONS_MAX and size + sum(held) <= _CLIENT_PARTITIONS_MAX
 
-    def _make_room(self, address: str, now_ms: int) -> bool:
+    def _make_room(self, client: str, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_at_ms < EVICT_AFTER_MS:
-            return self._take_from_greediest(address)
+            return self._take_from_greediest(client)
         self.close(oldest.id)
         return True
 
-    def _take_from_greediest(self, address: str) -> bool:
-        """One address must not take all slots: another one gets a share of them. A client that
+    def _take_from_greediest(self, client: str) -> bool:
+        """One client must not take all slots: another one gets a share of them. A client that
         loses its session opens a new one."""
-        counts = Counter(session.address for session in self._sessions.values())
+        counts = Counter(session.client for session in self._sessions.values())
         greediest, count = counts.most_common(1)[0]
-        if count <= counts[address] + 1:
+        if count <= counts[client] + 1:
             return False
-        self.close(next(each.id for each in self._sessions.values() if each.address == greediest))
+        self.close(next(each.id for each in self._sessions.values() if each.client == greediest))
         return True
 
     def _new_id(self) -> int:

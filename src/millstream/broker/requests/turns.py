@@ -47,7 +47,7 @@ class Weight(Generic[Item, Answer]):
 
 class Turns:
     def __init__(self, is_shared: Callable[[], bool] = lambda: False) -> None:
-        """`is_shared` says whether clients of several addresses use the node right now."""
+        """`is_shared` says whether several clients use the node right now."""
         self.is_shared = is_shared
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.

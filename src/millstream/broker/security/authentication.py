@@ -201,7 +201,7 @@ class Authentication:
         session.cancel_timer()
         if lifetime_ms:
             session.set_timer(lifetime_ms / 1000, lambda: self._restrict(connection, session))
-        connection.principal = principal
+        connection.identify(principal)
         connection.lift_restriction()
         self._sessions.add(connection)
         log.debug("%s is %s by %s", connection.peer, principal, session.mechanism)

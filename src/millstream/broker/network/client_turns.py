@@ -1,12 +1,12 @@
-"""Turns on the loop, by address.
+"""Turns on the loop, by client: all connections of one address, or of one user at an address.
 
 A connection that has sent many requests at once is served for a moment, and then rests until
-the others had a turn. Connections of one address rest in one line, the lines take turns, and one
+the others had a turn. Connections of one client rest in one line, the lines take turns, and one
 connection continues at a time: two hundred connections get no more of the loop than one.
 
 The next connection continues in the next iteration of the loop, if nobody used this one, and after
 a few iterations at the latest. A request that takes several of them, such as a produce that waits
-for the disk, then does not wait for such a turn in each. While several addresses send something,
+for the disk, then does not wait for such a turn in each. While several clients send something,
 all lines rest after a few turns: a process that never sleeps gets its core from the kernel late.
 """
 
@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# How long one address's pipelined requests may occupy the loop before others get a turn.
+# How long one client's pipelined requests may occupy the loop before others get a turn.
 TURN_SECONDS_MAX: Final = 0.001
 # After so many turns the others have the loop to themselves, for the shortest time that uvloop can
 # sleep. More would cost a producer that is alone on its machine too much of its speed.
 TURNS_BEFORE_REST: Final = 4
 REST_SECONDS: Final = 0.001
-# For how long an address counts after it has sent something.
+# For how long a client counts after it has sent something.
 ACTIVE_SECONDS: Final = 0.05
 # An iteration of the loop that takes longer has served somebody.
 QUIET_SECONDS_MAX: Final = 0.0001
@@ -32,11 +32,11 @@ ITERATIONS_MAX: Final = 4
 GoOn = Callable[[], None]
 
 
-class AddressTurns:
+class ClientTurns:
     def __init__(self) -> None:
-        # The connections that rest, by address, first come, first served. No line is empty.
+        # The connections that rest, by client, first come, first served. No line is empty.
         self._lines: dict[str, deque[GoOn]] = {}
-        # The address whose connection continues right now.
+        # The client whose connection continues right now.
         self._current: str | None = None
         # Who was heard last, and when that was somebody else than before, by the loop's time.
         self._last_heard = ""
@@ -47,25 +47,25 @@ class AddressTurns:
         self._iterations = 0
         self._looked_at = 0.0
 
-    def hear(self, address: str, now: float) -> None:
-        """A connection of this address has received something."""
-        if address != self._last_heard:
-            self._last_heard = address
+    def hear(self, client: str, now: float) -> None:
+        """A connection of this client has received something."""
+        if client != self._last_heard:
+            self._last_heard = client
             self._changed_at = now
 
     def is_shared(self) -> bool:
-        """Have several addresses sent something in the last moments? Any thread may ask."""
+        """Have several clients sent something in the last moments? Any thread may ask."""
         return time.monotonic() - self._changed_at < ACTIVE_SECONDS
 
-    def is_over(self, address: str) -> bool:
-        """Must a connection of this address rest, because others of it are in line?"""
-        return address in self._lines and address != self._current
+    def is_over(self, client: str) -> bool:
+        """Must a connection of this client rest, because others of it are in line?"""
+        return client in self._lines and client != self._current
 
-    def rest(self, address: str, go_on: GoOn) -> None:
+    def rest(self, client: str, go_on: GoOn) -> None:
         """Call `go_on` in a later iteration, when the line before it is served."""
         if not self._lines and self._current is None:
             self._begin_rest()
-        self._lines.setdefault(address, deque()).append(go_on)
+        self._lines.setdefault(client, deque()).append(go_on)
 
     def _begin_rest(self) -> None:
         self._iterations = 0
@@ -91,13 +91,13 @@ class AddressTurns:
         return is_quiet or self._iterations >= ITERATIONS_MAX
 
     def _next(self) -> None:
-        address = next(iter(self._lines))
-        line = self._lines.pop(address)
+        client = next(iter(self._lines))
+        line = self._lines.pop(client)
         go_on = line.popleft()
         if line:
-            # Behind the other addresses.
-            self._lines[address] = line
-        self._current = address
+            # Behind the other clients.
+            self._lines[client] = line
+        self._current = client
         self._turns += 1
         try:
             go_on()

@@ -3,32 +3,32 @@ from collections.abc import Callable
 
 import pytest
 
-from millstream.broker.network import address_turns
-from millstream.broker.network.address_turns import (
+from millstream.broker.network import client_turns
+from millstream.broker.network.client_turns import (
     ACTIVE_SECONDS,
     ITERATIONS_MAX,
     REST_SECONDS,
     TURNS_BEFORE_REST,
-    AddressTurns,
+    ClientTurns,
 )
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else uses the loop, however long an iteration takes here."""
-    monkeypatch.setattr(address_turns, "QUIET_SECONDS_MAX", float("inf"))
+    monkeypatch.setattr(client_turns, "QUIET_SECONDS_MAX", float("inf"))
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others use every iteration."""
-    monkeypatch.setattr(address_turns, "QUIET_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(client_turns, "QUIET_SECONDS_MAX", -1.0)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_one_connection_continues_in_an_iteration_and_addresses_take_turns() -> None:
+def test_one_connection_continues_in_an_iteration_and_clients_take_turns() -> None:
     async def test() -> None:
-        turns, seen = AddressTurns(), []
+        turns, seen = ClientTurns(), []
         for name in ("a1", "a2", "a3", "b1"):
             turns.rest(name[0], lambda name=name: seen.append(name))  # type: ignore[misc]
         expected: list[str] = []
@@ -42,9 +42,9 @@ def test_one_connection_continues_in_an_iteration_and_addresses_take_turns() -> 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_turn_is_over_while_the_address_has_a_line() -> None:
+def test_a_turn_is_over_while_the_client_has_a_line() -> None:
     async def test() -> None:
-        turns = AddressTurns()
+        turns = ClientTurns()
         assert not turns.is_over("a")
         turns.rest("a", lambda: None)
         assert turns.is_over("a")
@@ -58,7 +58,7 @@ def test_a_turn_is_over_while_the_address_has_a_line() -> None:
 @pytest.mark.usefixtures("quiet")
 def test_a_connection_that_rests_again_waits_behind_the_others() -> None:
     async def test() -> None:
-        turns, seen = AddressTurns(), []
+        turns, seen = ClientTurns(), []
 
         def first() -> None:
             seen.append("first")
@@ -77,7 +77,7 @@ def test_a_connection_that_rests_again_waits_behind_the_others() -> None:
 @pytest.mark.usefixtures("busy")
 def test_while_others_use_the_loop_they_get_several_iterations() -> None:
     async def test() -> None:
-        turns, seen = AddressTurns(), []
+        turns, seen = ClientTurns(), []
         for name in ("a1", "a2"):
             turns.rest("a", lambda name=name: seen.append(name))  # type: ignore[misc]
         expected: list[str] = []
@@ -121,8 +121,8 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
 def test_while_several_addresses_are_active_the_lines_rest_after_a_few_turns(
     timers: Timers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(address_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
-    turns, seen = AddressTurns(), []
+    monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
+    turns, seen = ClientTurns(), []
     for number in range(2 * TURNS_BEFORE_REST + 1):
         turns.rest("a", lambda number=number: seen.append(number))  # type: ignore[misc]
     turns.hear("a", timers.now)
@@ -144,8 +144,8 @@ def test_while_several_addresses_are_active_the_lines_rest_after_a_few_turns(
 def test_nobody_rests_for_addresses_that_do_not_need_the_loop(
     timers: Timers, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(address_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
-    turns, seen = AddressTurns(), []
+    monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
+    turns, seen = ClientTurns(), []
     turns.hear("a", timers.now)
     if what == "long ago":
         turns.hear("other", timers.now)
