@@ -115,3 +115,68 @@ def test_what_the_first_request_of_an_api_needs_is_imported_while_others_are_ser
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", "[]"]
+
+
+_MANY_FIRST_REQUESTS = """
+import asyncio, struct, sys, threading
+from millstream.broker.broker import Broker
+from millstream.broker.requests import dispatch
+from millstream.config import load_config
+
+imports = []
+may_import = threading.Event()
+import_handler = dispatch.import_handler
+
+def import_when_told(one):
+    if one.key == 22:
+        imports.append(one.name)
+        may_import.wait()
+    import_handler(one)
+
+dispatch.import_handler = import_when_told
+API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
+INIT_PRODUCER_ID = struct.pack(">hhihhi", 22, 0, 2, -1, -1, 60_000)
+
+async def ask(connection, body):
+    reader, writer = connection
+    writer.write(struct.pack(">i", len(body)) + body)
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+async def main():
+    flags = {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}
+    node = Broker(load_config(flags=flags), dev=True)
+    await node.start()
+    clients = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(20)]
+    for client in clients:
+        await ask(client, API_VERSIONS)
+    *many, last, gone = clients
+    asked = [asyncio.create_task(ask(client, INIT_PRODUCER_ID)) for client in [gone, *many]]
+    # The first one's client does not wait for its answer.
+    await ask(last, API_VERSIONS)
+    gone[1].close()
+    await ask(last, API_VERSIONS)
+    may_import.set()
+    answers = await asyncio.gather(*asked[1:])
+    codes = {struct.unpack(">iihqh", answer)[2] for answer in answers}
+    asked[0].cancel()
+    print(imports, codes)
+    for _, writer in clients:
+        writer.close()
+    await node.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_requests_of_many_clients_wait_for_one_import(tmp_path: object) -> None:
+    """Else they would wait in line, each for a turn of the thread, while logs are replayed."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MANY_FIRST_REQUESTS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['init_producer_id'] {0}"

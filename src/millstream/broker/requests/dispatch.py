@@ -7,6 +7,7 @@ An unknown API, a version that is not served, and bytes that are no request rais
 which closes the connection. Only ApiVersions is answered in a version that it does not have.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -58,6 +59,8 @@ class Dispatcher:
         self._generation = services.node.partitions.generation
         self._counts = services.counts
         self._routes: dict[int, Route] = {}
+        # Handlers that are being imported, by API key.
+        self._imports: dict[int, asyncio.Task[None]] = {}
         self._with_pauses = partial(with_pauses, services.turns.is_shared)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
@@ -75,9 +78,10 @@ class Dispatcher:
             one = served().get(header.api_key)
             if one is None:
                 raise ProtocolError(f"unknown API key {header.api_key} (version {header.version})")
-            if not is_imported(one):
+            importing = self._import_of(one)
+            if importing is not None:
                 copied = memoryview(bytearray(frame))
-                return Pending(self._answer_first(connection, one, copied), gate=True)
+                return Pending(self._answer_first(connection, importing, copied), gate=True)
             route = self._add_route(one)
         api = route.api
         if not api.min_listed <= header.version <= api.max_version:
@@ -155,9 +159,30 @@ class Dispatcher:
         finally:
             turns.free_soon(answer)
 
-    async def _answer_first(self, connection: Connection, one: Listed, frame: memoryview) -> Pieces:
+    def _import_of(self, one: Listed) -> "asyncio.Task[None] | None":
+        """What requests of this kind wait for; None if their handler is there.
+
+        They wait for one import together. After a restart there may be one from each of hundreds
+        of clients: in line, each for a turn of the thread, the last would wait very long, because
+        a turn takes several of the loop, which replays logs then."""
+        importing = self._imports.get(one.key)
+        if importing is None and not is_imported(one):
+            importing = self._imports[one.key] = asyncio.create_task(self._import(one))
+        return importing
+
+    async def _import(self, one: Listed) -> None:
+        try:
+            await self._services.turns.in_thread(partial(import_handler, one))
+        finally:
+            # Not in a callback: a request that finds a task that is done would find it forever.
+            del self._imports[one.key]
+
+    async def _answer_first(
+        self, connection: Connection, importing: "asyncio.Task[None]", frame: memoryview
+    ) -> Pieces:
         """The first request of its kind: what it needs is imported while others are served."""
-        await self._services.turns.in_thread(partial(import_handler, one))
+        # Others wait for it too: a client that goes away does not end it.
+        await asyncio.shield(importing)
         if connection.is_closed:
             return []
         return await settled(self.dispatch(connection, frame))
