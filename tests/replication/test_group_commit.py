@@ -126,6 +126,33 @@ def test_all_turns_of_a_round_share_the_next_one() -> None:
     run(scenario)
 
 
+def test_a_log_that_is_cut_while_one_round_has_taken_all_is_synced_again() -> None:
+    async def scenario() -> None:
+        world = World()
+        may_take = threading.Event()
+        thread: Any = world.commit._thread
+        sync_waiting = thread._sync_waiting
+
+        def sync_when_told() -> Any:
+            assert may_take.wait(20)
+            return sync_waiting()
+
+        thread._sync_waiting = sync_when_told
+        waits = []
+        for _ in range(2):
+            waits.append(world.wait(world.append()))
+            await asyncio.sleep(0)
+        # Two rounds are begun, and the first takes what both are for.
+        world.partition.log.truncate_to(1)
+        may_take.set()
+        assert waits[0] is not None
+        await waits[0]
+        assert world.partition.log.synced_offset == 1
+        await world.commit.stop()
+
+    run(scenario)
+
+
 def test_nothing_is_synced_behind_a_round_that_failed() -> None:
     async def scenario() -> None:
         disk = SlowDisk()

@@ -178,17 +178,18 @@ class GroupCommit:
 
     def _end_round(self, taken: list[_Taken], error: BaseException | None) -> None:
         self._rounds_ahead -= 1
+        if taken or error is not None:
+            self.rounds += 1
         if error is not None:
-            self.rounds += 1
             self.fail(f"sync failed: {error}")
-        elif self._failure is None and taken:
-            self.rounds += 1
+        elif self._failure is None:
             for partition, ticket in taken:
                 partition.log.unsynced.end_sync(ticket)
             for partition in dict.fromkeys(partition for partition, _ in taken):
                 self._release(partition)
             if self._rounds_ahead == 0 and not self._tickets and self._waiting:
-                # A log was cut while it was synced: waiting requests still need another sync.
+                # A log was cut while it was synced: waiting requests still need another sync. This
+                # round may be one that found nothing left to take.
                 self._dirty.update(self._waiting)
                 self._take_tickets_soon()
         self._go_on()
