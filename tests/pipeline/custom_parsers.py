@@ -1,5 +1,8 @@
 """Parsers as a user might write them."""
 
+import os
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,3 +16,14 @@ def parse_pipes(lines: pa.RecordBatch) -> pa.RecordBatch:
 
 def parse_never(lines: pa.RecordBatch) -> pa.RecordBatch:
     raise ValueError("not today")
+
+
+def parse_after_a_crash(lines: pa.RecordBatch) -> pa.RecordBatch:
+    """The source names a file; if it does not exist yet, it is made, and the process ends."""
+    place = Path(lines["source"][0].as_py())
+    if not place.exists():
+        place.touch()
+        os._exit(9)
+    names = ["ts", "service"]
+    count = lines.num_rows
+    return pa.RecordBatch.from_arrays([lines["line"], pa.array(["cart"] * count)], names)

@@ -28,7 +28,7 @@ def run_once(spark: "SparkSession", spec: Spec) -> None:
 
     running = start(spark, spec, once=True)
     try:
-        status = watch(running, lambda status: None, is_over=lambda status: False)
+        status = watch(running, lambda status: None, print, is_over=lambda status: False)
     finally:
         running.stop()
     assert [query.dropped for query in status.queries] == [0] * len(status.queries)

@@ -65,11 +65,11 @@ def test_lines_of_any_age_become_closed_windows_and_visits_once(
         return now_ms, said
 
     send(spec, [view(long_ago_ms), view(long_ago_ms + 1000), (now_ms, b"no line")])
-    first = backfill(spark, spec)
+    first = backfill(spark, spec, print)
     assert first.lines == {"good": 2, "unparsable": 1}
     # Of an old window more may come, and a later one.
     send(spec, [view(long_ago_ms + 2000), view(long_ago_ms + 90 * MINUTE_MS)])
-    second = backfill(spark, spec)
+    second = backfill(spark, spec, print)
     assert second.lines == {"good": 2}
     windows = [row for row in newest(spec, outputs.FINAL).values() if row["output"] == "input"]
     assert sorted(row["count"] for row in windows) == [1, 3]

@@ -68,7 +68,7 @@ def run_once(spark: "SparkSession", spec: Spec) -> list[int]:
 
     running = start(spark, spec, once=True)
     try:
-        status = watch(running, lambda status: None, is_over=lambda status: False)
+        status = watch(running, lambda status: None, print, is_over=lambda status: False)
     finally:
         running.stop()
     return [query.dropped for query in status.queries]

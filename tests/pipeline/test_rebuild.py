@@ -84,7 +84,7 @@ def run_once(spark: "SparkSession", spec: Spec) -> None:
 
     running = start(spark, spec, once=True)
     try:
-        watch(running, lambda status: None, is_over=lambda status: False)
+        watch(running, lambda status: None, print, is_over=lambda status: False)
     finally:
         running.stop()
 

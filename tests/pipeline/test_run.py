@@ -1,8 +1,11 @@
 """A run and its query: what is started again, and what ends it. Without Spark."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from millstream.pipeline import run
+from millstream.pipeline.restarts import RESTARTS_MAX
 from millstream.pipeline.run import PipelineFailed, Running, watch
 from tests.pipeline.conftest import MakeSpec
 
@@ -22,8 +25,30 @@ class FakeQuery:
         return None if self._problem is None else RuntimeError(self._problem)
 
 
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    clock = FakeClock()
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
+    return clock
+
+
 def ended(
-    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, problems: list[str | None]
+    make_spec: MakeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    problems: list[str | None],
+    *,
+    said: list[str],
 ) -> tuple[Running, list[FakeQuery]]:
     """A run whose starts have these ends."""
     started: list[FakeQuery] = []
@@ -35,26 +60,43 @@ def ended(
     monkeypatch.setattr(run, "start_lines", start)
     monkeypatch.setattr(run, "lag", lambda query: None)
     monkeypatch.setattr(run, "report_on", lambda spec, query: None)
-    monkeypatch.setattr(run, "_LOOK_SECONDS", 0)
     spec = make_spec()
     spec.home.mkdir()
     running = Running(spec, None, True)  # type: ignore[arg-type]
     running.start()
-    watch(running, lambda status: None, is_over=lambda status: False)
+    watch(running, lambda status: None, said.append, is_over=lambda status: False)
     return running, started
 
 
-def test_a_query_whose_process_began_too_late_is_started_again(
-    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+def test_a_query_whose_process_began_too_late_is_started_again_after_a_pause(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
-    running, started = ended(make_spec, monkeypatch, [TOO_LATE, TOO_LATE, None])
+    said: list[str] = []
+    running, started = ended(make_spec, monkeypatch, [TOO_LATE, TOO_LATE, None], said=said)
     assert len(started) == 3
     assert running.query is started[-1]
+    # Pauses of one and two seconds, and the looks at the two queries that were started then.
+    assert (len(said), clock.now) == (2, 5)
 
 
-@pytest.mark.parametrize("problems", [[TOO_LATE] * 9, ["disk full"]])
-def test_one_that_always_does_and_any_other_failure_ends_the_run(
-    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, problems: list[str | None]
+def test_the_cause_is_found_below_a_long_trace(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
+    problem = "Traceback\n" + "at a place\n" * 99 + TOO_LATE
+    assert len(ended(make_spec, monkeypatch, [problem, None], said=[])[1]) == 2
+
+
+@pytest.mark.parametrize(
+    ("problems", "restarts"), [([TOO_LATE] * 99, RESTARTS_MAX), (["disk full"], 0)]
+)
+def test_one_that_always_does_and_any_other_failure_ends_the_run(
+    make_spec: MakeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock,
+    problems: list[str | None],
+    restarts: int,
+) -> None:
+    said: list[str] = []
     with pytest.raises(PipelineFailed):
-        ended(make_spec, monkeypatch, problems)
+        ended(make_spec, monkeypatch, problems, said=said)
+    assert len(said) == restarts

@@ -229,7 +229,10 @@ def run_pipeline(
             with _asked_to_stop() as is_asked:
                 running = start(session, spec, once=once)
                 last = watch(
-                    running, screen.show, is_over=lambda status: is_asked() or is_over(status)
+                    running,
+                    screen.show,
+                    screen.say,
+                    is_over=lambda status: is_asked() or is_over(status),
                 )
                 is_interrupted = is_asked()
         except PipelineFailed as failed:

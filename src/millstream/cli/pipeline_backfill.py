@@ -1,12 +1,13 @@
 """`millstream pipeline backfill`: lines of any age, in a separate run."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from millstream.cli.bootstrap import check_reachable, json_option
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import print_outcome
+from millstream.cli.output import echo, print_outcome
 from millstream.cli.pipeline_file import file_argument, load_file, master_option
 from millstream.cli.spark_process import SPARK_LOG, check_installed, spark_session
 from millstream.pipeline.spec import SpecError
@@ -35,7 +36,7 @@ def backfill(file: Path, master: str | None, as_json: bool) -> None:
         raise CommandFailed(f"{file}: {wrong}") from None
     with spark_session(spec, master=master) as session:
         try:
-            done = take_all(session, spec)
+            done = take_all(session, spec, partial(echo, err=True))
         except PipelineFailed as failed:
             raise CommandFailed(f"{failed}. For details see {spec.home / SPARK_LOG}") from None
     lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.lines.items()))

@@ -28,6 +28,7 @@ _LIVE_HEADINGS: Final = (
 
 class Screen(Protocol):
     def show(self, status: PipelineStatus) -> None: ...
+    def say(self, text: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -84,6 +85,9 @@ class PlainScreen:
         if self._results is not None:
             print(_window_line(self._results), file=sys.stderr, flush=True)
 
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         if self._results is not None:
             self._results.close()
@@ -132,6 +136,11 @@ class LiveScreen:
             self._results.read()
             parts += [*self._windows(self._results)]
         self._live.update(Group(*parts), refresh=True)
+
+    def say(self, text: str) -> None:
+        """Above the table, where it stays."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
 
     def _queries(self, status: PipelineStatus) -> "Table":
         from rich.table import Table

@@ -7,6 +7,7 @@ table and rewrites all results under their keys. If a new line moves the start o
 visit gets another key and also stays under the old one.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,6 +28,7 @@ from millstream.pipeline.queries import (
     start_lines,
     write_options,
 )
+from millstream.pipeline.restarts import Restarts
 from millstream.pipeline.results import VISIT_KEY, WINDOW_KEY
 from millstream.pipeline.run import PipelineFailed, create_topics, reason
 from millstream.pipeline.spec import Spec, SpecError
@@ -66,17 +68,14 @@ def check_backfill(spec: Spec) -> None:
         )
 
 
-def backfill(spark: SparkSession, spec: Spec) -> Backfilled:
+def backfill(spark: SparkSession, spec: Spec, say: Callable[[str], None]) -> Backfilled:
+    """`say` is called with what a person should know meanwhile."""
     check_backfill(spec)
     keep(spec)
     create_topics(spec)
     watched = Watched()
     unjudged = replace(spec, ahead_ms=_ANY_AGE_MS, late_ms=_ANY_AGE_MS)
-    query = start_lines(spark, unjudged, BACKFILL, watched, once=True)
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as failed:
-        raise PipelineFailed(f"query {BACKFILL}: {reason(str(failed))}") from None
+    _take_lines(spark, unjudged, watched, say)
     found = dict(watched.get().lines)
     if find_table(table_path(spec, EVENTS)) is None:
         return Backfilled(found, {output.topic(spec): 0 for _, _, output in _RESULTS})
@@ -86,6 +85,23 @@ def backfill(spark: SparkSession, spec: Spec) -> Backfilled:
         for make, key, output in _RESULTS
     }
     return Backfilled(found, written)
+
+
+def _take_lines(
+    spark: SparkSession, spec: Spec, watched: Watched, say: Callable[[str], None]
+) -> None:
+    restarts = Restarts()
+    while True:
+        query = start_lines(spark, spec, BACKFILL, watched, once=True)
+        try:
+            query.awaitTermination()
+            return
+        except StreamingQueryException as failed:
+            restart = restarts.after(str(failed), batch=watched.get().batch)
+            if restart is None:
+                raise PipelineFailed(f"query {BACKFILL}: {reason(str(failed))}") from None
+            say(restart.text)
+            time.sleep(restart.pause_seconds)
 
 
 def _write(rows: DataFrame, key: tuple[str, ...], spec: Spec, output: outputs.Output) -> int:

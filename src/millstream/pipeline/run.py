@@ -12,6 +12,7 @@ from millstream.pipeline.outputs import OUTPUTS
 from millstream.pipeline.progress import Watched
 from millstream.pipeline.queries import LINES, start_lines
 from millstream.pipeline.reporting.reports import report_on
+from millstream.pipeline.restarts import Restarts
 from millstream.pipeline.spec import Change, Spec, SpecError
 from millstream.pipeline.status import (
     PipelineStatus,
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS_MAX: Final = 20.0
 _REPORTS_EVERY_SECONDS: Final = 60.0
-# Spark gives a Python process ten seconds to start, and has no setting for that. On a busy
-# machine it may take longer.
-_BEGAN_TOO_LATE: Final = "Python worker failed to connect back"
-_STARTS_MAX: Final = 4
 
 
 class PipelineFailed(Exception):
@@ -81,17 +78,26 @@ class Running:
     is_once: bool
     query: "StreamingQuery | None" = None
     watched: Watched = field(default_factory=Watched)
-    starts: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
+    # When a query that failed is started again.
+    resume_at: float | None = None
 
     def start(self) -> None:
-        self.starts += 1
         self.query = start_lines(self.session, self.spec, LINES, self.watched, once=self.is_once)
 
-    def start_again(self, problem: str) -> None:
-        """Resume a query that only had to wait too long. Raises if there was another problem."""
-        if _BEGAN_TOO_LATE not in problem or self.starts >= _STARTS_MAX:
-            raise PipelineFailed(f"query {LINES}: {problem}")
-        self.start()
+    def resume_when_due(self, now: float, say: Callable[[str], None]) -> None:
+        """Start the query that failed again, after a pause. Raises if that would not help."""
+        assert self.query is not None, "no query was started"
+        if self.resume_at is None:
+            problem = str(self.query.exception())
+            restart = self.restarts.after(problem, batch=self.watched.get().batch)
+            if restart is None:
+                raise PipelineFailed(f"query {LINES}: {reason(problem)}")
+            say(restart.text)
+            self.resume_at = now + restart.pause_seconds
+        if now >= self.resume_at:
+            self.resume_at = None
+            self.start()
 
     def status(self) -> PipelineStatus:
         return PipelineStatus(
@@ -132,10 +138,11 @@ def start(spark: "SparkSession", spec: Spec, *, once: bool) -> Running:
 def watch(
     running: Running,
     show: Callable[[PipelineStatus], None],
+    say: Callable[[str], None],
     *,
     is_over: Callable[[PipelineStatus], bool],
 ) -> PipelineStatus:
-    """Report until the query ended or `is_over` returns true; raises if it failed."""
+    """Report until the query ended or `is_over` returns true; raises if it failed for good."""
     next_look = 0.0
     while True:
         status = running.status()
@@ -144,7 +151,7 @@ def watch(
         is_at_work = False
         for query in status.queries:
             if query.problem is not None:
-                running.start_again(query.problem)
+                running.resume_when_due(time.monotonic(), say)
             is_at_work = query.is_running or query.problem is not None
         is_last = not is_at_work or is_over(status)
         if is_last or time.monotonic() >= next_look:
