@@ -89,6 +89,27 @@ def test_a_stack_trace_is_one_record_also_if_the_file_ends_with_it(
     assert values(kafka_bootstrap, topic) == [b"one\n\tat a\n\tat b", b"two", b"three\n\tat c"]
 
 
+def test_a_block_of_lines_is_one_record(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log = make_topic(partitions=1), tmp_path / "x.log"
+    log.write_bytes(b"\nStart: 1\nCommand: a\n\nStart: 2\nCommand: b\n")
+    arguments = ["ship", str(log), "--topic", topic, "--state", str(tmp_path / "state")]
+    done = run_millstream(*arguments, "--first-line", "Start: ", bootstrap=kafka_bootstrap)
+    assert done.exit_code == 0, done.errors
+    assert values(kafka_bootstrap, topic) == [b"Start: 1\nCommand: a", b"Start: 2\nCommand: b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--join-traces", "--first-line", "a"], "exclude"), (["--first-line", ""], "is empty")],
+)
+def test_how_lines_are_joined_must_be_clear(options: list[str], words: str) -> None:
+    done = run_millstream("ship", "x.log", "--topic", "t", *options, bootstrap="127.0.0.1:1")
+    assert done.exit_code == 2
+    assert words in done.errors
+
+
 def test_a_line_larger_than_a_record_is_sent_in_pieces(
     kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

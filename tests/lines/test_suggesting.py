@@ -17,6 +17,8 @@ RECORD_US = 1_789_999_200_000_000
         ("[10.30 16:49:06] a.exe - b:1 open", "[<time:%m.%d %H:%M:%S>] <program> - <message>"),
         ("20261223-2:15:29:606|Step|30|on 1", "<time:%Y%m%d-%H:%M:%S:%f>|<program>|<pid>|"
          "<message>"),
+        ("update-alternatives 2026-09-21 13:59:58: run", "<program> <time>: <message>"),
+        ("WARN 2026-09-21 13:59:58 run", "<level> <time> <message>"),
         ("13 node-2 hw state 1077804742 1 up now", "<id> <field1> <field2> <field3> <time:%s> "
          "<pid> <message>"),
         ("2026-09-21 13:59:58,1 INFO [IPC 1 on 2] a.B: c", "<time> <level> [<thread...>] "

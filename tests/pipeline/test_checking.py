@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from millstream.cli.pipeline_check import _joined, _print, read_sample
+from millstream.ingest.blocks import BlockJoiner
+from millstream.ingest.traces import TraceJoiner
 from millstream.lines.rules import SourceRule
-from millstream.pipeline.checking import Checked, Failed, Sample, check_samples
+from millstream.pipeline.checking import Advice, Checked, Failed, Sample, check_samples
 from millstream.pipeline.spec import parse_spec
 from tests.pipeline.conftest import MakeSpec
 
@@ -54,7 +56,7 @@ def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) ->
 
 def test_traces_are_joined_as_they_are_shipped() -> None:
     sample = Sample("h/x", IN_2026_MS, [b"one", b"\tat a", b"\tat b", b"two"])
-    assert list(_joined(sample).lines) == [b"one\n\tat a\n\tat b", b"two"]
+    assert list(_joined(sample, TraceJoiner()).lines) == [b"one\n\tat a\n\tat b", b"two"]
 
 
 def test_a_pattern_is_suggested_that_the_pipeline_then_reads(make_spec: MakeSpec) -> None:
@@ -62,16 +64,17 @@ def test_a_pattern_is_suggested_that_the_pipeline_then_reads(make_spec: MakeSpec
     sample = Sample("h/app.log", IN_2026_MS, lines)
     [before] = check_samples(make_spec(), [sample], failed_shown=1)
     assert (before.read, before.failed[0].detail) == (0, "no known format")
-    assert before.pattern == "<time:%m-%d %H:%M:%S.%f> <pid> <tid> <level> <program>: <message>"
-    spec = replace(make_spec(), sources=(SourceRule("*app.log", patterns=(before.pattern,)),))
+    pattern = "<time:%m-%d %H:%M:%S.%f> <pid> <tid> <level> <program>: <message>"
+    assert before.advice == Advice(pattern)
+    spec = replace(make_spec(), sources=(SourceRule("*app.log", patterns=(pattern,)),))
     [after] = check_samples(spec, [sample], failed_shown=1)
-    assert (after.read, after.formats, after.pattern) == (9, {"pattern": 9}, None)
+    assert (after.read, after.formats, after.advice) == (9, {"pattern": 9}, None)
 
 
 def test_a_suggested_pattern_is_printed_as_the_file_has_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _print([Checked("h/var/a.log", 1, 0, {}, [], '<time> \'<level>\\ "<message>"')])
+    _print([Checked("h/var/a.log", 1, 0, {}, [], Advice('<time> \'<level>\\ "<message>"'))])
     said = capsys.readouterr().err
     text = said[said.index("[[") : said.index("1 line")]
     [rule] = parse_spec(text, folder=Path()).sources
@@ -99,6 +102,45 @@ def test_no_pattern_is_suggested_for_the_few_lines_that_are_left(make_spec: Make
     [found] = check_samples(
         make_spec(), [Sample("h/access.log", IN_2026_MS, views + errors)], failed_shown=1
     )
-    assert (found.read, found.pattern) == (20, None)
+    assert (found.read, found.advice) == (20, None)
     [alone] = check_samples(make_spec(), [Sample("h/x", IN_2026_MS, errors)], failed_shown=1)
-    assert alone.pattern is not None
+    assert alone.advice is not None
+    assert alone.advice.pattern is not None
+
+
+def test_blocks_of_lines_are_suggested_that_the_pipeline_then_reads(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [b"Start-Date: 2026-09-21  13:59:%02d\nInstall: a\nEnd-Date: 2026-09-21  14:00:00"]
+    lines = b"\n".join(runs[0] % at for at in range(9)).splitlines()
+    sample = Sample("h/var/history.log", IN_2026_MS, lines)
+    [before] = check_samples(make_spec(), [sample], failed_shown=0)
+    _print([before])
+    said = capsys.readouterr().err
+    assert "--first-line 'Start-Date: '" in said
+    text = said[said.index("[[") : said.index("27 lines")]
+    joined = _joined(sample, BlockJoiner(b"Start-Date: "))
+    [after] = check_samples(parse_spec(text, folder=Path()), [joined], failed_shown=0)
+    assert (after.lines, after.read, after.advice) == (9, 9, None)
+
+
+def test_for_lines_that_continue_those_before_them_joining_is_suggested(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = Sample("h/x", IN_2026_MS, [b"2026-09-21 13:59:58 failed", b"\tat a", b"\tat b"] * 3)
+    [found] = check_samples(make_spec(), [sample], failed_shown=0)
+    assert found.advice == Advice(join_traces=True)
+    _print([found])
+    assert "with --join-traces" in capsys.readouterr().err
+    [joined] = check_samples(make_spec(), [_joined(sample, TraceJoiner())], failed_shown=0)
+    assert (joined.read, joined.advice) == (3, None)
+
+
+def test_a_file_without_times_is_told_to_be_no_log(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = Sample("h/x", IN_2026_MS, [b"Font directories:", b"\t/usr/share/fonts"])
+    [found] = check_samples(make_spec(), [sample], failed_shown=0)
+    assert found.advice == Advice()
+    _print([found])
+    assert "No time was found" in capsys.readouterr().err

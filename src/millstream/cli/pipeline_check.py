@@ -1,6 +1,7 @@
 """`millstream pipeline check`: which lines of files a pipeline can parse, and which not."""
 
 import os
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,13 +11,13 @@ import click
 from millstream.cli.bootstrap import json_option
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.pipeline_file import check_functions, load_file
+from millstream.cli.ship import make_joiner
 from millstream.cli.spark_process import check_installed
-from millstream.ingest.lines import Line, LineSplitter
-from millstream.ingest.traces import TraceJoiner
+from millstream.ingest.lines import Joiner, Line, LineSplitter
 from millstream.pipeline.spec import parse_spec
 
 if TYPE_CHECKING:
-    from millstream.pipeline.checking import Checked, Sample
+    from millstream.pipeline.checking import Advice, Checked, Sample
 
 _READ_BYTES: Final = 1 << 20
 # For each file: a sample is held in memory, whatever its lines are.
@@ -59,6 +60,11 @@ _LINE_BYTES_MAX: Final = 900_000
     is_flag=True,
     help="Take a stack trace as part of the line before it, as `ship --join-traces` does.",
 )
+@click.option(
+    "--first-line",
+    metavar="TEXT",
+    help="Take a block of lines as one record, as `ship --first-line` does.",
+)
 @json_option
 def check(
     files: tuple[Path, ...],
@@ -66,11 +72,13 @@ def check(
     failed_shown: int,
     pipeline_file: Path | None,
     join_traces: bool,
+    first_line: str | None,
     as_json: bool,
 ) -> None:
     """Try the parser on FILES: formats, the share of parsed lines, and the first it cannot parse.
 
-    For lines that it cannot parse it suggests a pattern, as text for the pipeline file.
+    For lines that it cannot parse it suggests a pattern, as text for the pipeline file, or how to
+    join them if several lines are one record.
     Sends and stores nothing. Needs no broker and no Java.
     """
     check_installed()
@@ -79,8 +87,8 @@ def check(
     spec = parse_spec("", folder=Path()) if pipeline_file is None else load_file(pipeline_file)
     check_functions(spec)
     samples = [read_sample(path, lines_max) for path in files]
-    if join_traces:
-        samples = [_joined(sample) for sample in samples]
+    joiners = [make_joiner(join_traces=join_traces, first_line=first_line) for _ in samples]
+    samples = [_joined(*each) for each in zip(samples, joiners, strict=True)]
     found = check_samples(spec, samples, failed_shown=failed_shown)
     if as_json:
         print_json([asdict(each) for each in found])
@@ -106,8 +114,9 @@ def read_sample(path: Path, lines_max: int) -> "Sample":
     return Sample(f"{os.uname().nodename}/{path}", time_ms, lines[:lines_max])
 
 
-def _joined(sample: "Sample") -> "Sample":
-    joiner = TraceJoiner()
+def _joined(sample: "Sample", joiner: Joiner | None) -> "Sample":
+    if joiner is None:
+        return sample
     lines = joiner.join(Line(data, 0) for data in sample.lines)
     return replace(sample, lines=[line.data for line in (*lines, *joiner.flush())])
 
@@ -128,17 +137,41 @@ def _print(found: "list[Checked]") -> None:
             name = each.source.partition("/")[2]
             echo(f"{name}:{failed.line}: {failed.detail}: {failed.text!r}", err=True)
     for each in found:
-        if each.pattern is not None:
-            _print_pattern(each.source, each.pattern)
+        if each.advice is not None:
+            _print_advice(each.source.partition("/")[2], each.advice)
     lines, read = sum(each.lines for each in found), sum(each.read for each in found)
     share = 100 * (lines - read) / lines if lines else 0.0
     echo(f"{counted(lines, 'line')}, {lines - read:,} not parsed ({share:.2f} %)", err=True)
 
 
-def _print_pattern(source: str, pattern: str) -> None:
+def _print_advice(name: str, advice: "Advice") -> None:
+    if advice.join_traces:
+        echo(
+            f"\nMost of the other lines of {name} continue the line before them, as a stack trace "
+            "does. Send and check the file with --join-traces\n",
+            err=True,
+        )
+    elif advice.pattern is None:
+        echo(
+            f"\nNo time was found in the other lines of {name}. Every record needs one, so this "
+            "file is not a log by lines; only a function could parse it\n",
+            err=True,
+        )
+    elif advice.first_line is None:
+        echo(f"\nThis pattern reads most of the other lines of {name}:", err=True)
+        _print_pattern(name, advice.pattern)
+    else:
+        option = f"--first-line {shlex.quote(advice.first_line)}"
+        echo(
+            f"\nRecords of {name} are blocks of lines, of which the first has the time. "
+            f"Send and check the file with\n{option}\nand this pattern:",
+            err=True,
+        )
+        _print_pattern(name, advice.pattern)
+
+
+def _print_pattern(name: str, pattern: str) -> None:
     """As it is written into a pipeline file."""
-    name = source.partition("/")[2]
-    echo(f"\nThis pattern reads most of the other lines of {name}:", err=True)
     echo("[[parse.sources]]", err=True)
     echo(f"match = {_quoted('*' + Path(name).name)}", err=True)
     echo(f"pattern = {_quoted(pattern)}\n", err=True)
@@ -146,7 +179,7 @@ def _print_pattern(source: str, pattern: str) -> None:
 
 def _quoted(text: str) -> str:
     """A text of TOML, without escapes where it can be."""
-    if "'" not in text:
+    if "'" not in text and "\n" not in text:
         return f"'{text}'"
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -23,7 +23,8 @@ from millstream.cli.output import JsonValue, counted, echo, print_json
 from millstream.cli.patient_producer import Sender
 from millstream.cli.progress import Progress
 from millstream.cli.topic_view import require_topic
-from millstream.ingest.lines import Line
+from millstream.ingest.blocks import BlockJoiner
+from millstream.ingest.lines import Joiner, Line
 from millstream.ingest.shipping_state import (
     Acknowledged,
     StateUnreadable,
@@ -38,8 +39,6 @@ _LINE_BYTES_MAX: Final = 900_000
 _SAVE_EVERY_SECONDS: Final = 0.5
 # How long to wait before a quiet file is checked again.
 _QUIET_SECONDS: Final = 0.25
-# A trace is written at once, if not in one write.
-_TRACE_SECONDS: Final = 0.5
 _FINISH_SECONDS_MAX: Final = 30.0
 _DELIVERY_SECONDS_MAX: Final = 120.0
 
@@ -60,6 +59,11 @@ _DELIVERY_SECONDS_MAX: Final = 120.0
     is_flag=True,
     help="Send a stack trace as one record, together with the line before it.",
 )
+@click.option(
+    "--first-line",
+    metavar="TEXT",
+    help="Send a block of lines as one record; a line that begins with TEXT starts the next.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no counts.")
 @json_option
 @bootstrap_option
@@ -70,6 +74,7 @@ def ship(
     source: str | None,
     state_path: Path | None,
     join_traces: bool,
+    first_line: str | None,
     quiet: bool,
     as_json: bool,
     bootstrap: str,
@@ -82,6 +87,7 @@ def ship(
 
     Example: millstream ship /var/log/nginx/access.log --topic logs --follow
     """
+    joiners = [make_joiner(join_traces=join_traces, first_line=first_line) for _ in files]
     if not follow:
         for path in files:
             if not path.is_file():
@@ -92,13 +98,23 @@ def ship(
         bootstrap, topic, delivery_seconds_max=None if follow else _DELIVERY_SECONDS_MAX
     )
     with _State(state) as kept:
-        joiners = [TraceJoiner() if join_traces else None for _ in files]
         shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet), joiners)
         shipper.run(follow=follow)
     if as_json:
         print_json({"topic": topic, **shipper.counts()})
     elif not quiet:
         echo(shipper.summary(topic), err=True)
+
+
+def make_joiner(*, join_traces: bool, first_line: str | None) -> Joiner | None:
+    """By the options; None if every line is a record."""
+    if join_traces and first_line is not None:
+        raise click.UsageError("--join-traces and --first-line exclude each other")
+    if first_line == "":
+        raise click.UsageError("--first-line is empty: every line begins with that")
+    if first_line is not None:
+        return BlockJoiner(first_line.encode())
+    return TraceJoiner() if join_traces else None
 
 
 def _default_state(topic: str, files: tuple[Path, ...]) -> Path:
@@ -155,8 +171,8 @@ class _Shipped:
     key: str
     tail: Tail
     acknowledged: Acknowledged
-    # Only if traces are joined.
-    joiner: TraceJoiner | None
+    # Only if lines are joined.
+    joiner: Joiner | None
     # When the last line came, by the monotonic clock.
     read_at: float
 
@@ -169,7 +185,7 @@ class _Shipper:
         paths: tuple[Path, ...],
         source: str | None,
         progress: Progress,
-        joiners: Sequence[TraceJoiner | None],
+        joiners: Sequence[Joiner | None],
     ) -> None:
         self._sender = sender
         self._state = state
@@ -225,12 +241,13 @@ class _Shipper:
             self._send(file, line.data, line.generation, line.end_position)
             self._long_lines += not line.is_complete
 
-    def _joined(self, joiner: TraceJoiner, file: _Shipped, lines: list[Line]) -> list[Line]:
-        """The last line waits a moment for the rest of its trace."""
+    def _joined(self, joiner: Joiner, file: _Shipped, lines: list[Line]) -> list[Line]:
+        """The last record waits for the rest of its lines."""
         if lines:
             file.read_at = time.monotonic()
             return joiner.join(lines)
-        is_over = file.tail.is_at_end and time.monotonic() - file.read_at >= _TRACE_SECONDS
+        quiet_seconds = time.monotonic() - file.read_at
+        is_over = file.tail.is_at_end and quiet_seconds >= joiner.quiet_seconds
         return joiner.flush() if is_over else []
 
     def _send_last_lines(self) -> None:

@@ -5,7 +5,9 @@ too. A line longer than the limit comes in pieces: a record has a largest size, 
 that was in the file may be missing from the topic.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -17,6 +19,17 @@ class Line:
     generation: int = 0
     # False for a piece of a long line after which more of it comes.
     is_complete: bool = True
+
+
+class Joiner(Protocol):
+    """Makes one record of several lines; the last one waits for what may belong to it."""
+
+    @property
+    def quiet_seconds(self) -> float:
+        """After this long without a line, nothing more of a record is expected."""
+
+    def join(self, lines: Iterable[Line]) -> list[Line]: ...
+    def flush(self) -> list[Line]: ...
 
 
 class LineSplitter:

@@ -27,6 +27,9 @@ _TRACEBACK: Final = b"Traceback (most recent call last):"
 class TraceJoiner:
     """Gives each line once it is known what follows it; the last one waits."""
 
+    # A trace is written at once, if not in one write.
+    quiet_seconds: Final = 0.5
+
     def __init__(self) -> None:
         self._held: Line | None = None
         # Within a trace of Python's, whose end is still to come.

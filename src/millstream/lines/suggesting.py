@@ -46,6 +46,7 @@ _WORD = re.compile(r"[^\s\[\](){}|,;:]+")
 _LITERAL = re.compile(r"[\s\[\](){}|,;:-]+")
 _BRACKETED = re.compile(r"[^\[\]]+(?=\])")
 _PROGRAM_ENDS = re.compile(r"(?:\[\d+\])?:(?:\s|$)| - |\|")
+_PROGRAM = re.compile(r"[a-z][a-z_-]+")
 _LEVEL_NAMES: Final = {*LEVELS, "warning", "severe", "verbose"}
 
 
@@ -58,7 +59,7 @@ class Suggestion:
 
 def suggest_pattern(lines: Sequence[bytes], *, record_us: int) -> Suggestion | None:
     """The pattern that reads most of these lines, if that is at least half of them."""
-    looked_at = [_cleaned(line) for line in lines[:_LINES_MAX]]
+    looked_at = [cleaned(line) for line in lines[:_LINES_MAX]]
     best: Suggestion | None = None
     for pattern in dict.fromkeys(_proposals(looked_at)):
         steps = _compiled(pattern)
@@ -71,7 +72,7 @@ def suggest_pattern(lines: Sequence[bytes], *, record_us: int) -> Suggestion | N
     return best
 
 
-def _cleaned(line: bytes) -> bytes:
+def cleaned(line: bytes) -> bytes:
     text = line[:_LINE_BYTES_MAX].decode(errors="replace")
     return text.rstrip(" \r\n").removeprefix("\ufeff").encode()
 
@@ -88,7 +89,7 @@ def _proposals(lines: Sequence[bytes]) -> Iterator[str]:
     step = max(1, len(lines) // _PROPOSING_MAX)
     for line in lines[::step]:
         text = line.decode()
-        if (found := _find_time(text)) is not None:
+        if (found := find_time(text)) is not None:
             start, end, field = found
             names = _Names()
             yield _before(text[:start], names) + field + _behind(text[end:], names)
@@ -97,7 +98,7 @@ def _proposals(lines: Sequence[bytes]) -> Iterator[str]:
 # -- the time ----------------------------------------------------------------------------------
 
 
-def _find_time(text: str) -> tuple[int, int, str] | None:
+def find_time(text: str) -> tuple[int, int, str] | None:
     """Where the first time is, and its field."""
     head = text[:_HEAD_CHARACTERS]
     for start in range(len(head)):
@@ -171,22 +172,31 @@ def _before(text: str, names: _Names) -> str:
     pattern, at = "", 0
     while at < len(text):
         if literal := _LITERAL.match(text, at):
-            pattern += _escaped(literal[0])
+            pattern += escaped(literal[0])
             at = literal.end()
             continue
         word = re.compile(r"\S+").match(text, at)
         assert word is not None
-        is_number = word[0].isdecimal()
-        pattern += f"<{names.first_free('id')}>" if is_number else f"<{names.first_free()}>"
+        pattern += f"<{names.first_free(*_names_before(word[0], text))}>"
         at = word.end()
     return pattern
+
+
+def _names_before(word: str, text: str) -> tuple[str, ...]:
+    """`text`: all that is before the time."""
+    if word.isdecimal():
+        return ("id",)
+    if _is_level(word):
+        return ("level",)
+    is_alone = word == text.strip()
+    return ("program",) if is_alone and _PROGRAM.fullmatch(word) else ()
 
 
 def _behind(text: str, names: _Names) -> str:
     pattern, at = "", 0
     for _ in range(_WORDS_MAX):
         if literal := _LITERAL.match(text, at):
-            pattern += _escaped(literal[0])
+            pattern += escaped(literal[0])
             at = literal.end()
         found = _word_field(text, at, names)
         if found is None:
@@ -198,7 +208,7 @@ def _behind(text: str, names: _Names) -> str:
     literal = _LITERAL.match(text, at)
     ends = literal[0] if literal else ""
     if pattern.endswith(">"):
-        pattern += _escaped(ends) or " "
+        pattern += escaped(ends) or " "
     return pattern + "<message>"
 
 
@@ -231,5 +241,5 @@ def _is_level(word: str) -> bool:
     return word.lower() in _LEVEL_NAMES or (word.isupper() and word.lower() in LEVEL_LETTERS)
 
 
-def _escaped(literal: str) -> str:
+def escaped(literal: str) -> str:
     return re.sub(r"\s+", " ", literal).replace("<", "<<")

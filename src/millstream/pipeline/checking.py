@@ -10,8 +10,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from millstream.ingest.lines import Line
+from millstream.ingest.traces import TraceJoiner
 from millstream.lines.parser import LineParser
 from millstream.lines.suggesting import suggest_pattern
+from millstream.lines.suggesting_blocks import has_times, suggest_blocks
 from millstream.pipeline.parsing import line_rules
 from millstream.pipeline.spec import Spec
 
@@ -46,8 +49,19 @@ class Checked:
     formats: dict[str, int]
     # The first that could not be parsed.
     failed: list[Failed]
-    # A pattern that reads most of those; None if there is none, or most lines need none.
+    # What would read most of those; None if it is not known, or most lines need nothing.
+    advice: "Advice | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do about lines that are not read; all of it empty if they have no time."""
+
     pattern: str | None = None
+    # With it a block of lines begins that is one record; the pattern is for such records.
+    first_line: str | None = None
+    # They belong to the lines before them, as a stack trace does.
+    join_traces: bool = False
 
 
 def check_samples(spec: Spec, samples: Sequence[Sample], *, failed_shown: int) -> list[Checked]:
@@ -70,17 +84,35 @@ def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
             if len(failed) < failed_shown:
                 shown = sample.lines[begin + at][:_SHOWN_BYTES].decode(errors="replace")
                 failed.append(Failed(begin + at + 1, detail, shown))
-    # A pattern is for all lines of a source, and would take more from those that are parsed.
-    is_needed = len(unread) > formats.total()
-    suggestion = suggest_pattern(unread, record_us=sample.time_ms * 1000) if is_needed else None
     return Checked(
         source=sample.source,
         lines=len(sample.lines),
         read=formats.total(),
         formats=dict(formats.most_common()),
         failed=failed,
-        pattern=suggestion.pattern if suggestion else None,
+        advice=_advice(sample, unread),
     )
+
+
+def _advice(sample: Sample, unread: Sequence[bytes]) -> Advice | None:
+    if 2 * _continuing(sample.lines) >= len(unread) > 0 and len(unread) < len(sample.lines):
+        return Advice(join_traces=True)
+    # A pattern is for all lines of a source, and would take more from those that are parsed.
+    if 2 * len(unread) <= len(sample.lines):
+        return None
+    record_us = sample.time_ms * 1000
+    if (blocks := suggest_blocks(sample.lines, record_us=record_us)) is not None:
+        return Advice(pattern=blocks.pattern, first_line=blocks.first_line)
+    if (suggestion := suggest_pattern(unread, record_us=record_us)) is not None:
+        return Advice(pattern=suggestion.pattern)
+    return None if has_times(unread) else Advice()
+
+
+def _continuing(lines: Sequence[bytes]) -> int:
+    """How many would become part of the line before them."""
+    joiner = TraceJoiner()
+    joined = joiner.join(Line(data, 0) for data in lines)
+    return len(lines) - len(joined) - len(joiner.flush())
 
 
 def _records(sample: Sample, begin: int) -> pa.RecordBatch:
