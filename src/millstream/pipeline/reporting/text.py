@@ -1,7 +1,8 @@
 """A report as Markdown and as one HTML page with its plots inside; nothing to load.
 
 Many logs have no page views, no services, no errors. A section without a figure is only named at
-the end, and columns and charts without one are left out. The files of a section have everything.
+the end; columns, charts, and rows of a chart's table without one are left out, and long texts
+are cut. The files of a section have everything.
 """
 
 import html
@@ -15,6 +16,8 @@ from millstream.pipeline.reporting.charts import bar, column_chart
 _UNITS: Final = (("_percent", " (%)"), ("_ms", " (ms)"))
 # That there were no errors is news.
 _ALWAYS_SHOWN: Final = frozenset({"lines", "errors"})
+# Of a message that is a whole page, the beginning says what it is.
+_TEXT_CHARACTERS_MAX: Final = 200
 _SIZES: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -36,11 +39,8 @@ class Section:
 
 def _without_figures(table: pa.Table) -> list[str]:
     """Columns of numbers that are all missing or 0."""
-    return [
-        name
-        for name in table.schema.names
-        if _is_number(table, name) and not any(table[name].to_pylist())
-    ]
+    names = [name for name in table.schema.names if _is_number(table, name)]
+    return [name for name in names if not any(table[name].to_pylist())]
 
 
 def _says_something(section: Section) -> bool:
@@ -70,7 +70,13 @@ def cell(column: str, value: object) -> str:
         return _size(value)
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}" if value else "0"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _TEXT_CHARACTERS_MAX:
+        return text
+    return text[:_TEXT_CHARACTERS_MAX] + "\u2026"
 
 
 def _size(value: int) -> str:
@@ -91,7 +97,9 @@ def as_markdown(title: str, note: str, sections: list[Section]) -> str:
         parts.append(f"## {section.title}")
         if section.note:
             parts.append(section.note)
-        parts.append(_markdown_table(_shown(section)))
+        if left_out := _left_out(section):
+            parts.append(left_out)
+        parts.append(_markdown_table(_rows_shown(section)))
     if silent := _silent(sections):
         parts.append(silent)
     return "\n\n".join(parts) + "\n"
@@ -100,7 +108,26 @@ def as_markdown(title: str, note: str, sections: list[Section]) -> str:
 def _shown(section: Section) -> pa.Table:
     """Figures of the summary are compared with those of other reports: they are always there."""
     table = section.table
-    return table if section.is_summary else table.drop_columns(_without_figures(table))
+    if section.is_summary:
+        return table
+    empty = [name for name in table.schema.names if table[name].null_count == len(table)]
+    return table.drop_columns(list({*_without_figures(table), *empty}))
+
+
+def _rows_shown(section: Section) -> pa.Table:
+    """Of hours or days, those in which there was something; the chart has them all."""
+    table = _shown(section)
+    if not section.charts:
+        return table
+    numbers = [name for name in table.schema.names if _is_number(table, name)]
+    return table.filter([any(row[name] for name in numbers) for row in table.to_pylist()])
+
+
+def _left_out(section: Section) -> str:
+    """A sentence; empty if every row is shown."""
+    count, shown = len(section.table), len(_rows_shown(section))
+    name = heading(section.table.schema.names[0])
+    return f"{count - shown} of {count} {name}s had no lines." if shown < count else ""
 
 
 def _markdown_table(table: pa.Table) -> str:
@@ -147,7 +174,9 @@ def _section_html(section: Section) -> str:
         shown = _shown(section)
         drawn = [name for name in section.charts if name in shown.schema.names]
         charts = "".join(_chart_html(shown, name) for name in drawn)
+        left_out = _left_out(section)
         table = f"{charts}<details><summary>as a table</summary>{table}</details>"
+        table += f"<p class=note>{html.escape(left_out)}</p>" if left_out else ""
     return f"{head}{table}</section>"
 
 
@@ -192,7 +221,7 @@ def _change(name: str, now: Any, before: Any) -> str:
 
 
 def _table_html(section: Section) -> str:
-    table = _shown(section)
+    table = _rows_shown(section)
     names = table.schema.names
     drawn = section.bar if section.bar in names else None
     kinds = {name: " class=n" if _is_number(table, name) else "" for name in names}
