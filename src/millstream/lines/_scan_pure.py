@@ -58,7 +58,8 @@ _BEGINS: Final = [
         ("rfc3164", r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d "),
         (
             "isosyslog",
-            r"\d{4}-\d\d-\d\dT\S+ \S+ (?:[^\s:\[]+\[\d+\]|kernel|systemd): ",
+            r"\d{4}-\d\d-\d\dT(?:\S+ \S+ (?:[^\s:\[]+\[\d+\]|kernel|systemd)"
+            r"|\S{8}\.\d{6}[+-]\d\d:\d\d [^\sA-Z]+ [^\s:\[]+): ",
         ),
         ("access", r"\S+ \S+ \S+ \[\d\d/"),
         ("errorlog", r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d"),

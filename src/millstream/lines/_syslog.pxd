@@ -8,7 +8,7 @@ from millstream.lines._slots cimport (
     read_priority, read_program, skip_program,
 )
 from millstream.lines._text cimport (
-    DIGIT, Span, are_in, find, is_at, is_text_at, put, read_word, skip,
+    DIGIT, Span, UPPER, are_in, find, is_at, is_in, is_text_at, put, read_word, skip,
 )
 from millstream.lines._times cimport is_clock
 
@@ -86,19 +86,41 @@ cdef inline bint scan_rfc3164(
     return True
 
 
+cdef inline bint is_rsyslog_head(Span clock, Span host) noexcept nogil:
+    """Microseconds and an offset, and a word that is no level."""
+    cdef Py_ssize_t at
+    cdef const uint8_t* p = clock.at
+    cdef const uint8_t* end = p + clock.size
+    if clock.size != 21 or p[8] != b'.' or not are_in(p + 9, end, 6, DIGIT):
+        return False
+    if (p[15] != b'+' and p[15] != b'-') or not are_in(p + 16, end, 2, DIGIT):
+        return False
+    if p[18] != b':' or not are_in(p + 19, end, 2, DIGIT):
+        return False
+    for at in range(host.size):
+        if is_in(host.at[at], UPPER):
+            return False
+    return host.size > 0
+
+
 cdef inline bint begins_isosyslog(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """What rsyslog writes into files since Debian 12."""
-    cdef Span unused
+    """What rsyslog writes into files since Debian 12.
+
+    A program without a number could be any word, so the time must be as rsyslog writes it.
+    """
+    cdef Span clock, host
     cdef const uint8_t* behind
     if end - p < 12 or not are_in(p, end, 4, DIGIT) or p[4] != b'-' or p[7] != b'-':
         return False
     if not are_in(p + 5, end, 2, DIGIT) or not are_in(p + 8, end, 2, DIGIT) or p[10] != b'T':
         return False
-    p = read_word(p + 11, end, &unused)
-    p = read_word(p, end, &unused) if p != NULL else NULL
+    p = read_word(p + 11, end, &clock)
+    p = read_word(p, end, &host) if p != NULL else NULL
     if p == NULL:
         return False
     behind = skip_program(p, end)
+    if behind > p and is_text_at(behind, end, b": ", 2) and is_rsyslog_head(clock, host):
+        return True
     if behind > p and is_at(behind, end, b'['):
         p = skip(behind + 1, end, DIGIT)
         return p > behind + 1 and is_text_at(p, end, b"]: ", 3)
