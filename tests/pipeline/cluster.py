@@ -28,9 +28,9 @@ from millstream.pipeline.spec import load_spec
 from millstream.pipeline.status import read_status
 from tests.faults.kills import Round
 from tests.pipeline.agreement import SPEC, closing_line, disagreements, send
-from tests.spark.standalone import StandaloneCluster, running_cluster
 from tests.support.node import MillstreamNode
 from tests.support.spark_processes import descendants
+from tests.support.spark_standalone import StandaloneCluster, running_cluster
 from tests.support.wheel import install_wheel
 
 TOPIC = "logs"
