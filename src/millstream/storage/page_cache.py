@@ -8,14 +8,22 @@ event loop, slower for other clients but correct.
 """
 
 import ctypes
+import errno
+import fcntl
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 # Checked, warmed and sent in steps of this size.
 WINDOW_BYTES: Final = 4 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CACHESTAT_NR: Final = 451
+_STEP_BYTES: Final = 1 << 20
+# A file system or a sandbox without `splice`, or no descriptor left for the pipe.
+_CANNOT_SPLICE: Final = frozenset(
+    {errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EMFILE, errno.ENFILE}
+)
 
 
 class _Range(ctypes.Structure):
@@ -98,13 +106,56 @@ def warm(fd: int, position: int, length: int) -> bool:
     meanwhile.
 
     Large reads ask the disk for as much at once, whatever the kernel would read ahead by itself.
+    What is cached is read as well: whoever comes to the middle of what the kernel has read ahead
+    makes it ask for more, and that should be the thread, not the event loop.
     """
-    if Question().is_cached(fd, position, length):
-        return False
-    end = position + length
+    was_cached = Question().is_cached(fd, position, length)
+    try:
+        with _Drain() as drain:
+            drain.read(fd, position, position + length)
+    except OSError as error:
+        if error.errno not in _CANNOT_SPLICE:
+            raise
+        _copy(fd, position, position + length)
+    return not was_cached
+
+
+class _Drain:
+    """A pipe into nothing. What is moved through it has been read, and is copied nowhere: that
+    takes a fifth of the CPU that reading into memory takes."""
+
+    __slots__ = ("_in", "_nothing", "_out")
+
+    def __enter__(self) -> "_Drain":
+        self._nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            self._out, self._in = os.pipe()
+        except OSError:
+            os.close(self._nothing)
+            raise
+        with suppress(OSError):
+            # Smaller if this user has many pipes. More system calls then do the same.
+            fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _STEP_BYTES)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for descriptor in (self._in, self._out, self._nothing):
+            os.close(descriptor)
+
+    def read(self, fd: int, position: int, end: int) -> None:
+        while position < end:
+            wanted = min(_STEP_BYTES, end - position)
+            count = os.splice(fd, self._in, wanted, offset_src=position)
+            if count == 0:
+                return
+            position += count
+            while count > 0:
+                count -= os.splice(self._out, self._nothing, count)
+
+
+def _copy(fd: int, position: int, end: int) -> None:
     while position < end:
-        data = os.pread(fd, min(1 << 20, end - position), position)
+        data = os.pread(fd, min(_STEP_BYTES, end - position), position)
         if not data:
-            break
+            return
         position += len(data)
-    return True

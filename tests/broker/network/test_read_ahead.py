@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.network import read_ahead
 from millstream.broker.network.output import PlainOutput, SendRange
 from millstream.broker.network.read_ahead import AHEAD_BYTES_MAX, Piece, ReadAhead
 from millstream.broker.network.sender import Sender
@@ -280,7 +281,11 @@ def test_a_connection_may_close_while_its_pieces_are_read(disk: Disk) -> None:
     assert disk.file.pins == 0
 
 
-def test_a_reader_that_reaches_what_is_in_memory_is_followed_no_more(disk: Disk) -> None:
+def test_a_reader_that_reaches_what_is_in_memory_is_followed_no_more(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "_CACHED_PIECES_MAX", 8)
+
     async def scenario() -> None:
         owner = Owner(disk)
         send(owner, disk, 0, 100_000)

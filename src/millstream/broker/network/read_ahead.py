@@ -20,8 +20,9 @@ from millstream.storage.files import LogFile
 AHEAD_BYTES_MAX: Final = 4 << 20
 # Files that are read in turns. One more, and the oldest begins again.
 _RUNS_MAX: Final = 64
-# After this many pieces that were cached already, the reader has reached what is in memory.
-_CACHED_PIECES_MAX: Final = 8
+# After this many pieces that were cached already, the reader has reached what is in memory: more
+# than the kernel has read ahead by itself, 8 MB on some disks.
+_CACHED_PIECES_MAX: Final = 32
 
 
 class Piece:
