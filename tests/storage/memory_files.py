@@ -51,7 +51,7 @@ class MemoryFileSystem:
         self.link_error: int | None = None
         self.descriptors_max = 0
         self.syncs = 0
-        self.written_out: list[tuple[str, int]] = []
+        self.written_back: list[tuple[int, int]] = []
 
     # What a test looks at and does
 
@@ -168,9 +168,9 @@ class MemoryFileSystem:
         self._synced_names = dict(self._names)
         return True
 
-    def write_out(self, path: str, size_bytes: int) -> None:
+    def write_back(self, descriptor: int, position: int, size_bytes: int) -> None:
         """A hint: after a power cut nothing of it need be there."""
-        self.written_out.append((path, size_bytes))
+        self.written_back.append((position, size_bytes))
 
     def _fail_sync(self) -> None:
         self.syncs += 1

@@ -7,7 +7,6 @@ import pytest
 
 from millstream.model import TopicPartition
 from millstream.storage import recovery_sync
-from millstream.storage.files import OsFileSystem
 from millstream.storage.store import LogStore
 from tests.storage.logs import NOW_MS, append, batch, make_log_config
 from tests.storage.memory_files import MemoryFileSystem
@@ -98,15 +97,21 @@ def test_large_files_are_written_before_the_sync_and_small_ones_with_it(
     append(store.logs[FIRST], batch(100))
     size_bytes = store.logs[FIRST].segments.size_bytes
     monkeypatch.setattr(recovery_sync, "_LARGE_BYTES", size_bytes)
+    third = size_bytes // 3 - 1
+    monkeypatch.setattr(recovery_sync, "_PIECE_BYTES", third)
     confirmation = store.confirmation()
     assert confirmation is not None
     confirmation.sync()
-    assert disk.written_out == [(store.logs[FIRST].segments[0].file.path, size_bytes)]
+    # Four pieces, and not one for the smaller log.
+    assert [position for position, _ in disk.written_back] == [0, third, 2 * third, 3 * third]
 
 
-def test_writing_a_file_out_leaves_it_as_it_is_and_does_not_miss_one(tmp_path: Path) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * 10_000_000)
-    OsFileSystem().write_out(str(path), 10_000_000)
-    OsFileSystem().write_out(str(tmp_path / "gone"), 1)
-    assert path.read_bytes() == b"x" * 10_000_000
+def test_a_large_file_that_is_gone_is_not_written_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = crashed_disk()
+    store = loaded_store(disk)
+    monkeypatch.setattr(recovery_sync, "_LARGE_BYTES", 1)
+    confirmation = store.confirmation()
+    assert confirmation is not None
+    disk.remove(store.logs[FIRST].segments[0].file.path)
+    assert confirmation.sync()
+    assert len(disk.written_back) == 1

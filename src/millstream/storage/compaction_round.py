@@ -6,7 +6,6 @@ writes new ones under names that a start ignores. A segment is on the disk when 
 `segment_swap` gives it its real name.
 """
 
-import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
@@ -24,13 +23,13 @@ from millstream.records.columns import (
     unpacked_records,
 )
 from millstream.records.rewriting import emptied, rebuilt
-from millstream.storage import aborted_index, layout, offset_index, time_index
+from millstream.storage import aborted_index, layout
 from millstream.storage.aborted_index import AbortedTransaction
+from millstream.storage.cleaned_files import CleanedIndexes, NewFile
 from millstream.storage.compaction import Span, Transactions, group_segments, is_horizon_past
 from millstream.storage.files import FileSystem
 
 BUFFER_BYTES_MIN: Final = 64 * 1024
-_MARK: Final = struct.Struct("=qqqq")
 
 
 class CannotCompact(Exception):
@@ -278,9 +277,9 @@ class _Work:
             what.delete_retention_ms,
             what.index_interval_bytes,
         )
-        marks = bytearray()
+        indexes = CleanedIndexes(base_offset)
         unreadable = 0
-        with _NewFile(
+        with NewFile(
             self._file_system, self._path(base_offset, layout.LOG_SUFFIX + layout.CLEANED_SUFFIX)
         ) as log_file:
             for span in group:
@@ -291,9 +290,10 @@ class _Work:
                     data = rewriter.take_bytes()
                     log_file.append(data)
                     self._moved(len(data))
-                    marks += rewriter.take_marks()
+                    indexes.add(rewriter.take_marks())
             log_file.sync()
-        sizes = self._write_indexes(base_offset, rewriter, marks, transactions)
+        indexes.end(rewriter.max_timestamp_ms, rewriter.max_timestamp_offset)
+        sizes = self._write_indexes(base_offset, indexes, transactions)
         # The names too: a swap may begin only when all of it survives a power cut.
         self._file_system.sync_directory(what.directory)
         return CleanedSegment(
@@ -378,33 +378,19 @@ class _Work:
         return batch.last_offset in self._what.kept_offsets
 
     def _write_indexes(
-        self,
-        base_offset: int,
-        rewriter: Rewriter,
-        marks: bytearray,
-        transactions: Transactions,
+        self, base_offset: int, indexes: CleanedIndexes, transactions: Transactions
     ) -> tuple[int, int, int]:
         """Write the three index files; return their sizes, -1 for one that is not needed."""
-        offsets, times = bytearray(), bytearray()
-        newest_ms = -1
-        for position, last_offset, timestamp_ms, timestamp_offset in _MARK.iter_unpack(marks):
-            offsets += offset_index.ENTRY.pack(last_offset - base_offset, position)
-            if timestamp_ms > newest_ms:
-                times += time_index.ENTRY.pack(timestamp_ms, timestamp_offset - base_offset)
-                newest_ms = timestamp_ms
-        if rewriter.max_timestamp_ms > newest_ms:
-            newest_offset = rewriter.max_timestamp_offset - base_offset
-            times += time_index.ENTRY.pack(rewriter.max_timestamp_ms, newest_offset)
         aborted = b"".join(aborted_index.pack(each) for each in transactions.take_still_aborted())
-        self._write_index(base_offset, layout.INDEX_SUFFIX, offsets)
-        self._write_index(base_offset, layout.TIME_INDEX_SUFFIX, times)
+        self._write_index(base_offset, layout.INDEX_SUFFIX, indexes.offsets)
+        self._write_index(base_offset, layout.TIME_INDEX_SUFFIX, indexes.times)
         if aborted:
             self._write_index(base_offset, layout.ABORTED_INDEX_SUFFIX, aborted)
-        return len(offsets), len(times), len(aborted) or -1
+        return len(indexes.offsets), len(indexes.times), len(aborted) or -1
 
     def _write_index(self, base_offset: int, suffix: str, entries: bytes | bytearray) -> None:
         path = self._path(base_offset, suffix + layout.CLEANED_SUFFIX)
-        with _NewFile(self._file_system, path) as file:
+        with NewFile(self._file_system, path) as file:
             file.append(entries)
             file.sync()
 
@@ -481,33 +467,3 @@ class _Errors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError):
             raise CannotCompact(f"{self._chunk.damaged()} ({error})") from error
-
-
-class _NewFile:
-    """A file that is written from its beginning, over any old content."""
-
-    def __init__(self, file_system: FileSystem, path: str) -> None:
-        self._file_system = file_system
-        self._descriptor = file_system.open(path, create=True)
-        self._position = 0
-        try:
-            file_system.truncate(self._descriptor, 0)
-        except OSError:
-            file_system.close(self._descriptor)
-            raise
-
-    def __enter__(self) -> "_NewFile":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file_system.close(self._descriptor)
-
-    def append(self, data: bytes | bytearray) -> None:
-        rest = memoryview(data)
-        while rest:
-            written = self._file_system.write_at(self._descriptor, rest, self._position)
-            self._position += written
-            rest = rest[written:]
-
-    def sync(self) -> None:
-        self._file_system.sync(self._descriptor)

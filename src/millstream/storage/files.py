@@ -47,8 +47,8 @@ class FileSystem(Protocol):
         """Sync the whole file system that holds the descriptor; False if that is impossible."""
         ...
 
-    def write_out(self, path: str, size_bytes: int) -> None:
-        """Start writing a large file before `sync_everything`; a hint without a promise."""
+    def write_back(self, descriptor: int, position: int, size_bytes: int) -> None:
+        """Have a piece of a file written before it is synced, so that the sync has less to do."""
         ...
 
     def rename(self, old: str, new: str) -> None: ...
@@ -85,7 +85,7 @@ class OsFileSystem:
     lock = staticmethod(linux.lock_file)
     identity = staticmethod(linux.boot_and_mount)
     sync_everything = staticmethod(linux.sync_file_system)
-    write_out = staticmethod(linux.write_out)
+    write_back = staticmethod(linux.write_back)
 
     def open(self, path: str, *, create: bool) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)

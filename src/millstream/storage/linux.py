@@ -5,6 +5,7 @@ the event loop.
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import sys
@@ -18,7 +19,8 @@ _STATX_MASK_END: Final = 4
 _STATX_MOUNT_ID_START: Final = 0x90
 # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER.
 _WRITE_AND_WAIT: Final = 7
-_PIECE_BYTES: Final = 4 << 20
+# What a kernel, a file system or a sandbox says that does not have a call.
+_NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ESPIPE})
 _BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -48,25 +50,20 @@ def sync_file_system(descriptor: int) -> bool:
     return True
 
 
-def write_out(path: str, size_bytes: int) -> None:
-    """Have the bytes of a file written, one piece after the other; a hint without a promise.
+def write_back(descriptor: int, position: int, size_bytes: int) -> None:
+    """Have a piece of a file written, and wait for that; it still has to be synced.
 
-    An error here also fails the sync that follows, which reports it.
+    Raises OSError: the kernel reports that it could not write only once for each descriptor, so
+    a sync that follows would not.
     """
     libc = _libc()
     if libc is None or not hasattr(libc, "sync_file_range"):
         return
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        for position in range(0, size_bytes, _PIECE_BYTES):
-            piece = ctypes.c_int64(position), ctypes.c_int64(_PIECE_BYTES)
-            if libc.sync_file_range(descriptor, *piece, _WRITE_AND_WAIT) != 0:
-                return
-    finally:
-        os.close(descriptor)
+    piece = ctypes.c_int64(position), ctypes.c_int64(size_bytes)
+    if libc.sync_file_range(descriptor, *piece, _WRITE_AND_WAIT) != 0:
+        code = ctypes.get_errno()
+        if code not in _NOT_OFFERED:
+            raise OSError(code, os.strerror(code))
 
 
 def boot_and_mount(path: str) -> str | None:

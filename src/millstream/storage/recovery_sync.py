@@ -18,6 +18,7 @@ from millstream.storage.syncing import sync
 # A sync with much to write occupies the journal, and appends to other files wait for it,
 # tens of milliseconds. Files of this size are written before, a piece at a time.
 _LARGE_BYTES: Final = 8 << 20
+_PIECE_BYTES: Final = 4 << 20
 
 
 class Confirmation:
@@ -33,8 +34,20 @@ class Confirmation:
     def sync(self) -> bool:
         """Whether everything is on the disk; False if this system cannot do it. Raises OSError."""
         for path, size_bytes in self._large:
-            self._file_system.write_out(path, size_bytes)
+            self._write_back(path, size_bytes)
         return self._file_system.sync_everything(self._descriptor)
+
+    def _write_back(self, path: str, size_bytes: int) -> None:
+        try:
+            descriptor = self._file_system.open(path, create=False)
+        except FileNotFoundError:
+            # The partition was deleted in the meantime.
+            return
+        try:
+            for position in range(0, size_bytes, _PIECE_BYTES):
+                self._file_system.write_back(descriptor, position, _PIECE_BYTES)
+        finally:
+            self._file_system.close(descriptor)
 
     def end(self, *, is_synced: bool) -> None:
         """Report the result of `sync` to the logs. A log without later writes has nothing left

@@ -1,13 +1,20 @@
 """The throttle of a round, and the child process that runs the Python loops."""
 
 import asyncio
+import itertools
 import time
 from pathlib import Path
 
 import pytest
 
 from millstream.broker.upkeep import compaction_worker
-from millstream.broker.upkeep.compaction_worker import Stopped, Throttle, run_round
+from millstream.broker.upkeep.compaction_worker import (
+    Stopped,
+    Throttle,
+    Turns,
+    rest_seconds,
+    run_round,
+)
 from millstream.model import TopicPartition
 from millstream.records.columns import COMPILED, PURE, Implementation
 from millstream.storage.compaction_plan import plan_round
@@ -67,6 +74,37 @@ def test_a_throttle_ends_a_round_at_once() -> None:
     with pytest.raises(Stopped):
         throttle(1 << 30)
     assert time.monotonic() - began < 5
+
+
+class Waits(Throttle):
+    """Has no limit, and does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_LIMIT)
+        self.asked: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self.asked.append(seconds)
+
+
+def test_a_turn_is_followed_by_a_longer_rest_only_beside_a_loop_in_use() -> None:
+    assert rest_seconds(0.002, loop_share=0.5) > 0.002
+    assert rest_seconds(0.002, loop_share=0.001) == 0
+
+
+@pytest.mark.parametrize(("cpu_seconds", "rests"), [(1e9, 3), (0.0, 0)])
+def test_the_thread_rests_while_the_loop_uses_cpu(
+    cpu_seconds: float, rests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction_worker, "_TURN_SECONDS", 0.0)
+    used = itertools.count()
+    throttle = Waits()
+    turns = Turns(throttle, lambda: next(used) * cpu_seconds)
+    for _ in range(3):
+        turns(1000)
+    assert len(throttle.asked) == rests
+    assert throttle.moved_bytes == 3000
 
 
 def test_thread_and_child_write_the_same_files(

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import asdict
@@ -31,6 +31,12 @@ _NICENESS: Final = 19
 # Room for a line of the child: a segment that replaces thousands names each.
 _LINE_BYTES_MAX: Final = 1 << 24
 _WAIT_SECONDS_MIN: Final = 0.001
+# Long enough for a sleep to be exact, short enough for a request to wait for.
+_TURN_SECONDS: Final = 0.001
+# A quarter of the time is left for the work: still more than 100 MB of log a second.
+_REST_PER_WORK: Final = 3.0
+# A node without clients has its timers and its metrics.
+_IDLE_SHARE_MAX: Final = 0.02
 
 
 class Stopped(Exception):
@@ -52,11 +58,45 @@ class Throttle:
     def __call__(self, size_bytes: int) -> None:
         self.moved_bytes += size_bytes
         due = self._began + self.moved_bytes / self.bytes_per_second
-        ahead_seconds = due - time.monotonic()
-        if ahead_seconds > _WAIT_SECONDS_MIN:
-            self._stop.wait(ahead_seconds)
+        self.wait(due - time.monotonic())
+
+    def wait(self, seconds: float) -> None:
+        if seconds > _WAIT_SECONDS_MIN:
+            self._stop.wait(seconds)
         if self._stop.is_set():
             raise Stopped
+
+
+class Turns:
+    """Has a thread work and rest in turns while the event loop is in use.
+
+    On few cores a request that comes while the thread works waits for a core, for the interpreter's
+    lock or for the disk.
+    """
+
+    def __init__(self, throttle: Throttle, loop_cpu_seconds: Callable[[], float]) -> None:
+        self._throttle = throttle
+        self._loop_cpu_seconds = loop_cpu_seconds
+        self._loop_seconds = loop_cpu_seconds()
+        # When the last turn was over, and when this one began.
+        self._over = self._began = time.monotonic()
+
+    def __call__(self, size_bytes: int) -> None:
+        """Called often, in the thread."""
+        self._throttle(size_bytes)
+        now = time.monotonic()
+        if now - self._began < _TURN_SECONDS:
+            return
+        loop_seconds = self._loop_cpu_seconds()
+        loop_share = (loop_seconds - self._loop_seconds) / (now - self._over)
+        self._throttle.wait(rest_seconds(now - self._began, loop_share=loop_share))
+        self._over, self._loop_seconds = now, loop_seconds
+        self._began = time.monotonic()
+
+
+def rest_seconds(worked_seconds: float, *, loop_share: float) -> float:
+    """After a turn, during which the event loop had this share of a core."""
+    return worked_seconds * _REST_PER_WORK if loop_share > _IDLE_SHARE_MAX else 0.0
 
 
 async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
@@ -70,7 +110,7 @@ async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
 
 async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
     loop = asyncio.get_running_loop()
-    steps = compact_segments(what, OsFileSystem(), moved=throttle)
+    steps = compact_segments(what, OsFileSystem(), moved=Turns(throttle, _cpu_clock()))
     with ThreadPoolExecutor(1, thread_name_prefix="cleaner") as executor:
         try:
             while True:
@@ -82,6 +122,15 @@ async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedS
             # A caller that stops early must not wait for the rest.
             throttle.stop()
             await loop.run_in_executor(executor, steps.close)
+
+
+def _cpu_clock() -> Callable[[], float]:
+    """How much CPU time the calling thread has had, for another thread to ask."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        # The whole process: the work itself counts, and so it always rests.
+        return time.process_time
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
 
 async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
