@@ -203,3 +203,24 @@ def test_without_descriptors_in_the_process_other_files_are_closed() -> None:
         file.create()
         assert file.append(b"x") == 0
     assert cache.open_count == disk.open_count <= 3
+
+
+def test_a_new_file_is_cut_only_if_something_is_left_under_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryFileSystem()
+    cut: list[int] = []
+    truncate = disk.truncate
+
+    def note(descriptor: int, size_bytes: int) -> None:
+        cut.append(descriptor)
+        truncate(descriptor, size_bytes)
+
+    monkeypatch.setattr(disk, "truncate", note)
+    cache = DescriptorCache(disk, 10)
+    first = make_file(cache, "/first")
+    assert cut == []
+    first.append(b"left")
+    first.close()
+    again = make_file(cache, "/first")
+    assert (len(cut), again.size_bytes, again.read_at(0, 10)) == (1, 0, b"")

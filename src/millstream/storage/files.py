@@ -80,7 +80,6 @@ class OsFileSystem:
     truncate = staticmethod(os.ftruncate)
     rename = staticmethod(os.rename)
     link = staticmethod(os.link)
-    remove = staticmethod(os.unlink)
     remove_directory = staticmethod(os.rmdir)
     lock = staticmethod(linux.lock_file)
     identity = staticmethod(linux.boot_and_mount)
@@ -100,6 +99,9 @@ class OsFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
 
     def make_directory(self, path: str) -> None:
         os.mkdir(path, 0o700)
@@ -225,8 +227,10 @@ class LogFile:
     def create(self) -> None:
         """Create the file, empty. Without this, using a missing file is an error."""
         descriptor = self._cache.open(self, create=True)
-        # An earlier start may have left something under this name.
-        self._cache.file_system.truncate(descriptor, 0)
+        # An earlier start may have left something under this name. An empty file is not cut: ext4
+        # takes that for an overwriting, and has all of the file written when it is closed.
+        if self._cache.file_system.read_at(descriptor, 1, 0):
+            self._cache.file_system.truncate(descriptor, 0)
         self.size_bytes = 0
 
     def pin(self) -> int:

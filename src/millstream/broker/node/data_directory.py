@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from millstream.broker.node.disposal import NodeFileSystem
 from millstream.clock import Clock
 from millstream.cluster.stores.embedded import FILE_NAME
 from millstream.cluster.stores.store import SESSION_FILE
 from millstream.errors import LogDirFailed, NoSpace, StartError
 from millstream.replication.group_commit import Durability
 from millstream.replication.table import PartitionTable
-from millstream.storage.files import OsFileSystem
 from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class DataDirectory:
         """Lock the directory for this process. Raises StartError."""
         self.store = LogStore.claim(
             self.path,
-            file_system=OsFileSystem(),
+            file_system=NodeFileSystem(),
             cluster_id=None,
             broker_id=broker_id,
             clock_now_ms=self._clock.now_ms,
