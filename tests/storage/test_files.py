@@ -224,3 +224,16 @@ def test_a_new_file_is_cut_only_if_something_is_left_under_its_name(
     first.close()
     again = make_file(cache, "/first")
     assert (len(cut), again.size_bytes, again.read_at(0, 10)) == (1, 0, b"")
+
+
+def test_writing_a_piece_back_leaves_the_file_as_it_is_and_tells_of_errors(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 3_000_000)
+    disk = OsFileSystem()
+    descriptor = disk.open(str(path), create=False)
+    disk.write_back(descriptor, 1_000_000, 1_000_000)
+    disk.close(descriptor)
+    assert path.read_bytes() == b"x" * 3_000_000
+    # A sync of the same descriptor would not tell of it again.
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.write_back(-1, 0, 1)

@@ -1,8 +1,9 @@
 """Removes files without waiting until their space is free.
 
 The kernel frees the blocks and the cached pages of a file with its last name or its last
-descriptor, whichever goes later: 60 ms of CPU for a gigabyte, and as long as the disk needs. The
-event loop removes segments, so a large file is opened before its name goes, and a thread closes it.
+descriptor, whichever goes later: 40 to 60 ms of CPU for a gigabyte, and as long as the disk needs.
+The event loop removes segments, so a large file is opened before its name goes, and a thread closes
+it.
 """
 
 import os
