@@ -1,6 +1,10 @@
 """Producer state of one log: read when needed, written down, and dropped when the log is cut."""
 
-from tests.storage.logs import NOW_MS, append, batch, open_log
+import pytest
+
+from millstream.errors import KafkaCode, KafkaError
+from millstream.storage import snapshots
+from tests.storage.logs import CLEAN, CRASHED, NOW_MS, append, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 DAY_MS = 86_400_000
@@ -56,3 +60,63 @@ def test_a_cut_takes_back_what_producers_wrote_and_their_snapshots() -> None:
     producer = log.producers.states.get(9)
     assert producer is not None
     assert producer.last_sequence == 0
+
+
+@pytest.mark.parametrize("was_killed", [True, False])
+def test_a_retry_of_a_batch_that_the_snapshot_lacks_is_found_in_the_log(was_killed: bool) -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    for sequence in range(0, 14, 2):
+        append(log, batch(2, producer_id=9, sequence=sequence))
+        append(log, batch(1, producer_id=7, sequence=sequence // 2))
+    log.roll(NOW_MS)
+    append(log, batch(2, producer_id=9, sequence=14))
+    if was_killed:
+        disk.kill()
+    else:
+        log.finish()
+    again = open_log(disk, circumstances=CRASHED if was_killed else CLEAN)
+    end = again.next_offset
+    # The last five of each: offsets are those of the first append.
+    assert [append(again, batch(2, producer_id=9, sequence=s)) for s in (6, 8, 10, 12, 14)] == [
+        *(9, 12, 15, 18, 21),
+    ]
+    assert append(again, batch(1, producer_id=7, sequence=2)) == 8
+    for producer_id, sequence in ((9, 4), (7, 1)):
+        with pytest.raises(KafkaError) as refused:
+            append(again, batch(2, producer_id=producer_id, sequence=sequence))
+        assert refused.value.code is KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert again.next_offset == end
+
+
+def test_a_batch_of_another_epoch_is_no_earlier_one() -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    append(log, batch(2, producer_id=9, sequence=0))
+    append(log, batch(2, producer_id=9, producer_epoch=1, sequence=0))
+    log.roll(NOW_MS)
+    disk.kill()
+    again = open_log(disk, circumstances=CRASHED)
+    with pytest.raises(KafkaError, match="sent sequence 4 after 1"):
+        append(again, batch(2, producer_id=9, producer_epoch=1, sequence=4))
+    producer = again.producers.states.get(9)
+    assert producer is not None
+    assert [known.base_offset for known in producer.batches] == [2]
+
+
+def test_earlier_batches_are_looked_for_in_a_bounded_part_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshots, "_EARLIER_BYTES", (20_000, 40_000))
+    monkeypatch.setattr(snapshots, "_EARLIER_BATCHES_MIN", 3)
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    for sequence in range(20):
+        append(log, batch(1, producer_id=9, sequence=sequence, value=bytes(5_000)))
+        if sequence == 16:
+            log.roll(NOW_MS)
+    found = snapshots.batches_before(20, log.segments.all)
+    offsets = [each.base_offset for each in found]
+    assert offsets == list(range(offsets[0], 20))
+    assert 3 <= len(offsets) <= 4
+    assert snapshots.batches_before(0, log.segments.all) == []

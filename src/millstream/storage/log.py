@@ -135,7 +135,7 @@ class Log:
         else:
             check_produced(batches, rules, now_ms)
             if batches.producer_id >= 0:
-                known = self.producers.states.check(batches)
+                known = self.producers.check(batches)
                 if known is not None:
                     return answered_again(known, self.config, self.log_start_offset)
             if self._rewrites_batches:

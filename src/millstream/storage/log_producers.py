@@ -6,10 +6,11 @@ of ten thousand partitions have producers with an id. `producers` checks sequenc
 
 from collections.abc import Callable
 
+from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import BatchView
-from millstream.storage.producers import ProducerStates
+from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.segments import Segments
-from millstream.storage.snapshots import Snapshots
+from millstream.storage.snapshots import Snapshots, batches_before
 
 
 class LogProducers:
@@ -35,6 +36,20 @@ class LogProducers:
         states = self._snapshots.load(self._segments.all, end, quiet_from=quiet_from)
         self._states = states
         return states
+
+    def check(self, batch: BatchView) -> ProducedBatch | None:
+        """The earlier append if this is a retry of it; KafkaError if it is out of order."""
+        states = self.states
+        try:
+            return states.check(batch)
+        except KafkaError as error:
+            is_out_of_order = error.code is KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if not is_out_of_order or states.read_from is None:
+                raise
+        # After a restart it may be a retry of a batch that the snapshot does not have.
+        states.add_earlier(batches_before(states.read_from, self._segments.all))
+        states.read_from = None
+        return states.check(batch)
 
     def take_in(self, batch: BatchView) -> None:
         """A producer's batch is now in the log."""

@@ -9,7 +9,7 @@ and at a clean stop, and replayed from the log after that.
 import heapq
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -67,6 +67,9 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         # Every batch below this offset is included in the state.
         self.next_offset = 0
+        # Below this offset only the last batch of each producer is, because a snapshot has no more;
+        # None if all are.
+        self.read_from: int | None = None
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -162,6 +165,19 @@ class ProducerStates:
             f" {batch.base_sequence} after {producer.last_sequence} of epoch {producer.epoch}",
         )
 
+    def add_earlier(self, batches: Sequence[BatchView]) -> None:
+        """Complete the last five of each producer with batches below `read_from`, in order."""
+        for batch in reversed(batches):
+            producer = self._producers.get(batch.producer_id)
+            if producer is None or producer.epoch != batch.producer_epoch:
+                continue
+            known = producer.batches
+            if not known or len(known) == BATCHES_KEPT:
+                continue
+            follows = (batch.last_sequence + 1) & SEQUENCE_MAX == known[0].base_sequence
+            if follows and batch.last_offset < known[0].base_offset:
+                known.appendleft(_produced(batch))
+
     def update(self, batch: BatchView) -> AbortedTransaction | None:
         """Add a batch that is in the log; return the aborted transaction if it ends one."""
         self.next_offset = batch.base_offset + batch.last_offset_delta + 1
@@ -181,15 +197,7 @@ class ProducerStates:
         attributes = batch.attributes
         if attributes & CONTROL_MASK:
             return self._end_transaction(batch, producer)
-        producer.batches.append(
-            ProducedBatch(
-                batch.base_sequence,
-                batch.last_sequence,
-                batch.base_offset,
-                self.next_offset - 1,
-                batch.max_timestamp_ms,
-            )
-        )
+        producer.batches.append(_produced(batch))
         if attributes & TRANSACTIONAL_MASK and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = batch.base_offset
             self._open[producer_id] = batch.base_offset
@@ -267,7 +275,7 @@ class ProducerStates:
     def decode(cls, data: bytes, *, next_offset: int) -> "ProducerStates":
         """Raises ValueError if the snapshot is damaged or of another version."""
         states = cls()
-        states.next_offset = next_offset
+        states.next_offset = states.read_from = next_offset
         if len(data) < _SNAPSHOT_HEADER.size + _COUNT.size:
             raise ValueError(f"snapshot of {len(data)} bytes is too short")
         version, crc = _SNAPSHOT_HEADER.unpack_from(data)
@@ -292,6 +300,16 @@ class ProducerStates:
             )
         )
         return states
+
+
+def _produced(batch: BatchView) -> ProducedBatch:
+    return ProducedBatch(
+        batch.base_sequence,
+        batch.last_sequence,
+        batch.base_offset,
+        batch.last_offset,
+        batch.max_timestamp_ms,
+    )
 
 
 def _decode_producer(fields: tuple[int, ...]) -> Producer:

@@ -5,13 +5,20 @@ it give the same state, and so does the whole log.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
+from millstream.records.batch import BatchView
 from millstream.storage import layout
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.files import FileSystem, read_file, write_file
 from millstream.storage.producers import ProducerStates
 from millstream.storage.segment import Segment
+
+# How much of the log `batches_before` reads: more if there are few batches in it. Five batches of
+# several producers fit, and many small ones take some milliseconds.
+_EARLIER_BYTES: Final = (1 << 18, 1 << 21, 1 << 24)
+_EARLIER_BATCHES_MIN: Final = 1000
 
 
 class Snapshots:
@@ -76,6 +83,41 @@ class Snapshots:
     def remove_all(self) -> None:
         for offset in self.offsets:
             self.remove_at(offset)
+
+
+def batches_before(offset: int, segments: Sequence[Segment]) -> list[BatchView]:
+    """Headers of the last batches of producers below `offset`, in order."""
+    found: list[BatchView] = []
+    for bytes_max in _EARLIER_BYTES:
+        found = list(_last_batches(offset, segments, bytes_max))
+        if len(found) >= _EARLIER_BATCHES_MIN:
+            break
+    return [header for header in found if header.producer_id >= 0 and not header.is_control]
+
+
+def _last_batches(offset: int, segments: Sequence[Segment], bytes_max: int) -> Iterator[BatchView]:
+    starts: list[tuple[Segment, int]] = []
+    for segment in reversed(segments):
+        if segment.base_offset >= offset or bytes_max <= 0:
+            continue
+        end = segment.find(offset)
+        end_position = segment.size_bytes if end is None else end[0]
+        starts.append((segment, _batch_from(segment, end_position - bytes_max)))
+        bytes_max -= end_position
+    for segment, start in reversed(starts):
+        for _, header in segment.headers(start):
+            if header.base_offset >= offset:
+                break
+            yield header
+
+
+def _batch_from(segment: Segment, position: int) -> int:
+    """Where a batch begins, at `position` or a little later."""
+    entry = segment.index.first_from(position) if position > 0 else None
+    found = None if entry is None else segment.find(entry[0])
+    if found is not None:
+        return found[0]
+    return 0 if position <= 0 else segment.size_bytes
 
 
 def _replay(states: ProducerStates, segments: Sequence[Segment], upto_offset: int) -> None:
