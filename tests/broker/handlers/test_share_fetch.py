@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from millstream.broker.coordination.share_state import ShareStateStore
 from millstream.broker.requests import share_reading
 from millstream.errors import KafkaCode, NoSpace
+from millstream.records.delivery_times import NOT_BEFORE
 from millstream.storage.log import Log
 from millstream.testing import Broker
 from millstream.wire.apis.delete_records import (
@@ -171,6 +172,29 @@ def test_a_lock_that_is_over_wakes_those_who_wait(broker: Broker, queue: Queue) 
     thread.join(LONG_MS / 1000)
     assert found[0].ranges == [(0, 3, 2)]
     assert one.acknowledge((0, 3, [ACCEPT])) is KafkaCode.INVALID_RECORD_STATE
+
+
+def test_a_lock_is_over_before_a_delayed_record_is_due(broker: Broker, queue: Queue) -> None:
+    due_ms = broker.clock.now_ms() + 100 * LOCK_MS
+    broker.topic(queue.name).produce([("k", "late", {NOT_BEFORE: str(due_ms)})])
+    queue.produce(1)
+    one, other = queue.member(), queue.member()
+    assert one.fetch(wait_ms=LONG_MS).ranges == [(1, 1, 1)]
+    broker.clock.advance(milliseconds=LOCK_MS)
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(1, 1, 2)]
+
+
+def test_a_shorter_lock_is_over_before_the_longer_ones_from_before(
+    broker: Broker, queue: Queue
+) -> None:
+    set_group_options(queue.client, queue.name, share_record_lock_duration_ms=str(2 * LOCK_MS))
+    queue.produce(1, 1)
+    one, other = queue.member(), queue.member()
+    assert one.fetch(wait_ms=LONG_MS, records=1).ranges == [(0, 0, 1)]
+    set_group_options(queue.client, queue.name, share_record_lock_duration_ms=str(LOCK_MS))
+    assert one.fetch(wait_ms=LONG_MS, records=1).ranges == [(1, 1, 1)]
+    broker.clock.advance(milliseconds=LOCK_MS)
+    assert other.fetch(wait_ms=LONG_MS).ranges == [(1, 1, 2)]
 
 
 def test_a_lock_is_renewed(broker: Broker, queue: Queue) -> None:

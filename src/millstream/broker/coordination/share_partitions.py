@@ -72,8 +72,10 @@ class LedShare:
     state_epoch: int = 0
     # Fetches that wait for a record to become available.
     waits: FetchWaits = field(default_factory=FetchWaits)
-    # When the timer for locks rings; None while there is none.
+    # Ends locks and delays; None while there is nothing to end.
     timer: asyncio.TimerHandle | None = None
+    # When it rings.
+    rings_ms: int = 0
     is_dropped: bool = False
     is_writing_letters: bool = False
     # No member fetches, but dead letters have to be written before this is forgotten.
@@ -215,9 +217,7 @@ class SharePartitions:
 
     def _drop(self, led: LedShare) -> None:
         led.is_dropped = True
-        if led.timer is not None:
-            led.timer.cancel()
-            led.timer = None
+        _disarm(led)
         if self._led.get(led.key) is led:
             del self._led[led.key]
         led.waits.wake()
@@ -287,6 +287,8 @@ class SharePartitions:
 
     def _not_stored(self, led: LedShare, share: SharePartition, change: Change) -> None:
         share.not_stored(change, now_ms=self._node.now_ms())
+        # Locks that go on may end before the timer would ring: it was set without them.
+        _disarm(led)
         self.arm(led)
         led.waits.wake()
         self._write_dead_letters(led, share)
@@ -361,22 +363,27 @@ class SharePartitions:
     # -- locks --------------------------------------------------------------------------
 
     def arm(self, led: LedShare) -> None:
-        """Have locks and delays ended in time. The timer may ring early: then it is set again."""
+        """Have locks ended in time that begin now, and all others if no timer is set. It may ring
+        early: then it is set again."""
         share = led.share
-        if led.timer is not None or share is None or led.is_dropped:
+        if share is None or led.is_dropped:
             return
+        if led.timer is not None:
+            # It may be set for a delayed record, or for a lock from when locks were longer.
+            if led.rings_ms <= self._node.now_ms() + share.limits.lock_ms:
+                return
+            _disarm(led)
         end_ms = share.next_deadline_ms()
         if end_ms is None:
             return
         delay = max(end_ms / 1000 - self._node.clock.monotonic(), 0)
+        led.rings_ms = end_ms
         led.timer = asyncio.get_running_loop().call_later(delay, self._ring, led)
 
     def held_back(self, led: LedShare, archived: Sequence[StateBatch]) -> None:
-        """Records were delayed, which may be due before the timer rings, or have expired."""
-        if led.timer is not None:
-            led.timer.cancel()
-            led.timer = None
-        self.arm(led)
+        """Records were delayed, or have expired. `arm` has to follow: the former may be due
+        before the timer would ring."""
+        _disarm(led)
         if archived and led.share is not None:
             self.spawn(self._store_ended(led, led.share, archived))
 
@@ -445,6 +452,12 @@ class SharePartitions:
             archived = share.dead_letters_written(dead)
             led.waits.wake()
             await self._store_ended(led, share, archived)
+
+
+def _disarm(led: LedShare) -> None:
+    if led.timer is not None:
+        led.timer.cancel()
+        led.timer = None
 
 
 def _limits(config: GroupConfig) -> ShareLimits:
