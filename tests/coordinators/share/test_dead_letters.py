@@ -55,6 +55,8 @@ def test_a_topic_that_permits_it_takes_dead_letters() -> None:
         ({"name": "orders"}, "does not begin with 'dlq.'"),
         ({"name": "__consumer_offsets", "prefix": ""}, "internal"),
         ({"is_compacted": True}, "compacted"),
+        # It could never be created.
+        ({"name": "dlq.my orders", "partitions": None, "may_create": True}, "characters"),
     ],
 )
 def test_what_is_wrong_with_a_topic_is_said(changed: dict[str, object], words: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.coordinators.share.dead_records import DeadRange
-from millstream.model import INTERNAL_TOPICS
+from millstream.model import INTERNAL_TOPICS, topic_name_problem
 from millstream.records.records import Record
 
 TOPIC: Final = "__dlq.errors.topic"
@@ -58,6 +58,9 @@ def problem_with(destination: Destination) -> str | None:
     name = destination.name
     if name in INTERNAL_TOPICS or name.startswith("__"):
         return f"{name} is an internal topic"
+    invalid = topic_name_problem(name)
+    if invalid is not None:
+        return f"{invalid} (errors.deadletterqueue.topic.name)"
     if destination.prefix and not name.startswith(destination.prefix):
         return (
             f"{name} does not begin with {destination.prefix!r}"
