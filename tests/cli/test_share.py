@@ -122,6 +122,22 @@ def test_peek_at_a_group_that_nobody_reads_shows_what_waits(broker: Broker, queu
     assert (missing.exit_code, "does not exist" in missing.errors) == (1, True)
 
 
+def test_peek_after_the_last_member_has_left_leaves_finished_records_out(
+    broker: Broker, queue: Queue
+) -> None:
+    [member] = queue.members
+    # The stored start follows with the next change: it is still at the beginning.
+    member.acknowledge((4, 9, [ACCEPT]))
+    queue.produce(2)
+    member.close_session()
+    member.leave()
+    [row] = json.loads(run(broker, "peek", queue.name, "--json").output)
+    assert (row["waiting"], row["oldest_ms"] is None) == (2, False)
+    delete_records(queue, before=12)
+    [row] = json.loads(run(broker, "peek", queue.name, "--json").output)
+    assert (row["waiting"], row["oldest_ms"]) == (0, None)
+
+
 @pytest.mark.parametrize("copies", ["false", "true"])
 def test_dead_letters_are_shown_and_sent_again(broker: Broker, copies: str) -> None:
     queue = Queue(broker.bootstrap)

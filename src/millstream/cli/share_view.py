@@ -8,6 +8,7 @@ from millstream.cli.failure import CommandFailed
 from millstream.cli.group_view import Group, ListedGroup, Member, list_groups, when_ready
 from millstream.client.share_queue import (
     QueuePartition,
+    StoredPosition,
     peek_request,
     queue_partition,
     unknown_partition,
@@ -103,14 +104,14 @@ def share_positions(cluster: Cluster, group_id: str) -> list[SharePosition]:
 def peek_share_group(cluster: Cluster, group_id: str) -> list[QueuePartition]:
     """Of all partitions that the group has begun to read. Nothing is acquired."""
     positions = share_positions(cluster, group_id)
-    starts = {row.where: row.start for row in positions}
-    request = peek_request(group_id, starts)
+    stored = {row.where: StoredPosition(row.start, row.lag) for row in positions}
+    request = peek_request(group_id, stored)
     found: dict[TopicPartition, QueuePartition] = {}
     for node in cluster.nodes() if cluster.offers(PeekShareGroupRequest) else ():
         answer = cluster.ask(node, request, 0)
         check(answer.error_code, f"share group {group_id}", answer.error_message)
         for row in answer.partitions:
-            one = queue_partition(row, starts[TopicPartition(row.topic, row.partition)])
+            one = queue_partition(row, stored[TopicPartition(row.topic, row.partition)])
             found[one.where] = one
     return [found.get(row.where) or unknown_partition(row.where, row.start) for row in positions]
 

@@ -26,6 +26,16 @@ _NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """What the group's coordinator says of a partition. None: the group has not begun to read it,
+    or its leader does not answer."""
+
+    start: int | None
+    # Records that are not finished. Some behind the start may be.
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRange:
     """Neighbours in one state. `left_ms` is what is left of their lock, or of their delay."""
 
@@ -60,12 +70,12 @@ class QueuePartition:
 
 
 def peek_request(
-    group_id: str, starts: Mapping[TopicPartition, int | None]
+    group_id: str, positions: Mapping[TopicPartition, StoredPosition]
 ) -> PeekShareGroupRequest:
     topics: dict[str, list[PeekedPartitionStart]] = {}
-    for where, start in starts.items():
+    for where, stored in positions.items():
         row = PeekedPartitionStart(
-            partition=where.partition, start_offset=-1 if start is None else start
+            partition=where.partition, start_offset=-1 if stored.start is None else stored.start
         )
         topics.setdefault(where.topic, []).append(row)
     return PeekShareGroupRequest(
@@ -74,8 +84,9 @@ def peek_request(
     )
 
 
-def queue_partition(row: PeekedPartition, start: int | None) -> QueuePartition:
-    """`start` is what the group's coordinator says: None if the group has not begun to read."""
+def queue_partition(row: PeekedPartition, stored: StoredPosition) -> QueuePartition:
+    """What the leader of a partition says. While nobody fetches, it does not know which records
+    behind the start are finished: then the stored lag counts."""
     sizes = dict.fromkeys(_NAMES, 0)
     retried = 0
     for one in row.ranges:
@@ -84,8 +95,11 @@ def queue_partition(row: PeekedPartition, start: int | None) -> QueuePartition:
             retried += size
         elif one.state in sizes:
             sizes[one.state] += size
-    begins = row.start_offset if row.is_fetched or start is not None else None
+    begins = row.start_offset if row.is_fetched or stored.start is not None else None
     new = 0 if begins is None else max(row.end_offset - row.next_offset, 0)
+    if not row.is_fetched and stored.lag is not None:
+        new = min(new, stored.lag)
+    has_oldest = row.oldest_ms >= 0 and begins is not None and (row.is_fetched or new > 0)
     return QueuePartition(
         TopicPartition(row.topic, row.partition),
         start=begins,
@@ -96,7 +110,7 @@ def queue_partition(row: PeekedPartition, start: int | None) -> QueuePartition:
         waiting=sizes[AVAILABLE] + new,
         delayed=sizes[DELAYED],
         dying=sizes[ARCHIVING],
-        oldest_ms=row.oldest_ms if row.oldest_ms >= 0 and begins is not None else None,
+        oldest_ms=row.oldest_ms if has_oldest else None,
         ranges=[_range(one) for one in row.ranges],
     )
 

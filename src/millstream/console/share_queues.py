@@ -5,6 +5,7 @@ from typing import Final
 
 from millstream.client.share_queue import (
     QueuePartition,
+    StoredPosition,
     peek_request,
     queue_partition,
     unknown_partition,
@@ -35,8 +36,8 @@ class PeekedQueue:
 
 async def read_queue(client: ClusterClient, facts: ClusterFacts, group_id: str) -> PeekedQueue:
     """Raises AskFailed."""
-    starts = await _starts(client, group_id)
-    request = peek_request(group_id, starts)
+    positions = await _positions(client, group_id)
+    request = peek_request(group_id, positions)
     found: dict[TopicPartition, QueuePartition] = {}
     letters: int | None = None
     problem: str | None = None
@@ -55,19 +56,23 @@ async def read_queue(client: ClusterClient, facts: ClusterFacts, group_id: str) 
         problem = problem or answer.dead_letter_problem
         for row in answer.partitions:
             where = TopicPartition(row.topic, row.partition)
-            found[where] = queue_partition(row, starts[where])
-    rows = [found.get(where) or unknown_partition(where, start) for where, start in starts.items()]
+            found[where] = queue_partition(row, positions[where])
+    rows = [
+        found.get(where) or unknown_partition(where, stored.start)
+        for where, stored in positions.items()
+    ]
     return PeekedQueue(rows, letters, problem, failures)
 
 
-async def _starts(client: ClusterClient, group_id: str) -> dict[TopicPartition, int | None]:
+async def _positions(client: ClusterClient, group_id: str) -> dict[TopicPartition, StoredPosition]:
     node_id = await client.coordinator(group_id)
     wanted = ShareOffsetsWanted(group_id=group_id, topics=None)
     [answer] = (await client.ask(node_id, DescribeShareGroupOffsetsRequest(groups=[wanted]))).groups
     check(answer.error_code, f"group {group_id}", answer.error_message)
     found = {
-        TopicPartition(topic.topic_name, row.partition_index): (
-            row.start_offset if row.start_offset >= 0 else None
+        TopicPartition(topic.topic_name, row.partition_index): StoredPosition(
+            row.start_offset if row.start_offset >= 0 else None,
+            row.lag if row.lag >= 0 else None,
         )
         for topic in answer.topics
         for row in topic.partitions
