@@ -103,3 +103,10 @@ def test_a_port_in_use_is_one_line() -> None:
     assert ran.output == ""
     assert f":{port}" in ran.errors
     assert "Traceback" not in ran.errors
+
+
+def test_without_the_example_it_says_how_to_create_a_topic() -> None:
+    with dev("--no-example", "--no-console", "--no-registry") as (process, _):
+        assert process.stderr is not None
+        shown = [process.stderr.readline() for _ in range(5)]
+    assert shown[-1].startswith("  millstream topic create example -b ")

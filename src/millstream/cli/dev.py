@@ -86,7 +86,10 @@ def dev(
                     console = "" if no_console else _console_text(url)
                     if registry is not None:
                         console = f"{console} Schema registry: {registry}".strip()
-                    _tell_next_steps(bootstrap, console, folder, is_kept=data_dir is not None)
+                    first = "topic create example" if no_example else "consume example -e"
+                    _tell_next_steps(
+                        bootstrap, console, folder, first=first, is_kept=data_dir is not None
+                    )
                 await stop.wait()
             return 0
 
@@ -162,7 +165,9 @@ def _console_text(url: str | None) -> str:
     return f"Console: {url}" if url else "A web console: pip install 'millstream[console]'"
 
 
-def _tell_next_steps(bootstrap: str, console: str, folder: Path, *, is_kept: bool) -> None:
+def _tell_next_steps(
+    bootstrap: str, console: str, folder: Path, *, first: str, is_kept: bool
+) -> None:
     is_default = bootstrap == f"127.0.0.1:{DEFAULT_PORT}"
     where = "" if is_default else f" -b {bootstrap}"
     kept = "kept" if is_kept else "removed at the end"
@@ -171,7 +176,7 @@ def _tell_next_steps(bootstrap: str, console: str, folder: Path, *, is_kept: boo
 Data is in {folder} ({kept}). {console}
 In another terminal, try:
 
-  millstream consume example -e{where}
+  millstream {first}{where}
   echo 'hello' | millstream produce example{where}
   millstream topic describe example{where}
   millstream storage segments {folder}
