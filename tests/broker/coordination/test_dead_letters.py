@@ -179,6 +179,26 @@ def test_a_record_that_is_too_large_for_the_topic_gets_a_letter_without_a_copy(
     assert "h" not in headers_of(large)
 
 
+def test_where_not_even_the_headers_fit_records_are_archived(
+    broker: Broker, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    letters = broker.create_topic(f"dlq.{name}", configs={**PERMITTED, "max.message.bytes": "100"})
+    broker.topic(name).produce(["a", "b"])
+    with caplog.at_level(logging.ERROR), new_member(broker.bootstrap, name) as member:
+        for _ in range(2):
+            # One after the other, so that letters are tried twice.
+            [(offset, _, _)] = member.fetch(records=1, is_exact=True, wait_ms=LONG_MS).ranges
+            assert member.acknowledge((offset, offset, [REJECT])) is KafkaCode.NONE
+            wait_until(
+                lambda: all(row.state != "dying" for row in broker.in_flight(name)),
+                "the record is archived",
+            )
+    assert letters.records() == []
+    complaints = [one for one in caplog.messages if name in one]
+    assert len(complaints) == 1
+    assert "max.message.bytes" in complaints[0]
+
+
 def test_the_topic_is_created_where_the_node_permits_it() -> None:
     with Broker(topics={"orders": 1}, settings=AUTO_CREATE) as broker:
         configure(broker.bootstrap, "orders")

@@ -78,7 +78,6 @@ class DeadLetters:
         if problem is not None:
             self._complain(source, problem)
             return
-        self.problems.pop(source.group_id, None)
         if destination.partitions is None:
             await self._create(name)
             destination = self._destination(name)
@@ -88,10 +87,21 @@ class DeadLetters:
         now_ms = self._node.clock.now_ms()
         plain = (one for each in dead for one in letters(source, each, now_ms=now_ms))
         copied = partition if config.boolean(_COPIES) else None
-        async for waiting in _batches(self._letters(plain, copied), self._bytes_max(name)):
-            await self._append(name, index, await self._in_thread(partial(_batch, waiting)))
-        count = sum(each.last - each.first + 1 for each in dead)
+        bytes_max = self._bytes_max(name)
+        count = 0
+        async for waiting in _batches(self._letters(plain, copied), bytes_max):
+            batch = await self._in_thread(partial(_batch, waiting))
+            if len(batch) > bytes_max:
+                # A single letter, without a copy: no other attempt would do better.
+                problem = f"a dead letter is larger than max.message.bytes of {name} ({bytes_max})"
+                continue
+            await self._append(name, index, batch)
+            count += len(waiting)
         self.written[source.group_id] = self.written.get(source.group_id, 0) + count
+        if problem is None:
+            self.problems.pop(source.group_id, None)
+        else:
+            self._complain(source, problem)
 
     def _destination(self, name: str) -> Destination:
         config = self._node.config
