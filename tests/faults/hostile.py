@@ -42,8 +42,8 @@ from tests.support.raw_client import RawClient
 MEMORY_BYTES = 512 << 20
 CONNECTIONS = 200
 ATTACKED_SECONDS = 50.0
-QUIET_SECONDS = 10.0
-ELSEWHERE_SECONDS = 15.0
+QUIET_SECONDS = 5.0
+ELSEWHERE_SECONDS = 8.0
 # Until what the good client has sent is answered, and its commits.
 _STOP_SECONDS_MAX = 60
 # One record every so often: a client that waits, not one that fills the node.
