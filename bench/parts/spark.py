@@ -1,11 +1,12 @@
 """Rows per second of the Spark source and sink, beside Spark's own connector for Kafka and Parquet.
 
 All columns of 100-byte records to the noop sink, and from Parquet to a topic; two partitions
-unless said otherwise. The noop sink is what Spark itself takes for the rows of a write.
+unless said otherwise. The noop sink is what Spark itself takes for the rows of a write. The last
+row is a streaming query over a thousand records (`bench/spark_start.py`).
 Profiles that show what bounds both are in [spark.md](spark.md#speed).
 """
 
-from bench import spark_source
+from bench import spark_source, spark_start
 from bench.bench import Bench
 from bench.rows import Row
 from bench.spark_source import Wanted
@@ -20,6 +21,8 @@ def run(bench: Bench) -> list[Row]:
     session = spark_source.start_session()
     try:
         with MillstreamNode(folder / "data", "--dev") as node:
-            return spark_source.comparisons(spark_source.run(session, node, folder, wanted))
+            start = spark_start.compare(session, node, folder, bench.rounds)
+            measured = spark_source.run(session, node, folder, wanted)
+            return [*spark_source.comparisons(measured), start]
     finally:
         session.stop()
