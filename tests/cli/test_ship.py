@@ -5,10 +5,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from millstream.cli.patient_producer import Sender
+from millstream.cli.progress import Progress
+from millstream.cli.ship import _Shipper, _State
+from millstream.ingest.blocks import BlockJoiner
+from millstream.ingest.lines import Joiner
 from tests.support.command_line import run_millstream
 from tests.support.waiting import wait_until
 
@@ -102,9 +108,13 @@ def test_a_block_of_lines_is_one_record(
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(["--join-traces", "--first-line", "a"], "exclude"), (["--first-line", ""], "is empty")],
+    [
+        (["--join-traces", "--first-line", "a"], "exclude"),
+        (["--first-line", ""], "is empty"),
+        (["./x.log"], "are one file"),
+    ],
 )
-def test_how_lines_are_joined_must_be_clear(options: list[str], words: str) -> None:
+def test_what_is_sent_must_be_clear(options: list[str], words: str) -> None:
     done = run_millstream("ship", "x.log", "--topic", "t", *options, bootstrap="127.0.0.1:1")
     assert done.exit_code == 2
     assert words in done.errors
@@ -159,6 +169,62 @@ def test_a_shipper_that_is_killed_loses_no_line_and_repeats_only_the_last_ones(
     got = values(kafka_bootstrap, topic)
     # A repeated line changes nothing here: the first time of each is in the file's order.
     assert list(dict.fromkeys(got)) == [b"line %d" % each for each in range(written)] + [b"last"]
+
+
+class StoppingSender:
+    """Acknowledges at once; SIGTERM comes while the first records are sent."""
+
+    acknowledged_count = 0
+    waiting_count = 0
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def send(self, value: bytes, *, key: str, acknowledge: Callable[[], None]) -> None:
+        self.values.append(value)
+        acknowledge()
+
+    def poll(self, seconds: float) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    def finish(self, seconds_max: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("joiner", [None, BlockJoiner(b"Start")])
+def test_a_stop_in_the_middle_of_a_file_cuts_no_line_and_no_block(
+    tmp_path: Path, joiner: Joiner | None
+) -> None:
+    log, sender = tmp_path / "x.log", StoppingSender()
+    whole = b"".join(b"Start %06d\n rest %06d\n" % (at, at) for at in range(30_000))
+    log.write_bytes(whole)
+    with _State(tmp_path / "state") as state:
+        shipper = _Shipper(
+            cast(Sender, sender), state, (log,), None, Progress(quiet=True), [joiner]
+        )
+        assert not shipper.run(follow=False)
+        sent = b"".join(value + b"\n" for value in sender.values)
+        assert 0 < len(sent) < len(whole)
+        assert whole.startswith(sent)
+        assert state.marks[str(log.resolve())].position == len(sent)
+        if joiner is not None:
+            assert all(value.count(b"\n") == 1 for value in sender.values)
+
+
+def test_names_and_texts_need_not_be_utf_8(
+    kafka_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, log = make_topic(partitions=1), tmp_path / "x\udcff.log"
+    log.write_bytes(b"\xff1\na\n\xff2\nb")
+    done = run_millstream(
+        *["ship", str(log), "--topic", topic, "--state", str(tmp_path / "state")],
+        *["--first-line", "\udcff"],
+        bootstrap=kafka_bootstrap,
+    )
+    assert done.exit_code == 0, done.errors
+    [(key, first), (_, second)] = records(kafka_bootstrap, topic)
+    assert key.endswith("/x\ufffd.log".encode())
+    assert (first, second) == (b"\xff1\na", b"\xff2\nb")
 
 
 def test_only_one_shipper_uses_a_state(

@@ -16,6 +16,11 @@ def test_a_block_ends_where_the_next_one_begins() -> None:
     assert found == [b"Start: 1\na\nb", b"Start: 2", b"Start: 3\nc"]
 
 
+def test_a_byte_order_mark_may_precede_the_first_block() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert join_at_once(mark + b"Start: 1", b"a") == [mark + b"Start: 1\na"]
+
+
 def test_lines_before_the_first_block_are_records_of_their_own() -> None:
     assert join_at_once(b"a", b"b", b"Start: 1", b"c") == [b"a", b"b", b"Start: 1\nc"]
 

@@ -34,9 +34,23 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 9, "files": {}}'])
-def test_a_file_that_is_no_state_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"version": 9, "files": {}}',
+        b'{"version": 1, "files": []}',
+        b'{"version": 1, "files": {"x": 5}}',
+        b'{"version": 1, "files": {"x": {"device": 1}}}',
+        b'{"version": 1, "files": {"x": {"device": 1, "inode": 2, "position": "3",'
+        b' "head_length": 0, "head_crc": 0}}}',
+    ],
+)
+def test_a_file_that_is_no_state_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "state.json"
-    path.write_text(text)
+    path.write_bytes(data)
     with pytest.raises(StateUnreadable):
         load_state(path)

@@ -88,6 +88,7 @@ def ship(
     Example: millstream ship /var/log/nginx/access.log --topic logs --follow
     """
     joiners = [make_joiner(join_traces=join_traces, first_line=first_line) for _ in files]
+    _check_named_once(files)
     if not follow:
         for path in files:
             if not path.is_file():
@@ -99,11 +100,26 @@ def ship(
     )
     with _State(state) as kept:
         shipper = _Shipper(sender, kept, files, source, Progress(quiet=quiet), joiners)
-        shipper.run(follow=follow)
+        was_read_whole = shipper.run(follow=follow)
     if as_json:
         print_json({"topic": topic, **shipper.counts()})
     elif not quiet:
         echo(shipper.summary(topic), err=True)
+    if not follow and not was_read_whole:
+        raise CommandFailed("stopped before the end of the files; the same call resumes there")
+
+
+def _check_named_once(files: tuple[Path, ...]) -> None:
+    first: dict[Path, Path] = {}
+    for path in files:
+        other = first.setdefault(path.resolve(), path)
+        if other is not path:
+            raise click.UsageError(f"{other} and {path} are one file: it would be sent twice")
+
+
+def source_text(name: str) -> str:
+    """A source is text, also if the name of its file is not UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def make_joiner(*, join_traces: bool, first_line: str | None) -> Joiner | None:
@@ -113,7 +129,7 @@ def make_joiner(*, join_traces: bool, first_line: str | None) -> Joiner | None:
     if first_line == "":
         raise click.UsageError("--first-line is empty: every line begins with that")
     if first_line is not None:
-        return BlockJoiner(first_line.encode())
+        return BlockJoiner(os.fsencode(first_line))
     return TraceJoiner() if join_traces else None
 
 
@@ -121,7 +137,7 @@ def _default_state(topic: str, files: tuple[Path, ...]) -> Path:
     """One for each set of files: shippers of different files do not conflict."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     names = "\n".join(sorted(str(path.resolve()) for path in files))
-    mark = hashlib.sha256(names.encode()).hexdigest()[:12]
+    mark = hashlib.sha256(os.fsencode(names)).hexdigest()[:12]
     return Path(base) / "millstream" / f"ship-{topic}-{mark}.json"
 
 
@@ -198,7 +214,7 @@ class _Shipper:
         self._files = [
             _Shipped(
                 name=str(path.resolve()),
-                key=source or f"{host}/{path.name}",
+                key=source_text(source or f"{host}/{path.name}"),
                 tail=Tail(
                     path, state.marks.get(str(path.resolve())), line_bytes_max=_LINE_BYTES_MAX
                 ),
@@ -209,7 +225,9 @@ class _Shipper:
             for path, joiner in zip(paths, joiners, strict=True)
         ]
 
-    def run(self, *, follow: bool) -> None:
+    def run(self, *, follow: bool) -> bool:
+        """Until it is stopped, or has read the files to their ends: then True."""
+        was_read_whole = False
         before = signal.signal(signal.SIGTERM, self._stop)
         try:
             while not self._is_stopping:
@@ -220,9 +238,9 @@ class _Shipper:
                 self._save_sometimes()
                 self._progress.show(self._progress_text)
                 if is_quiet and not follow:
+                    self._send_last_lines()
+                    was_read_whole = True
                     break
-            if not follow:
-                self._send_last_lines()
             self._sender.finish(_FINISH_SECONDS_MAX)
         finally:
             # Also after an interrupt or a refusal: what is acknowledged is recorded.
@@ -231,6 +249,7 @@ class _Shipper:
                 file.tail.close()
             self._progress.stop()
             signal.signal(signal.SIGTERM, before)
+        return was_read_whole
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._is_stopping = True

@@ -12,6 +12,9 @@ from typing import Final
 from millstream.ingest.lines import Line
 from millstream.ingest.traces import RECORD_BYTES_MAX
 
+# Programs on Windows begin a file with it.
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
 
 class BlockJoiner:
     """Gives each block when the next one begins; the last one waits.
@@ -30,7 +33,7 @@ class BlockJoiner:
     def join(self, lines: Iterable[Line]) -> list[Line]:
         found: list[Line] = []
         for line in lines:
-            if line.data.startswith(self._first):
+            if line.data.removeprefix(_BYTE_ORDER_MARK).startswith(self._first):
                 found += self.flush()
                 self._block = line
             elif self._block is not None and self._belongs(self._block, line):

@@ -53,16 +53,23 @@ class Acknowledged:
 
 def load_state(path: Path) -> dict[str, FileMark]:
     try:
-        text = path.read_text()
+        data = path.read_bytes()
     except FileNotFoundError:
         return {}
     try:
-        value = json.loads(text)
+        value = json.loads(data)
         if value["version"] != _VERSION:
             raise StateUnreadable(f"{path} has version {value['version']}, not {_VERSION}")
-        return {name: FileMark(**mark) for name, mark in value["files"].items()}
-    except (ValueError, KeyError, TypeError) as wrong:
+        return {name: _mark(mark) for name, mark in value["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
         raise StateUnreadable(f"{path} is not a state of `millstream ship`: {wrong}") from None
+
+
+def _mark(fields: dict[str, int]) -> FileMark:
+    for name, number in fields.items():
+        if type(number) is not int or number < 0:
+            raise ValueError(f"{name} is {number!r}")
+    return FileMark(**fields)
 
 
 def save_state(path: Path, marks: dict[str, FileMark]) -> None:
