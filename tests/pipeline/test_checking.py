@@ -55,8 +55,40 @@ def test_a_sample_is_the_start_of_a_file_cut_as_it_is_shipped(tmp_path: Path) ->
 
 
 def test_traces_are_joined_as_they_are_shipped() -> None:
-    sample = Sample("h/x", IN_2026_MS, [b"one", b"\tat a", b"\tat b", b"two"])
-    assert list(_joined(sample, TraceJoiner()).lines) == [b"one\n\tat a\n\tat b", b"two"]
+    sample = Sample("h/x", IN_2026_MS, [b"one", b"\tat a", b"\tat b", b"two"], [1, 2, 4, 7])
+    joined = _joined(sample, TraceJoiner())
+    assert list(joined.lines) == [b"one\n\tat a\n\tat b", b"two"]
+    assert list(joined.numbers) == [1, 7]
+
+
+def test_a_line_that_failed_has_its_number_in_the_file(make_spec: MakeSpec, tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"\n\nwrong\n\r\n" + b"a" * 1_000_000 + b"\nagain\n")
+    [found] = check_samples(make_spec(), [read_sample(path, 9)], failed_shown=9)
+    assert [each.line for each in found.failed] == [3, 5, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"Start: \xff 2026-01-01  10:00:00", b"a \xff"] * 3,
+        "2026-01-01 10:00:00 hi\n".encode("utf-16").splitlines() * 3,
+        [b"Start\x01: 2026-01-01  10:00:00", b"a\x01"] * 3,
+    ],
+)
+def test_nothing_is_suggested_for_lines_that_no_pattern_can_read(
+    make_spec: MakeSpec, lines: list[bytes]
+) -> None:
+    [found] = check_samples(make_spec(), [Sample("h/x", IN_2026_MS, lines)], failed_shown=0)
+    assert (found.read, found.advice) == (0, None)
+
+
+def test_the_name_of_a_file_need_not_be_utf_8(make_spec: MakeSpec, tmp_path: Path) -> None:
+    path = tmp_path / "x\udcff.log"
+    path.write_bytes(b"2026-01-01 10:00:00 hi\n")
+    [found] = check_samples(make_spec(), [read_sample(path, 9)], failed_shown=0)
+    assert found.read == 1
+    assert found.source.endswith("/x\ufffd.log")
 
 
 def test_a_pattern_is_suggested_that_the_pipeline_then_reads(make_spec: MakeSpec) -> None:

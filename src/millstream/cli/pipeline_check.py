@@ -1,5 +1,6 @@
 """`millstream pipeline check`: which lines of files a pipeline can parse, and which not."""
 
+import itertools
 import os
 import shlex
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ import click
 from millstream.cli.bootstrap import json_option
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.pipeline_file import check_functions, load_file
-from millstream.cli.ship import make_joiner
+from millstream.cli.ship import make_joiner, source_text
 from millstream.cli.spark_process import check_installed
 from millstream.ingest.lines import Joiner, Line, LineSplitter
 from millstream.pipeline.spec import parse_spec
@@ -101,24 +102,35 @@ def read_sample(path: Path, lines_max: int) -> "Sample":
 
     splitter = LineSplitter(position=0, line_bytes_max=_LINE_BYTES_MAX)
     lines: list[bytes] = []
+    numbers: list[int] = []
+    number = 1
     with path.open("rb") as file:
         while len(lines) < lines_max and file.tell() < _SAMPLE_BYTES_MAX:
             data = file.read(_READ_BYTES)
             found = splitter.split(data) if data else splitter.flush()
-            # `ship` sends no empty lines either.
-            lines += [line.data for line in found if line.data]
+            for line in found:
+                # `ship` sends no empty lines either.
+                if line.data:
+                    lines.append(line.data)
+                    numbers.append(number)
+                number += line.is_complete
             if not data:
                 break
     time_ms = path.stat().st_mtime_ns // 1_000_000
     # Two files may have one name; a source of the pipeline has the host in front.
-    return Sample(f"{os.uname().nodename}/{path}", time_ms, lines[:lines_max])
+    source = source_text(f"{os.uname().nodename}/{path}")
+    return Sample(source, time_ms, lines[:lines_max], numbers[:lines_max])
 
 
 def _joined(sample: "Sample", joiner: Joiner | None) -> "Sample":
     if joiner is None:
         return sample
-    lines = joiner.join(Line(data, 0) for data in sample.lines)
-    return replace(sample, lines=[line.data for line in (*lines, *joiner.flush())])
+    joined = joiner.join(Line(data, 0) for data in sample.lines)
+    lines = [line.data for line in (*joined, *joiner.flush())]
+    counts = [line.count(b"\n") + 1 for line in lines]
+    begins = itertools.accumulate(counts, initial=0)
+    numbers = [sample.number(begin) for begin, _ in zip(begins, lines, strict=False)]
+    return replace(sample, lines=lines, numbers=numbers)
 
 
 def _print(found: "list[Checked]") -> None:

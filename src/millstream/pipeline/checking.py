@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.ingest.lines import Line
 from millstream.ingest.traces import TraceJoiner
+from millstream.lines.layouts import FAULTS
 from millstream.lines.parser import LineParser
 from millstream.lines.suggesting import suggest_pattern
 from millstream.lines.suggesting_blocks import has_times, suggest_blocks
@@ -30,11 +31,16 @@ class Sample:
     source: str
     time_ms: int
     lines: Sequence[bytes]
+    # Where in the file each begins, from 1; empty if they follow each other.
+    numbers: Sequence[int] = ()
+
+    def number(self, index: int) -> int:
+        return self.numbers[index] if self.numbers else index + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    # From 1.
+    # From 1, of the file.
     line: int
     detail: str
     text: str
@@ -72,6 +78,7 @@ def check_samples(spec: Spec, samples: Sequence[Sample], *, failed_shown: int) -
 def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
     formats: Counter[str] = Counter()
     failed: list[Failed] = []
+    # Those that a pattern might read.
     unread: list[bytes] = []
     for begin in range(0, len(sample.lines), _BATCH_LINES):
         events = parser.parse(_records(sample, begin))
@@ -80,10 +87,11 @@ def _check(parser: LineParser, sample: Sample, failed_shown: int) -> Checked:
             if detail is None:
                 formats[name] += 1
                 continue
-            unread.append(sample.lines[begin + at])
+            if detail not in FAULTS:
+                unread.append(sample.lines[begin + at])
             if len(failed) < failed_shown:
                 shown = sample.lines[begin + at][:_SHOWN_BYTES].decode(errors="replace")
-                failed.append(Failed(begin + at + 1, detail, shown))
+                failed.append(Failed(sample.number(begin + at), detail, shown))
     return Checked(
         source=sample.source,
         lines=len(sample.lines),
