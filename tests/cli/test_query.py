@@ -55,6 +55,23 @@ def test_values_are_those_of_json(engine: duckdb.DuckDBPyConnection) -> None:
     assert json.dumps(row)
 
 
+def test_numbers_that_json_does_not_have_are_text_and_sums_of_integers_are_exact(
+    engine: duckdb.DuckDBPyConnection,
+) -> None:
+    sql = "SELECT 'nan'::DOUBLE, '-inf'::FLOAT, sum(a), sum(a + 9007199254740992) FROM events"
+    assert select(engine, sql, rows_max=9).rows == [["nan", "-inf", 6, 27021597764222982]]
+
+
+@pytest.mark.parametrize("text", ["'infinity'::TIMESTAMP", "DATE '290000-01-01'"])
+def test_a_time_that_python_does_not_have_is_said(
+    engine: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    with pytest.raises(CommandFailed, match="CAST"):
+        select(engine, f"SELECT {text}", rows_max=9)
+    found = select(engine, f"SELECT CAST({text} AS VARCHAR)", rows_max=9)
+    assert found.rows in ([["infinity"]], [["290000-01-01"]])
+
+
 @pytest.mark.parametrize(
     "sql",
     [

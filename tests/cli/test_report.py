@@ -50,6 +50,13 @@ def test_a_date_that_is_none_is_said(spec: Spec) -> None:
         chosen_period(spec, Kind.DAILY, "monday", now=NOW)
 
 
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("day", ["0001-01-01", "1969-12-31", "9999-12-31"])
+def test_a_date_at_an_end_of_the_calendar_is_refused(spec: Spec, kind: Kind, day: str) -> None:
+    with pytest.raises(click.UsageError, match=f"since 1970, not '{day}'"):
+        chosen_period(spec, kind, day, now=NOW)
+
+
 @needs_tables
 @pytest.mark.parametrize("kind", [kind.value for kind in Kind])
 def test_without_a_table_it_says_what_makes_one(tmp_path: Path, kind: str) -> None:

@@ -8,6 +8,7 @@ sees what the command line names and nothing else.
 import csv
 import importlib.util
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -139,6 +140,10 @@ def select(engine: "duckdb.DuckDBPyConnection", sql: str, *, rows_max: int) -> A
                 return Answer(names, rows[:rows_max], is_complete=False)
     except duckdb.Error as wrong:
         raise CommandFailed(str(wrong)) from None
+    except OverflowError:
+        raise CommandFailed(
+            "a time is not between the years 1 and 9999; CAST(... AS VARCHAR) shows it"
+        ) from None
     return Answer(names, rows, is_complete=True)
 
 
@@ -189,12 +194,15 @@ def _text(value: bytes | None) -> str | None:
 def _plain(value: object) -> JsonValue:
     """A value as JSON has it: times in ISO, anything unknown as its text."""
     match value:
+        case float() if not math.isfinite(value):
+            return str(value)
         case None | bool() | int() | float() | str():
             return value
         case datetime() | date() | time():
             return value.isoformat()
         case Decimal():
-            return float(value)
+            # A sum of integers is one.
+            return int(value) if value.as_tuple().exponent == 0 else float(value)
         case timedelta():
             return value.total_seconds()
         case bytes():

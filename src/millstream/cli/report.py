@@ -84,6 +84,10 @@ def chosen_period(spec: Spec, kind: Kind, text: str | None, *, now: datetime) ->
         begin = period_of(kind, today, spec.timezone).first
         return period_of(kind, begin - timedelta(days=1), spec.timezone)
     try:
-        return period_of(kind, date.fromisoformat(text), spec.timezone)
+        chosen = date.fromisoformat(text)
     except ValueError:
         raise click.UsageError(f"--date takes YYYY-MM-DD, not {text!r}") from None
+    # The periods around one at the end of the calendar cannot be named.
+    if not 1970 <= chosen.year < 9999:
+        raise click.UsageError(f"--date takes a day since 1970, not {text!r}")
+    return period_of(kind, chosen, spec.timezone)
